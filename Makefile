@@ -1,0 +1,55 @@
+# Every target sets up what it needs in .venv, from a lock with hashes; a second call starts at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+
+.PHONY: demo test check bench chaos audit lock clean
+
+demo: $(RUN)
+	@$(BIN)/agentos demo
+
+test: $(DEV)
+	@$(BIN)/python -m pytest
+
+check: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV)
+	@$(BIN)/python -m bench.parallel
+
+chaos: $(DEV)
+	@$(BIN)/python -m tests.chaos
+
+audit: $(DEV)
+	@$(BIN)/python -m tests.audits
+
+# Rewrites the locks after a change of the dependencies in pyproject.toml; needs uv on the PATH.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/run.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) agentos-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentos needs Python 3.11 or newer; found: $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+
+$(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the packages that agentos runs on ..."
+	@$(PIP) -r requirements/run.txt
+	@$(PIP) -r requirements/build.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.txt $(RUN)
+	@echo "Installing the packages that the tests and checks need ..."
+	@$(PIP) -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m agentos`."""
+
+from agentos.cli import main
+
+main()

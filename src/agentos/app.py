@@ -1,0 +1,289 @@
+"""Puts a run together and conducts it."""
+
+import contextlib
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.coordinator import Clock, Coordinator, CredentialNews, Outside
+from agentos.core import events
+from agentos.core.commands import StartWorker
+from agentos.core.credentials import Credential
+from agentos.core.errors import NoCredentials, PreflightError, UsageError
+from agentos.core.items import Item
+from agentos.core.orders import Order
+from agentos.core.plan import Plan, Selection, make_plan
+from agentos.core.pool import Pool
+from agentos.core.ports import Engine, Listener
+from agentos.core.run import Limits, Run
+from agentos.core.secrets import Redactor
+from agentos.core.wire import pack
+from agentos.engines.process import ProcessEngine, Recipe
+from agentos.engines.simulated import RefusingEngine
+from agentos.models.offline_process import OfflineServer, start_offline_server
+from agentos.outputs.audit import Audit
+from agentos.outputs.console import Console
+from agentos.outputs.jsonlines import JsonLines
+from agentos.outputs.logfiles import LogFiles
+from agentos.outputs.records import SummaryFile
+from agentos.outputs.writer import LineWriter
+from agentos.settings import Settings, environment, worker_environment
+from agentos.signals import Signals
+from agentos.storage.credentials import CredentialSource
+from agentos.storage.files import private_file
+from agentos.storage.journal import Journal
+from agentos.storage.layout import Home
+from agentos.storage.project import ProjectFolder
+from agentos.storage.runs import Keep, RunFolder, new_run, prune
+from agentos.survey import survey, sweep
+from agentos.workflows.base import Workflow
+from agentos.workflows.registry import find_workflow
+
+WORKER = "agentos.worker:main"
+PRELOAD = (
+    "agentos.worker",
+    "agentos.models.gemini",
+    "langgraph.checkpoint.sqlite.aio",
+    "langgraph.errors",
+    "langgraph.graph",
+    "langgraph.runtime",
+)
+NO_KEY = """no API key for gemini. Give one in one of three ways:
+  1. export GEMINI_API_KEY_1=...     (also _2, _3, ...; or a single GEMINI_API_KEY)
+  2. agentos keys add                (asks for it, and keeps it in {file})
+  3. a [[credential]] table in that file, with key_env = "VARIABLE" or keyring = "service/user"
+Or try it without a key: add --offline"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One `agentos run`, as asked for."""
+
+    workflow: str
+    selection: Selection
+    settings: Settings
+    command: str
+    offline: bool = False
+    json: bool = False
+    offline_arguments: tuple[str, ...] = ()
+
+
+def plan_run(request: Request) -> Plan:
+    """What would run; writes nothing."""
+    workflow, home = find_workflow(request.workflow), Home(request.settings.home)
+    return make_plan(
+        survey(workflow, request.settings.project, home), request.selection
+    )
+
+
+def run_workflow(request: Request, say: Callable[[str], None]) -> int:
+    """The whole run; gives the exit code."""
+    with Signals().caught() as signals:
+        return _Assembly(request, say).conduct(signals)
+
+
+class _Assembly:
+    """Builds the parts of one run, in the order in which they are needed."""
+
+    def __init__(self, request: Request, say: Callable[[str], None]) -> None:
+        self._request = request
+        self._settings = request.settings
+        self._say = say
+        self._home = Home(self._settings.home)
+        self._workflow: Workflow = find_workflow(request.workflow)
+        self._redact = Redactor()
+        self._items: dict[str, Item] = {}
+        self._run_id = ""
+
+    def conduct(self, signals: Signals) -> int:
+        plan = self._plan()
+        if not plan.entries:
+            return explain_nothing(plan, self._say)
+        self._items = {entry.item.id: entry.item for entry in plan.entries}
+        with contextlib.ExitStack() as stack:
+            source = self._source()
+            server = self._server(stack)
+            credentials = [] if server else self._usable(source.read())
+            engine = stack.enter_context(contextlib.closing(self._engine(credentials)))
+            engine.warm_up()
+            pool = Pool(
+                self._usable(source.adjusted(server.credentials()))
+                if server
+                else credentials
+            )
+            folder = self._folder(stack)
+            listeners = self._listeners(folder, stack)
+            edge = self._edge(engine)
+            signals.wake = edge.wake
+            run = Run(plan.ids, pool, self._limits(), random.random, time.monotonic())
+            clock = Clock(time.monotonic, time.time)
+            watch = (lambda: None) if server else _Watch(source, self._usable)
+            code = Coordinator(run, edge, listeners, clock).conduct(
+                self._started(plan, pool), Outside(signals.arrived, watch)
+            )
+        return code
+
+    def _plan(self) -> Plan:
+        settings = self._settings
+        candidates = survey(self._workflow, settings.project, self._home)
+        plan = make_plan(candidates, self._request.selection)
+        if settings.database and len(plan.entries) > 1:
+            raise UsageError(
+                f"AGENTOS_WORKFLOW_DB names one database, but {len(plan.entries)} items are selected; "
+                "unset it, or name one item"
+            )
+        self._home.open()
+        self._workflow.prepare(ProjectFolder(settings.project))
+        sweep(self._workflow, settings.project, self._home, candidates)
+        prune(self._home.runs, Keep(runs=settings.keep_runs), time.time())
+        return plan
+
+    def _server(self, stack: contextlib.ExitStack) -> OfflineServer | None:
+        if not self._request.offline:
+            return None
+        server = start_offline_server(
+            worker_environment(), self._request.offline_arguments
+        )
+        return stack.enter_context(contextlib.closing(server))
+
+    def _source(self) -> CredentialSource:
+        settings = self._settings
+        return CredentialSource(
+            self._home.credentials,
+            environment(),
+            settings.credential_limit,
+            settings.key_concurrency,
+        )
+
+    def _usable(self, credentials: list[Credential]) -> list[Credential]:
+        self._redact.learn(credential.secret for credential in credentials)
+        usable = [
+            credential for credential in credentials if credential.provider == "gemini"
+        ]
+        if not any(credential.enabled for credential in usable):
+            raise NoCredentials(NO_KEY.format(file=self._home.credentials))
+        return usable
+
+    def _engine(self, credentials: list[Credential]) -> ProcessEngine:
+        surroundings = worker_environment(
+            tuple(credential.secret for credential in credentials)
+        )
+        return ProcessEngine(
+            Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact
+        )
+
+    def _edge(self, engine: ProcessEngine) -> Engine:
+        after = self._settings.simulate_429
+        return engine if after is None else RefusingEngine(engine, after)
+
+    def _order(self, command: StartWorker) -> str:
+        item, settings = self._items[command.item], self._settings
+        database = settings.database or self._home.checkpoint(
+            settings.project, self._workflow.name, item.number
+        )
+        order = Order(
+            run=self._run_id,
+            coordinator=os.getpid(),
+            project=str(settings.project),
+            workflow=self._request.workflow,
+            item=item,
+            database=str(database),
+            max_iterations=settings.max_iterations,
+            models=settings.role_models(("gemini",)),
+            fresh=self._request.selection.fresh and command.attempt == 1,
+            redo=self._request.selection.fresh and bool(self._request.selection.words),
+        )
+        return json.dumps(pack(order))
+
+    def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
+        folder = stack.enter_context(
+            contextlib.closing(new_run(self._home.runs, time.time()))
+        )
+        self._run_id = folder.id
+        return folder
+
+    def _listeners(
+        self, folder: RunFolder, stack: contextlib.ExitStack
+    ) -> list[Listener]:
+        people = stack.enter_context(
+            contextlib.closing(LineWriter(2 if self._request.json else 1))
+        )
+        listeners: list[Listener] = [
+            Journal(folder.path, self._redact),
+            LogFiles(folder.path, private_file, people.write),
+            Audit(folder.path, private_file, self._redact),
+            SummaryFile(_summary_writer(folder.path), self._redact),
+            Console(people.write, self._redact),
+        ]
+        if self._request.json:
+            programs = stack.enter_context(contextlib.closing(LineWriter(1)))
+            listeners.append(JsonLines(programs.write, self._redact))
+        for listener in listeners:
+            stack.callback(listener.close)
+        return listeners
+
+    def _limits(self) -> Limits:
+        settings = self._settings
+        return Limits(
+            settings.parallel, settings.retries, settings.timeout, settings.max_wait
+        )
+
+    def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
+        return events.RunStarted(
+            run=self._run_id,
+            workflow=self._request.workflow,
+            project=str(self._settings.project),
+            items=plan.ids,
+            workers=self._settings.parallel,
+            keys=tuple(pool.names()),
+            command=self._request.command,
+        )
+
+
+class _Watch:
+    """Looks whether the credentials file has changed since the last look."""
+
+    def __init__(
+        self,
+        source: CredentialSource,
+        usable: Callable[[list[Credential]], list[Credential]],
+    ) -> None:
+        self._source = source
+        self._usable = usable
+        self._stamp = source.stamp()
+
+    def __call__(self) -> CredentialNews:
+        stamp = self._source.stamp()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            return self._usable(self._source.read())
+        except (PreflightError, NoCredentials) as error:
+            return events.CredentialsRejected(str(error).splitlines()[0])
+
+
+def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
+    """Nothing runs: says why, and what would."""
+    for candidate in plan.elsewhere:
+        say(
+            f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}"
+        )
+    for candidate in plan.done:
+        say(
+            f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"
+        )
+    if not plan.elsewhere and not plan.done:
+        say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
+    return 0
+
+
+def _summary_writer(folder: Path) -> Callable[[str], None]:
+    from agentos.storage.files import Folder
+
+    place = Folder(folder, file_mode=0o600, folder_mode=0o700)
+    return lambda text: (place.write("summary.json", text.encode()), None)[1]

@@ -1,0 +1,62 @@
+"""The commands of agentos, each loaded when it is wanted."""
+
+import importlib
+
+import click
+
+COMMANDS = {
+    "run": "Carry items through a workflow: agentos run lld --all --parallel 3",
+    "demo": "Make an example project and run it, offline",
+    "status": "What the last run did, or is doing",
+    "logs": "What an item's worker said: agentos logs LLD-42",
+    "runs": "The runs of the past",
+    "keys": "The credentials, and where they stand",
+    "doctor": "Check this machine and this project",
+    "offline-server": "Run the embedded model server by itself",
+}
+
+
+class LazyGroup(click.Group):
+    """`--help` loads none of them."""
+
+    def __init__(self) -> None:
+        from agentos import __version__
+
+        super().__init__(
+            "agentos",
+            help="Turn a backlog into reviewed documents.",
+            context_settings={"help_option_names": ["-h", "--help"]},
+            params=[_version(__version__)],
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"agentos.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(number: str) -> click.Parameter:
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            click.echo(f"agentos {number}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version.",
+    )

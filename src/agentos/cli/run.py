@@ -1,0 +1,238 @@
+"""`agentos run`, `lld-workflow`, `issue-workflow`."""
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentos.cli.words import Duration, Workers, capped
+from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
+
+HELP = {
+    "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
+    "issue": "Turn briefs (ideas/active/) into filed issues.",
+}
+EXAMPLES = """\b
+Examples:
+  {name} --all --parallel              every pending item, three at a time
+  {name} --all -j 5 --timeout 45m      five at a time, 45 minutes an item
+  {name} 42 43 40-45 --dry-run         what would run, and why; starts nothing
+  {name} --all --offline               no key, no network: the built-in model
+  {name} --failed                      those that the last run left failed
+  {name} --fresh 42                    item 42 from the beginning
+  {name} --all --label ui --limit 5    the first five labelled ui
+  {name} --all --max-iterations 3      at most three reviews an item
+  {name} --all --retries 0             never try a crashed item again
+  {name} --all --max-wait 10m          give up when no key comes back in ten minutes
+  {name} --all --json                  one JSON event a line on stdout
+  {name} --all --repo ../shop          another project
+
+\b
+Exit codes: 0 every item reached a verdict; 1 some item failed; 2 usage; 3 no project or home;
+4 no usable key; 5 nothing matches; 75 stopped for quota; 130, 143, 129 interrupted.
+After anything but 0, the same command goes on where it stopped.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The flags as they were given."""
+
+    items: tuple[str, ...]
+    all: bool
+    label: tuple[str, ...]
+    limit: int | None
+    failed: bool
+    fresh: bool
+    parallel: int | None
+    dry_run: bool
+    offline: bool
+    max_iterations: int | None
+    timeout: float | None
+    retries: int | None
+    max_wait: float | None
+    json: bool
+    repo: Path | None
+
+
+def options() -> list[click.Parameter]:
+    positive = click.IntRange(min=1)
+    return [
+        click.Argument(["items"], nargs=-1, metavar="[ITEM]..."),
+        click.Option(["--all"], is_flag=True, help="Every pending item."),
+        click.Option(
+            ["--label"],
+            multiple=True,
+            help="Only items with this label; may be repeated.",
+        ),
+        click.Option(["--limit"], type=positive, help="At most so many items."),
+        click.Option(
+            ["--failed"], is_flag=True, help="Only those that the last run left failed."
+        ),
+        click.Option(
+            ["--fresh"],
+            is_flag=True,
+            help="Drop the checkpoints of the selected items and start over.",
+        ),
+        click.Option(
+            ["--parallel", "-j"],
+            type=Workers(),
+            is_flag=False,
+            flag_value=str(DEFAULT_PARALLEL),
+            help=f"Workers side by side: without a number {DEFAULT_PARALLEL}, at most {MAX_PARALLEL}. Not given: 1.",
+        ),
+        click.Option(
+            ["--dry-run", "-n"],
+            is_flag=True,
+            help="List what would run and why; start nothing.",
+        ),
+        click.Option(
+            ["--offline"],
+            is_flag=True,
+            help="No key, no network: the built-in model server answers.",
+        ),
+        click.Option(
+            ["--max-iterations"],
+            type=positive,
+            help="At most so many reviews an item (5).",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=Duration(),
+            help="For a whole item, waiting for keys aside (30m).",
+        ),
+        click.Option(
+            ["--retries"],
+            type=click.IntRange(min=0),
+            help="For errors that can pass (2).",
+        ),
+        click.Option(
+            ["--max-wait"],
+            type=Duration(),
+            help="For a key to come back; then exit 75 (1h).",
+        ),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            help="One JSON event a line on stdout, people's text on stderr.",
+        ),
+        click.Option(
+            ["--repo"],
+            type=click.Path(path_type=Path, file_okay=False),
+            help="The project's folder (this one).",
+        ),
+    ]
+
+
+def workflow_command(workflow: str) -> click.Command:
+    name = f"{workflow}-workflow"
+    return click.Command(
+        name,
+        params=options(),
+        help=HELP[workflow],
+        epilog=EXAMPLES.format(name=name),
+        callback=lambda **words: execute(workflow, Words(**words), name),
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+        },
+    )
+
+
+def _run(workflow: str, **words: Any) -> int:
+    return execute(workflow, Words(**words), f"agentos run {workflow}")
+
+
+command = click.Command(
+    "run",
+    params=[click.Argument(["workflow"]), *options()],
+    help="Carry items through a workflow: lld or issue.",
+    epilog=EXAMPLES.format(name="agentos run lld"),
+    callback=_run,
+    context_settings={"max_content_width": 100},
+)
+
+
+def execute(workflow: str, words: Words, name: str) -> int:
+    from agentos.app import Request, run_workflow
+    from agentos.core.plan import Selection
+    from agentos.settings import Flags, read_settings
+
+    _check_selection(words, name)
+    parallel = None if words.parallel is None else capped(words.parallel)
+    settings = read_settings(
+        Flags(
+            words.repo,
+            words.max_iterations,
+            words.timeout,
+            words.retries,
+            words.max_wait,
+            parallel,
+        )
+    )
+    selection = Selection(
+        everything=words.all,
+        words=tuple(_relative(word, settings.project) for word in words.items),
+        labels=words.label,
+        limit=words.limit,
+        failed=words.failed,
+        fresh=words.fresh,
+    )
+    request = Request(
+        workflow, selection, settings, _command(name), words.offline, words.json
+    )
+    if words.dry_run:
+        return _dry_run(request)
+    return run_workflow(request, lambda text: click.echo(text, err=words.json))
+
+
+def _check_selection(words: Words, name: str) -> None:
+    if words.all or words.items or words.label or words.failed:
+        return
+    if words.parallel is not None:
+        raise click.UsageError(
+            f"nothing is selected: {words.parallel} was read as the number of workers. "
+            f"For item {words.parallel} type: {name} {words.parallel} --parallel; "
+            f"for every pending item: {name} --all --parallel {min(words.parallel, MAX_PARALLEL)}"
+        )
+    raise click.UsageError(
+        f"nothing is selected: name items ({name} 42), or take every pending one ({name} --all)"
+    )
+
+
+def _relative(word: str, project: Path) -> str:
+    """A file's path as the project knows it; other words stay."""
+    if "/" in word or word.endswith(".md"):
+        place = Path(word).absolute()
+        if place.is_relative_to(project):
+            return str(place.relative_to(project))
+    return word
+
+
+def _command(name: str) -> str:
+    words = sys.argv[1:]
+    skip = 2 if name.startswith("agentos run") else 0
+    return shlex.join([*name.split(), *words[skip:]])
+
+
+def _dry_run(request: Any) -> int:
+    from agentos.app import explain_nothing, plan_run
+
+    plan = plan_run(request)
+    if not plan.entries:
+        return explain_nothing(plan, click.echo)
+    click.echo(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
+    width = max(len(entry.item.id) for entry in plan.entries)
+    for entry in plan.entries:
+        click.echo(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
+    for candidate in plan.elsewhere:
+        click.echo(
+            f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}"
+        )
+    click.echo(
+        "[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. Start it by typing the same without --dry-run"
+    )
+    return 0

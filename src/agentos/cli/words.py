@@ -1,0 +1,53 @@
+"""What words on the command line mean."""
+
+import re
+
+import click
+
+from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
+
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+class Duration(click.ParamType[float]):
+    """`90`, `90s`, `30m`, `1h`."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", str(value).strip())
+        if not found or float(found[1]) <= 0:
+            self.fail(
+                f"{value!r} is not a time; expected such as 90s, 30m or 1h", param, ctx
+            )
+        return float(found[1]) * _UNITS[found[2] or ""]
+
+
+class Workers(click.ParamType[int]):
+    """How many workers; over the maximum is capped with a warning."""
+
+    name = "n"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
+            self.fail(
+                f"{text!r} is not a number of workers; expected 1 to {MAX_PARALLEL}, "
+                f"or nothing for {DEFAULT_PARALLEL}",
+                param,
+                ctx,
+            )
+        return int(text)
+
+
+def capped(workers: int) -> int:
+    if workers > MAX_PARALLEL:
+        click.echo(
+            f"Warning: Requested parallelism {workers} exceeds maximum {MAX_PARALLEL}. Capping to {MAX_PARALLEL}.",
+            err=True,
+        )
+    return min(workers, MAX_PARALLEL)

@@ -1,0 +1,92 @@
+"""The loop: receive, let the run decide, obey, tell."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentos.core import events
+from agentos.core.credentials import Credential
+from agentos.core.ports import Engine, Listener
+from agentos.core.run import Decision, Run
+
+LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Durations by the first, what people see by the second."""
+
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+
+
+CredentialNews = list[Credential] | events.CredentialsRejected | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What reaches a run from outside: signals, and edits of the credentials file."""
+
+    signals: list[str]
+    credentials: Callable[[], CredentialNews]
+
+
+class Coordinator:
+    """The hands of one run: its only thread that touches engine and listeners."""
+
+    def __init__(
+        self, run: Run, engine: Engine, listeners: Sequence[Listener], clock: Clock
+    ) -> None:
+        self._run = run
+        self._engine = engine
+        self._listeners = listeners
+        self._clock = clock
+
+    def conduct(self, started: events.RunStarted, outside: Outside) -> int:
+        """Until every item has ended; gives the exit code."""
+        self._tell(started)
+        self._look_outside(outside)
+        if not self._run.over:
+            self._apply(self._run.begin(self._clock.monotonic()))
+        while not self._run.over:
+            told = self._engine.receive(self._patience())
+            for event in told:
+                self._hear(event)
+            self._look_outside(outside)
+            self._apply(self._run.wake(self._clock.monotonic()))
+        return self._run.exit_code()
+
+    def _patience(self) -> float:
+        """Every wait has a deadline: the run's next one, and never long, so that edits are noticed."""
+        now = self._clock.monotonic()
+        due = self._run.deadline(now)
+        return LONGEST_WAIT if due is None else min(LONGEST_WAIT, max(0.0, due - now))
+
+    def _look_outside(self, outside: Outside) -> None:
+        while outside.signals:
+            self._hear(events.StopRequested(outside.signals.pop(0)))
+        match outside.credentials():
+            case None:
+                pass
+            case events.CredentialsRejected() as rejected:
+                self._tell(rejected)
+            case credentials:
+                self._apply(
+                    self._run.change_credentials(credentials, self._clock.monotonic())
+                )
+
+    def _hear(self, event: events.Event) -> None:
+        if not isinstance(event, events.StopRequested):
+            self._tell(event)
+        self._apply(self._run.hear(event, self._clock.monotonic()))
+
+    def _apply(self, decision: Decision) -> None:
+        """News first: what is started or granted is written down before it happens."""
+        for news in decision.news:
+            self._tell(news)
+        for command in decision.commands:
+            self._engine.obey(command)
+
+    def _tell(self, event: events.Event) -> None:
+        at = self._clock.wall()
+        for listener in self._listeners:
+            listener.hear(event, at)

@@ -1,0 +1,1 @@
+"""What agentos decides: pure code that is told events and the time."""

@@ -1,0 +1,307 @@
+"""Facts: what happened, in the past tense."""
+
+from dataclasses import dataclass, field
+
+from agentos.core.refusals import Refusal
+from agentos.core.results import Outcome, Usage
+
+# Told by a worker.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted:
+    item: str
+    node: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinished:
+    item: str
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWanted:
+    item: str
+    call: str
+    providers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReturned:
+    item: str
+    lease: str
+    seconds: float
+    usage: Usage = field(default_factory=Usage)
+    refusal: Refusal | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReported:
+    """The worker's last word; its process ends after it."""
+
+    item: str
+    outcome: Outcome
+
+
+# Told by an engine.
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    item: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """The process, its output and its channel have all ended."""
+
+    item: str
+    cause: str
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNotStarted:
+    item: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineWritten:
+    item: str
+    text: str
+
+
+# Told from outside the run.
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialsRejected:
+    """The credentials file was changed, and cannot be used as it is now."""
+
+    reason: str
+
+
+# News: what the run itself decided or noticed.
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    run: str
+    workflow: str
+    project: str
+    items: tuple[str, ...]
+    workers: int
+    keys: tuple[str, ...]
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFewerThanWorkers:
+    slots: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStarted:
+    item: str
+    slot: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRetried:
+    item: str
+    reason: str
+    attempt: int
+    attempts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded:
+    """`node` is where a failed or interrupted item stood."""
+
+    item: str
+    outcome: Outcome
+    seconds: float
+    usage: Usage
+    attempts: int
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemQuiet:
+    """No sign of life for `seconds`: `level` is SLOW, then STALLED."""
+
+    item: str
+    level: str
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    item: str
+    key: str
+    lease: str
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimited:
+    key: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpent:
+    """Exhausted for the day."""
+
+    key: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuarantined:
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecovered:
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLow:
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolExhausted:
+    waiting: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRestored:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AllKeysLimited:
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeysBack:
+    """A key can serve again after all were limited."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StormBegan:
+    provider: str
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StormEnded:
+    provider: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRested:
+    slot: int
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRetired:
+    slot: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopBegan:
+    """`reason` is a signal's name, or why the run cannot go on."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KillBegan:
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing else was to tell for a while."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    exit_code: int
+    seconds: float
+    waited: float
+    detail: str = ""
+
+
+WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | WorkerReported
+EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
+OutsideEvent = StopRequested | CredentialsRejected
+News = (
+    RunStarted
+    | KeysFewerThanWorkers
+    | ItemStarted
+    | ItemRetried
+    | ItemEnded
+    | ItemQuiet
+    | LeaseGranted
+    | KeyLimited
+    | KeySpent
+    | KeyQuarantined
+    | KeyRecovered
+    | KeysChanged
+    | PoolLow
+    | PoolExhausted
+    | PoolRestored
+    | AllKeysLimited
+    | KeysBack
+    | StormBegan
+    | StormEnded
+    | SlotRested
+    | SlotRetired
+    | StopBegan
+    | KillBegan
+    | Heartbeat
+    | RunEnded
+)
+Event = WorkerEvent | EngineEvent | OutsideEvent | News

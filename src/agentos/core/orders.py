@@ -1,0 +1,28 @@
+"""All that a worker is told at its start."""
+
+from dataclasses import dataclass
+
+from agentos.core.items import Item
+
+
+@dataclass(frozen=True, slots=True)
+class RoleModel:
+    """Who plays a role: the providers that may, and the model to ask for."""
+
+    role: str
+    providers: tuple[str, ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    run: str
+    coordinator: int
+    project: str
+    workflow: str
+    item: Item
+    database: str
+    max_iterations: int
+    models: tuple[RoleModel, ...]
+    fresh: bool = False
+    redo: bool = False

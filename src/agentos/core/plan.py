@@ -1,0 +1,177 @@
+"""The decision before anything runs: which items, in what order, why."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from agentos.core.errors import NothingMatches
+from agentos.core.items import Item
+
+DEFAULT_PARALLEL = 3
+MAX_PARALLEL = 10
+
+
+class Standing(StrEnum):
+    """Where an item stands, derived from what is on disk."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    UNCHANGED = "needs revision"
+    CHANGED = "changed since it needed revision"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An item with all that decides whether it runs; `node` is where its checkpoint stands."""
+
+    item: Item
+    standing: Standing
+    node: str | None = None
+    failed_before: bool = False
+    held_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for on the command line."""
+
+    everything: bool = False
+    words: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    limit: int | None = None
+    failed: bool = False
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    item: Item
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What runs, what was left to another run, and what was named but is done."""
+
+    entries: tuple[Entry, ...]
+    elsewhere: tuple[Candidate, ...] = ()
+    done: tuple[Candidate, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(entry.item.id for entry in self.entries)
+
+
+def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
+    """Chooses and orders; raises NothingMatches for a name or label that nothing has."""
+    named = _named(candidates, selection.words)
+    chosen = (
+        named if selection.words else [c for c in candidates if _pending(c, selection)]
+    )
+    chosen = _labelled(chosen, candidates, selection.labels)
+    if selection.failed:
+        chosen = [candidate for candidate in chosen if candidate.failed_before]
+    done = [
+        c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh
+    ]
+    ready = [c for c in chosen if c not in done]
+    free = [c for c in ready if c.held_by is None][: selection.limit]
+    return Plan(
+        tuple(Entry(c.item, _reason(c, selection)) for c in free),
+        elsewhere=tuple(c for c in ready if c.held_by is not None),
+        done=tuple(done),
+    )
+
+
+def _pending(candidate: Candidate, selection: Selection) -> bool:
+    if candidate.standing is Standing.UNCHANGED:
+        return selection.fresh
+    return candidate.standing in (Standing.PENDING, Standing.CHANGED)
+
+
+def _labelled(
+    chosen: list[Candidate], candidates: Sequence[Candidate], labels: Iterable[str]
+) -> list[Candidate]:
+    for label in labels:
+        if not any(label in candidate.item.labels for candidate in candidates):
+            known = sorted(
+                {name for candidate in candidates for name in candidate.item.labels}
+            )
+            raise NothingMatches(
+                f"no item is labelled {label!r}; labels in use: {', '.join(known) or 'none'}"
+            )
+        chosen = [candidate for candidate in chosen if label in candidate.item.labels]
+    return chosen
+
+
+def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
+    chosen: dict[str, Candidate] = {}
+    for word in words:
+        matches = [
+            candidate for candidate in candidates if _matches(candidate.item, word)
+        ]
+        if not matches:
+            raise NothingMatches(_nothing(word, candidates))
+        chosen.update((candidate.item.id, candidate) for candidate in matches)
+    return list(chosen.values())
+
+
+def _matches(item: Item, word: str) -> bool:
+    if word.isascii() and word.isdigit():
+        return item.number == int(word)
+    first, dash, last = word.partition("-")
+    if (
+        dash
+        and first.isascii()
+        and last.isascii()
+        and first.isdigit()
+        and last.isdigit()
+    ):
+        return int(first) <= item.number <= int(last)
+    return word.casefold() == item.id.casefold() or word == item.source
+
+
+def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
+    ids = [candidate.item.id for candidate in candidates]
+    known = ", ".join(ids[:10]) + (
+        f" and {len(ids) - 10} more" if len(ids) > 10 else ""
+    )
+    return f"nothing matches {word!r}: name items by number (42), id, range (40-45) or file; there are: {known or 'none'}"
+
+
+def _reason(candidate: Candidate, selection: Selection) -> str:
+    if selection.fresh:
+        return "starts over"
+    reasons = []
+    if candidate.failed_before:
+        reasons.append("failed before")
+    if candidate.node:
+        reasons.append(f"resumes at {candidate.node}")
+    if candidate.standing in (Standing.CHANGED, Standing.UNCHANGED):
+        reasons.append(
+            "needed revision before"
+            if selection.words
+            else "changed since it needed revision"
+        )
+    if candidate.standing is Standing.CLOSED:
+        reasons.append("closed, but named")
+    return ", ".join(reasons) or "new"
+
+
+def strike_problems(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Items that claim one number between them: one of them stays, with the problem named."""
+    by_id: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        by_id.setdefault(candidate.item.id, []).append(candidate)
+    return [_merged(same) for same in by_id.values()]
+
+
+def _merged(same: list[Candidate]) -> Candidate:
+    if len(same) == 1:
+        return same[0]
+    files = " and ".join(candidate.item.source for candidate in same)
+    problem = (
+        f"number {same[0].item.number} is claimed by {files}: give each its own number"
+    )
+    return replace(same[0], item=replace(same[0].item, problems=(problem,)))

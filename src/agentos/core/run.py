@@ -1,0 +1,353 @@
+"""The brain of a run: an event and the time in, commands and news out."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from agentos.core import events
+from agentos.core.backoff import Jitter, backoff
+from agentos.core.commands import Command, KillWorker, StartWorker, StopWorker
+from agentos.core.credentials import Credential
+from agentos.core.health import Slot
+from agentos.core.leasing import Leasing, granted
+from agentos.core.pool import Pool
+from agentos.core.results import Ending, Outcome, stumbled
+from agentos.core.work import Work
+
+KILL_AFTER = 4.0
+SHORTEST_USUAL = 30.0
+USUAL_FACTOR = 4
+HEARTBEAT = 60.0
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use: workers, tries, seconds."""
+
+    parallel: int = 1
+    retries: int = 2
+    timeout: float = 1800.0
+    max_wait: float = 3600.0
+
+
+@dataclass(slots=True)
+class Decision:
+    commands: list[Command] = field(default_factory=list)
+    news: list[events.News] = field(default_factory=list)
+
+
+class Run:
+    """Starts nothing, reads no clock, prints nothing; the coordinator is its hands."""
+
+    def __init__(
+        self,
+        items: tuple[str, ...],
+        pool: Pool,
+        limits: Limits,
+        jitter: Jitter,
+        now: float,
+    ) -> None:
+        self._limits = limits
+        self._jitter = jitter
+        self._leasing = Leasing(pool, jitter, limits.max_wait)
+        self._works = {item: Work(item) for item in items}
+        self._queue = deque(self._works.values())
+        self._slots = [Slot(number) for number in range(1, limits.parallel + 1)]
+        self._stopping: str | None = None
+        self._kill_at: float | None = None
+        self._exit_code: int | None = None
+        self._detail = ""
+        self._started_at = now
+        self._longest_call = 0.0
+        self._beat_at = now + HEARTBEAT
+        self.over = False
+
+    # What is told.
+
+    def begin(self, now: float) -> Decision:
+        decision = Decision()
+        slots = self._leasing.pool.usable_slots(now)
+        if 0 < slots < min(self._limits.parallel, len(self._works)):
+            decision.news.append(
+                events.KeysFewerThanWorkers(slots, self._limits.parallel)
+            )
+        return self._settle(decision, now)
+
+    def hear(self, event: events.Event, now: float) -> Decision:
+        decision = Decision()
+        match event:
+            case events.LeaseWanted() | events.LeaseReturned():
+                self._hear_lease(event, decision, now)
+            case events.StopRequested():
+                self._hear_stop(event, decision, now)
+            case events.WorkerEnded():
+                self._hear_end(event, decision, now)
+            case events.WorkerNotStarted():
+                self._hear_no_start(event, decision, now)
+            case (
+                events.LineWritten()
+                | events.NodeStarted()
+                | events.NodeFinished()
+                | events.WorkerReported()
+            ):
+                self._works[event.item].hear(event, now)
+            case _:
+                pass
+        return self._settle(decision, now)
+
+    def wake(self, now: float) -> Decision:
+        """Time has passed, nothing else."""
+        return self._settle(Decision(), now)
+
+    def change_credentials(self, credentials: list[Credential], now: float) -> Decision:
+        return self._settle(Decision(news=self._leasing.replaced(credentials)), now)
+
+    def deadline(self, now: float) -> float | None:
+        """When `wake` is due if nothing happens before."""
+        moments = [
+            work.deadline(self._limits.timeout, self._usual())
+            for work in self._running()
+        ]
+        moments.append(self._leasing.wake_at(now))
+        moments += [self._kill_at, self._beat_at]
+        if self._queue and not self._stopping:
+            moments.extend(
+                slot.rests_until for slot in self._slots if slot.rests_until > now
+            )
+            moments.extend(
+                work.not_before for work in self._queue if work.not_before > now
+            )
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # What each event means.
+
+    def _hear_lease(
+        self,
+        event: events.LeaseWanted | events.LeaseReturned,
+        decision: Decision,
+        now: float,
+    ) -> None:
+        work = self._works[event.item]
+        work.alive(now)
+        if isinstance(event, events.LeaseWanted):
+            if not self._stopping:
+                self._leasing.wanted(event, now)
+            work.wait(now)
+        else:
+            self._longest_call = max(self._longest_call, event.seconds)
+            work.usage += event.usage
+            decision.news.extend(self._leasing.returned(event, now))
+
+    def _hear_stop(
+        self, event: events.StopRequested, decision: Decision, now: float
+    ) -> None:
+        if self._stopping and self._exit_code in EXIT_CODES.values():
+            self._kill_all(decision)
+            return
+        self._exit_code = EXIT_CODES[event.signal]
+        self._stop(event.signal, "", decision, now)
+
+    def _hear_no_start(
+        self, event: events.WorkerNotStarted, decision: Decision, now: float
+    ) -> None:
+        work = self._works[event.item]
+        work.attempts -= 1
+        work.stop_clock(now)
+        self._leave_slot(work, event.reason, decision, now)
+        work.not_before = now + 1.0
+        if any(not slot.retired for slot in self._slots):
+            self._queue.appendleft(work)
+        else:
+            self._end(
+                work,
+                stumbled(f"no worker could be started: {event.reason}"),
+                decision,
+                now,
+            )
+
+    def _hear_end(
+        self, event: events.WorkerEnded, decision: Decision, now: float
+    ) -> None:
+        work = self._works[event.item]
+        self._leasing.gone(event.item)
+        work.stop_clock(now)
+        outcome = work.outcome(event.cause, bool(self._stopping))
+        self._leave_slot(work, "" if work.reported else event.cause, decision, now)
+        if (
+            outcome.ending is Ending.ELSEWHERE
+            and not self._stopping
+            and work.look_again_elsewhere()
+        ):
+            work.attempts -= 1
+            self._queue.append(work)
+        elif (
+            outcome.may_pass
+            and work.attempts <= self._limits.retries
+            and not self._stopping
+        ):
+            self._retry(work, outcome, decision, now)
+        else:
+            self._end(work, outcome, decision, now)
+
+    def _leave_slot(
+        self, work: Work, crash: str, decision: Decision, now: float
+    ) -> None:
+        slot = next(slot for slot in self._slots if slot.item == work.item)
+        slot.item = None
+        if not crash or self._stopping or work.timed_out:
+            slot.succeeded()
+        elif (seconds := slot.stumbled(now, self._jitter)) is not None:
+            left = sum(not other.retired for other in self._slots)
+            decision.news.append(
+                events.SlotRetired(slot.number, left)
+                if slot.retired
+                else events.SlotRested(slot.number, seconds, crash)
+            )
+
+    def _retry(
+        self, work: Work, outcome: Outcome, decision: Decision, now: float
+    ) -> None:
+        seconds = backoff(work.attempts, self._jitter)
+        work.not_before = now + seconds
+        self._queue.append(work)
+        decision.news.append(
+            events.ItemRetried(
+                work.item,
+                outcome.error or "",
+                work.attempts + 1,
+                self._limits.retries + 1,
+                seconds,
+            )
+        )
+
+    def _end(
+        self, work: Work, outcome: Outcome, decision: Decision, now: float
+    ) -> None:
+        work.ended = outcome
+        decision.news.append(
+            events.ItemEnded(
+                work.item,
+                outcome,
+                work.spent + work.waited,
+                work.usage,
+                work.attempts,
+                work.node,
+            )
+        )
+
+    # What follows from all of it.
+
+    def _settle(self, decision: Decision, now: float) -> Decision:
+        self._grant(decision, now)
+        decision.news.extend(self._leasing.episodes(now))
+        if (
+            not self._stopping
+            and self._unfinished()
+            and (standstill := self._leasing.standstill(now))
+        ):
+            self._exit_code = standstill.exit_code
+            self._stop(standstill.reason, standstill.detail, decision, now)
+        self._watch(decision, now)
+        self._start(decision, now)
+        self._beat(decision, now)
+        self._finish(decision, now)
+        return decision
+
+    def _beat(self, decision: Decision, now: float) -> None:
+        if now >= self._beat_at:
+            self._beat_at = now + HEARTBEAT
+            decision.news.append(events.Heartbeat(now - self._started_at))
+
+    def _grant(self, decision: Decision, now: float) -> None:
+        for lease in self._leasing.grants(now):
+            waited = self._works[lease.want.holder].serve(now)
+            decision.commands.append(granted(lease))
+            decision.news.append(
+                events.LeaseGranted(
+                    lease.want.holder, lease.credential.name, lease.id, waited
+                )
+            )
+
+    def _watch(self, decision: Decision, now: float) -> None:
+        for work in self._running():
+            if work.is_over_time(self._limits.timeout, now):
+                work.timed_out = True
+                decision.commands.append(KillWorker(work.item))
+            elif work.lingers(now):
+                decision.commands.append(KillWorker(work.item))
+            if quiet := work.falls_quiet(self._usual(), now):
+                decision.news.append(quiet)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_all(decision)
+
+    def _start(self, decision: Decision, now: float) -> None:
+        while (work := self._next(now)) and (slot := self._free_slot(now)):
+            self._queue.remove(work)
+            slot.item = work.item
+            work.start(now)
+            decision.news.append(
+                events.ItemStarted(work.item, slot.number, work.attempts)
+            )
+            decision.commands.append(StartWorker(work.item, slot.number, work.attempts))
+
+    def _next(self, now: float) -> Work | None:
+        if self._stopping or self._leasing.blocks_starts():
+            return None
+        if self._leasing.low(now) and self._running():
+            return None
+        return next((work for work in self._queue if work.not_before <= now), None)
+
+    def _free_slot(self, now: float) -> Slot | None:
+        return next((slot for slot in self._slots if slot.free(now)), None)
+
+    def _stop(self, reason: str, detail: str, decision: Decision, now: float) -> None:
+        if not self._stopping:
+            decision.commands.extend(StopWorker(work.item) for work in self._running())
+        self._stopping, self._detail = reason, detail
+        self._kill_at = now + KILL_AFTER
+        decision.news.append(events.StopBegan(reason, detail))
+        while self._queue:
+            self._end(self._queue.popleft(), Outcome(Ending.INTERRUPTED), decision, now)
+
+    def _kill_all(self, decision: Decision) -> None:
+        self._kill_at = None
+        doomed = tuple(work.item for work in self._running())
+        if doomed:
+            decision.commands.extend(KillWorker(item) for item in doomed)
+            decision.news.append(events.KillBegan(doomed))
+
+    def _finish(self, decision: Decision, now: float) -> None:
+        if not self.over and not self._unfinished():
+            self.over = True
+            decision.news.append(
+                events.RunEnded(
+                    self.exit_code(),
+                    now - self._started_at,
+                    self.waited(),
+                    self._detail,
+                )
+            )
+
+    def exit_code(self) -> int:
+        if self._exit_code is not None:
+            return self._exit_code
+        return int(
+            any(
+                work.ended and work.ended.ending is Ending.FAILED
+                for work in self._works.values()
+            )
+        )
+
+    def waited(self) -> float:
+        """Seconds that items have waited for keys, added up."""
+        return sum(work.waited for work in self._works.values())
+
+    def _usual(self) -> float:
+        """After how much silence an item is worth a word: a multiple of the longest call so far."""
+        return max(SHORTEST_USUAL, USUAL_FACTOR * self._longest_call)
+
+    def _running(self) -> list[Work]:
+        return [self._works[slot.item] for slot in self._slots if slot.item]
+
+    def _unfinished(self) -> bool:
+        return bool(self._queue or self._running())

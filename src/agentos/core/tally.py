@@ -1,0 +1,131 @@
+"""What the events of a run add up to."""
+
+from dataclasses import dataclass, field
+
+from agentos.core import events
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED)
+
+
+@dataclass(slots=True)
+class Row:
+    """One item, as far as it has come."""
+
+    item: str
+    node: str = ""
+    round: int = 0
+    running: bool = False
+    since: float = 0.0
+    outcome: Outcome | None = None
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    attempts: int = 0
+    busy: float = 0.0
+    calls: float = 0.0
+
+    @property
+    def word(self) -> str:
+        """The item's state in one or two words."""
+        if self.outcome is None:
+            return "running" if self.running else "waiting"
+        if self.outcome.ending is Ending.FINISHED and self.outcome.verdict:
+            return self.outcome.verdict.value
+        return (
+            "on another run"
+            if self.outcome.ending is Ending.ELSEWHERE
+            else self.outcome.ending.value
+        )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Fed with every event of a run, in order."""
+
+    started: events.RunStarted | None = None
+    began: float = 0.0
+    ended: events.RunEnded | None = None
+    last: float = 0.0
+    rows: dict[str, Row] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    refusals: int = 0
+    stopped: events.StopBegan | None = None
+
+    def hear(self, event: events.Event, at: float) -> None:
+        self.last = at
+        match event:
+            case events.RunStarted():
+                self.started, self.began = event, at
+                self.rows = {item: Row(item) for item in event.items}
+            case events.ItemStarted():
+                self.rows[event.item].running, self.rows[event.item].since = True, at
+            case events.NodeStarted():
+                self.rows[event.item].node, self.rows[event.item].round = (
+                    event.node,
+                    event.round,
+                )
+            case events.NodeFinished():
+                self.rows[event.item].busy += event.seconds
+            case events.LeaseGranted():
+                self.held[event.lease] = event.key
+            case events.LeaseReturned():
+                self._hear_return(event)
+            case events.KeyLimited() | events.KeySpent():
+                self.refusals += 1
+            case events.ItemRetried():
+                self.rows[event.item].running = False
+            case events.ItemEnded():
+                self._hear_end(event)
+            case events.StopBegan():
+                self.stopped = event
+            case events.RunEnded():
+                self.ended = event
+            case _:
+                pass
+
+    def _hear_return(self, event: events.LeaseReturned) -> None:
+        self.held.pop(event.lease, None)
+        row = self.rows[event.item]
+        row.usage += event.usage
+        row.calls += event.seconds
+
+    def _hear_end(self, event: events.ItemEnded) -> None:
+        row = self.rows[event.item]
+        row.running, row.outcome, row.seconds = False, event.outcome, event.seconds
+        row.usage, row.attempts = event.usage, event.attempts
+        row.round = event.outcome.rounds or row.round
+
+    # What people ask for.
+
+    def ending(self, *endings: Ending) -> list[Row]:
+        return [
+            row
+            for row in self.rows.values()
+            if row.outcome and row.outcome.ending in endings
+        ]
+
+    def verdicts(self, verdict: Verdict) -> list[Row]:
+        return [
+            row
+            for row in self.rows.values()
+            if row.outcome and row.outcome.verdict is verdict
+        ]
+
+    @property
+    def over(self) -> int:
+        """Items that ended; interrupted ones and those of another run did not."""
+        return len(self.ending(*OVER))
+
+    @property
+    def running(self) -> list[Row]:
+        return [row for row in self.rows.values() if row.running]
+
+    @property
+    def usage(self) -> Usage:
+        return sum((row.usage for row in self.rows.values()), Usage())
+
+
+def bar(done: int, total: int) -> str:
+    """Ten cells: `[=====>    ]`."""
+    filled = 10 * done // total if total else 10
+    return f"[{'=' * filled}{'>' if filled < 10 else ''}{' ' * (9 - filled)}]"

@@ -1,0 +1,133 @@
+"""The one JSON form of events, commands and what they are made of."""
+
+import dataclasses
+import enum
+import functools
+import json
+import types
+import typing
+from typing import Any
+
+from agentos.core import commands, events
+from agentos.core.secrets import Secret
+
+
+class WireError(ValueError):
+    """A line that is not one of ours."""
+
+
+def encode(message: object) -> dict[str, Any]:
+    """The message as JSON types, its class under `type`."""
+    return {"type": type(message).__name__, **_pack_fields(message)}
+
+
+def dumps(message: object) -> str:
+    return json.dumps(encode(message), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode(record: object) -> Any:
+    """The event or command that a record stands for; unknown fields are left out."""
+    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+        raise WireError("expected a JSON object with a type")
+    kind = _KINDS.get(record["type"])
+    if kind is None:
+        raise WireError(f"unknown type {record['type'][:40]!r}")
+    return unpack(kind, record)
+
+
+def loads(line: str | bytes) -> Any:
+    try:
+        return decode(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise (
+            error if isinstance(error, WireError) else WireError(str(error))
+        ) from error
+
+
+def unpack(kind: type, record: object) -> Any:
+    """A dataclass of this kind from JSON types; each field is checked."""
+    if not isinstance(record, dict):
+        raise WireError(f"expected an object for {kind.__name__}")
+    hints = _hints(kind)
+    values = {
+        name: _unpack(hints[name], record[name]) for name in hints if name in record
+    }
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise WireError(f"{kind.__name__}: {error}") from error
+
+
+def pack(value: object) -> Any:
+    """The value as JSON types."""
+    match value:
+        case Secret():
+            return value.reveal()
+        case enum.Enum():
+            return value.value
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple() | list():
+            return [pack(part) for part in value]
+        case _ if dataclasses.is_dataclass(value):
+            return _pack_fields(value)
+    raise WireError(f"cannot write a {type(value).__name__}")
+
+
+def _pack_fields(message: object) -> dict[str, Any]:
+    return {name: pack(getattr(message, name)) for name in _hints(type(message))}
+
+
+def _unpack(hint: Any, value: object) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType or origin is typing.Union:
+        return _unpack_optional(hint, value)
+    if origin is tuple:
+        return _unpack_tuple(hint, value)
+    if dataclasses.is_dataclass(hint) and hint is not Secret:
+        return unpack(typing.cast(type, hint), value)
+    return _unpack_plain(hint, value)
+
+
+def _unpack_optional(hint: Any, value: object) -> Any:
+    if value is None:
+        return None
+    return _unpack(
+        next(part for part in typing.get_args(hint) if part is not type(None)), value
+    )
+
+
+def _unpack_tuple(hint: Any, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise WireError(f"expected a list, found {type(value).__name__}")
+    inner = typing.get_args(hint)[0]
+    return tuple(_unpack(inner, part) for part in value)
+
+
+def _unpack_plain(hint: Any, value: object) -> Any:
+    if hint is Secret and isinstance(value, str):
+        return Secret(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        try:
+            return hint(value)
+        except ValueError as error:
+            raise WireError(str(error)) from error
+    if type(value) is not hint:
+        raise WireError(
+            f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}"
+        )
+    return value
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for union in (events.Event, commands.Command)
+    for kind in typing.get_args(union)
+}

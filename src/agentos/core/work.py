@@ -1,0 +1,131 @@
+"""One item on its way through a run: tries, time, tokens."""
+
+from agentos.core import events
+from agentos.core.results import Ending, Outcome, Usage, stumbled
+
+LINGER = 5.0
+LEVELS = (("SLOW", 1), ("STALLED", 4))
+
+
+class Work:
+    """Time spent waiting for a key does not count against the item."""
+
+    def __init__(self, item: str) -> None:
+        self.item = item
+        self.attempts = 0
+        self.usage = Usage()
+        self.node = ""
+        self.not_before = 0.0
+        self.waited = 0.0
+        self.spent = 0.0
+        self.reported: Outcome | None = None
+        self.ended: Outcome | None = None
+        self.timed_out = False
+        self._active_since: float | None = None
+        self._waiting_since: float | None = None
+        self._alive_at = 0.0
+        self._reported_at: float | None = None
+        self._level = 0
+        self._looks_elsewhere = 0
+
+    # Its clock: active, waiting for a key, or stopped.
+
+    def start(self, now: float) -> None:
+        self.attempts += 1
+        self.reported = self._reported_at = None
+        self.timed_out = False
+        self._active_since = now
+        self.alive(now)
+
+    def wait(self, now: float) -> None:
+        self.stop_clock(now)
+        self._waiting_since = now
+
+    def serve(self, now: float) -> float:
+        """A key has come; says how long that took."""
+        waited = now - self._waiting_since if self._waiting_since is not None else 0.0
+        self.stop_clock(now)
+        self._active_since = now
+        self.alive(now)
+        return waited
+
+    def stop_clock(self, now: float) -> None:
+        if self._active_since is not None:
+            self.spent += now - self._active_since
+        if self._waiting_since is not None:
+            self.waited += now - self._waiting_since
+        self._active_since = self._waiting_since = None
+
+    # What its worker says.
+
+    def hear(
+        self,
+        event: events.LineWritten
+        | events.NodeStarted
+        | events.NodeFinished
+        | events.WorkerReported,
+        now: float,
+    ) -> None:
+        self.alive(now)
+        if isinstance(event, events.NodeStarted):
+            self.node = event.node
+        if isinstance(event, events.WorkerReported):
+            self.reported, self._reported_at = event.outcome, now
+
+    def alive(self, now: float) -> None:
+        self._alive_at = now
+        self._level = 0
+
+    def outcome(self, cause: str, stopping: bool) -> Outcome:
+        """What this attempt came to, whatever the worker managed to say."""
+        if self.timed_out:
+            return stumbled("ran out of time (--timeout)")
+        if self.reported:
+            return self.reported
+        if stopping:
+            return Outcome(Ending.INTERRUPTED)
+        return stumbled(f"its worker ended without an outcome: {cause}")
+
+    def look_again_elsewhere(self) -> bool:
+        """Whether an item that another run holds is worth one more look."""
+        self._looks_elsewhere += 1
+        return self._looks_elsewhere < 2
+
+    # What is due.
+
+    def deadline(self, timeout: float, usual: float) -> float | None:
+        if self._reported_at is not None:
+            return self._reported_at + LINGER
+        if self._active_since is None:
+            return None
+        moments = [] if self.timed_out else [self._active_since + timeout - self.spent]
+        if self._level < len(LEVELS):
+            moments.append(self._quiet_at(usual))
+        return min(moments, default=None)
+
+    def is_over_time(self, timeout: float, now: float) -> bool:
+        if self._active_since is None or self.timed_out or self.reported:
+            return False
+        return now >= self._active_since + timeout - self.spent
+
+    def lingers(self, now: float) -> bool:
+        """Whether the worker has said its last word long ago, and is still there; said once."""
+        if self._reported_at is None or now < self._reported_at + LINGER:
+            return False
+        self._reported_at = None
+        return True
+
+    def falls_quiet(self, usual: float, now: float) -> events.ItemQuiet | None:
+        """The news that there was no sign of life for a multiple of the usual time; once a level."""
+        if (
+            self._active_since is None
+            or self._level >= len(LEVELS)
+            or now < self._quiet_at(usual)
+        ):
+            return None
+        name, _ = LEVELS[self._level]
+        self._level += 1
+        return events.ItemQuiet(self.item, name, self.node, now - self._alive_at)
+
+    def _quiet_at(self, usual: float) -> float:
+        return self._alive_at + usual * LEVELS[self._level][1]

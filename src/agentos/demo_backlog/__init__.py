@@ -1,0 +1,1 @@
+"""The backlog of an invented read-it-later service, for the demo."""

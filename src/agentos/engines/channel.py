@@ -1,0 +1,42 @@
+"""A worker's line to its coordinator, over a socket: one JSON message a line."""
+
+import asyncio
+import socket
+
+from agentos.core.commands import Command
+from agentos.core.events import WorkerEvent
+from agentos.core.wire import dumps, loads
+
+LONGEST = 16 * 1024 * 1024
+
+
+class SocketChannel:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, connection: socket.socket) -> "SocketChannel":
+        return cls(*await asyncio.open_unix_connection(sock=connection, limit=LONGEST))
+
+    async def first_line(self) -> bytes:
+        """The order that the worker was made for; empty when the coordinator is gone."""
+        return await self._reader.readline()
+
+    def tell(self, event: WorkerEvent) -> None:
+        self._writer.write(dumps(event).encode() + b"\n")
+
+    async def next(self) -> Command | None:
+        line = await self._reader.readline()
+        if not line.endswith(b"\n"):
+            return None
+        command: Command = loads(line)
+        return command
+
+    async def drain(self) -> None:
+        """Everything told is with the kernel when this returns."""
+        await self._writer.drain()
+        self._writer.close()
+        await self._writer.wait_closed()

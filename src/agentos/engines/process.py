@@ -1,0 +1,293 @@
+"""Workers as local processes, one per item."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from agentos.core import commands, events
+from agentos.core.commands import Command
+from agentos.core.events import EngineEvent, WorkerEvent
+from agentos.core.lines import LineAssembler
+from agentos.core.wire import WireError, dumps, loads
+from agentos.engines.template import LARGEST
+
+CHUNK = 65536
+LAST_WORDS = 1.0
+Told = list[EngineEvent | WorkerEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a worker is made: what it runs, what is loaded before, what it finds around it."""
+
+    entry: str
+    preload: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Worker:
+    """The coordinator's end of one worker: its channel and its output, until both have ended."""
+
+    item: str
+    channel: socket.socket
+    output: int
+    lines: LineAssembler
+    unread: bytes = b""
+    open: set[int] = field(default_factory=set)
+    status: int | None = None
+    given_up_at: float | None = None
+
+
+class ProcessEngine:
+    """Forks workers from a template process, reads what they say, ends them."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        order: Callable[[commands.StartWorker], str],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._recipe = recipe
+        self._order = order
+        self._redact = redact
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
+        self._workers: dict[str, _Worker] = {}
+        self._told: Told = []
+        self._template: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    # The port.
+
+    def warm_up(self) -> None:
+        """Starts the template, whose imports take a second, before the first worker is wanted."""
+        if self._control is None:
+            self._start_template()
+
+    def obey(self, command: Command) -> None:
+        match command:
+            case commands.StartWorker():
+                self._start(command)
+            case commands.KillWorker():
+                self._send_control({"kill": command.item})
+            case commands.StopWorker() | commands.GrantLease():
+                self._send(command.item, dumps(command))
+            case _:
+                assert_never(command)
+
+    def receive(self, timeout: float | None) -> Told:
+        for key, _ in self._selector.select(self._shortened(timeout)):
+            key.data()
+        self._give_up_on_silent()
+        told, self._told = self._told, []
+        return told
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._bell_rope, b"!")
+
+    def close(self) -> None:
+        self._drop_control()
+        for worker in list(self._workers.values()):
+            for descriptor in list(worker.open):
+                self._close(worker, descriptor)
+        if self._template is not None:
+            try:
+                self._template.wait(2)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._template.pid, signal.SIGKILL)
+                self._template.wait()
+        self._selector.close()
+        os.close(self._bell)
+        os.close(self._bell_rope)
+
+    # The template.
+
+    def _start_template(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = [
+            str(theirs.fileno()),
+            str(os.getpid()),
+            self._recipe.entry,
+            *self._recipe.preload,
+        ]
+        self._template = subprocess.Popen(
+            [sys.executable, "-m", "agentos.engines.template", *arguments],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env=dict(self._recipe.environment),
+            start_new_session=True,
+        )
+        theirs.close()
+        self._control = ours
+        self._selector.register(ours, selectors.EVENT_READ, self._hear_template)
+
+    def _hear_template(self) -> None:
+        assert self._control is not None
+        with contextlib.suppress(ConnectionError):
+            if message := self._control.recv(LARGEST):
+                return self._hear_news(json.loads(message))
+        self._lose_template()
+
+    def _hear_news(self, news: dict[str, object]) -> None:
+        match news:
+            case {"started": str(item), "pid": int(pid)}:
+                self._told.append(events.WorkerStarted(item, pid))
+            case {"failed": str(item), "reason": str(reason)}:
+                self._drop(self._workers.pop(item))
+                self._told.append(events.WorkerNotStarted(item, reason))
+            case {"ended": str(item), "status": int(status)}:
+                self._workers[item].status = status
+                self._workers[item].given_up_at = time.monotonic() + LAST_WORDS
+                self._end_if_over(self._workers[item])
+
+    def _lose_template(self) -> None:
+        """Its children die with it, by the kernel's hand; each channel's end tells when."""
+        self._drop_control()
+        for worker in list(self._workers.values()):
+            worker.status = -signal.SIGKILL if worker.status is None else worker.status
+            worker.given_up_at = time.monotonic() + LAST_WORDS
+            self._end_if_over(worker)
+
+    def _drop_control(self) -> None:
+        if self._control is not None:
+            self._selector.unregister(self._control)
+            self._control.close()
+            self._control = None
+
+    def _send_control(
+        self, message: dict[str, str], descriptors: tuple[int, ...] = ()
+    ) -> None:
+        if self._control is not None:
+            with contextlib.suppress(ConnectionError):
+                socket.send_fds(
+                    self._control, [json.dumps(message).encode()], descriptors
+                )
+
+    # One worker.
+
+    def _start(self, command: commands.StartWorker) -> None:
+        try:
+            self.warm_up()
+            ours, theirs = socket.socketpair()
+            reading, writing = os.pipe2(os.O_CLOEXEC)
+        except OSError as error:
+            self._told.append(events.WorkerNotStarted(command.item, str(error)))
+            return self.wake()
+        worker = _Worker(command.item, ours, reading, LineAssembler(self._redact))
+        worker.open = {ours.fileno(), reading}
+        self._workers[command.item] = worker
+        self._selector.register(
+            ours, selectors.EVENT_READ, lambda: self._read_channel(worker)
+        )
+        self._selector.register(
+            reading, selectors.EVENT_READ, lambda: self._read_output(worker)
+        )
+        self._send_control({"start": command.item}, (theirs.fileno(), writing))
+        theirs.close()
+        os.close(writing)
+        self._send(command.item, self._order(command))
+
+    def _send(self, item: str, line: str) -> None:
+        """A worker that is gone, or does not read, misses it; its end is told in its own time."""
+        if worker := self._workers.get(item):
+            with contextlib.suppress(OSError):
+                worker.channel.sendall(line.encode() + b"\n", socket.MSG_DONTWAIT)
+
+    def _read_channel(self, worker: _Worker) -> None:
+        try:
+            chunk = worker.channel.recv(CHUNK)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            return self._close(worker, worker.channel.fileno())
+        *lines, worker.unread = (worker.unread + chunk).split(b"\n")
+        for line in lines:
+            self._hear_worker(worker, line)
+
+    def _hear_worker(self, worker: _Worker, line: bytes) -> None:
+        """A worker speaks for its own item alone."""
+        with contextlib.suppress(WireError):
+            event = loads(line)
+            if isinstance(event, WorkerEvent) and event.item == worker.item:
+                self._told.append(event)
+
+    def _read_output(self, worker: _Worker) -> None:
+        chunk = os.read(worker.output, CHUNK)
+        lines = worker.lines.feed(chunk) if chunk else worker.lines.close()
+        self._told.extend(events.LineWritten(worker.item, line) for line in lines)
+        if not chunk:
+            self._close(worker, worker.output)
+
+    def _close(self, worker: _Worker, descriptor: int) -> None:
+        worker.open.discard(descriptor)
+        self._selector.unregister(descriptor)
+        if descriptor == worker.output:
+            os.close(descriptor)
+        else:
+            worker.channel.close()
+        self._end_if_over(worker)
+
+    def _end_if_over(self, worker: _Worker) -> None:
+        if (
+            worker.status is not None
+            and not worker.open
+            and self._workers.pop(worker.item, None)
+        ):
+            self._told.append(
+                events.WorkerEnded(
+                    worker.item, _cause(worker.status), worker.status == 0
+                )
+            )
+
+    def _give_up_on_silent(self) -> None:
+        """The process has ended, but somebody it left behind keeps its output open."""
+        now = time.monotonic()
+        for worker in list(self._workers.values()):
+            if worker.given_up_at is not None and now >= worker.given_up_at:
+                self._told.extend(
+                    events.LineWritten(worker.item, line)
+                    for line in worker.lines.close()
+                )
+                self._drop(worker)
+
+    def _drop(self, worker: _Worker) -> None:
+        for descriptor in list(worker.open):
+            self._close(worker, descriptor)
+
+    def _shortened(self, timeout: float | None) -> float | None:
+        if self._told:
+            return 0.0
+        ends = [
+            worker.given_up_at
+            for worker in self._workers.values()
+            if worker.given_up_at is not None
+        ]
+        if not ends:
+            return timeout
+        rest = max(0.0, min(ends) - time.monotonic())
+        return rest if timeout is None else min(timeout, rest)
+
+    def _hear_bell(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 4096)
+
+
+def _cause(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

@@ -1,0 +1,174 @@
+"""The process that workers are forked from: everything heavy is imported once, here.
+
+It is told over a socket what to start and to kill, and answers with what has started and ended.
+It has one thread and makes no connection, so forking it is safe.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from agentos.engines.kernel import adopt_orphans, die_with_parent, leave_no_dump
+
+LARGEST = 65536
+Entry = Callable[[socket.socket], None]
+
+
+class Template:
+    """Owns the children: nobody else reaps or kills them, so a number never means another process."""
+
+    def __init__(self, control: socket.socket, entry: Entry) -> None:
+        self._control = control
+        self._entry = entry
+        self._children: dict[int, str] = {}
+        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def serve(self) -> None:
+        """Until the coordinator is gone; then nothing of ours is left."""
+        signal.set_wakeup_fd(self._bell_rope)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._bell:
+                    self._drain_bell()
+                elif not self._hear():
+                    return self._end_all()
+            self._reap()
+
+    def _drain_bell(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._bell, 4096):
+                pass
+
+    def _hear(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._control, LARGEST, 2)
+        if not message:
+            return False
+        order = json.loads(message)
+        if "start" in order:
+            self._start(order["start"], descriptors)
+        else:
+            self._kill(order["kill"])
+        return True
+
+    def _start(self, item: str, descriptors: list[int]) -> None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell({"failed": item, "reason": str(error)})
+        else:
+            if pid == 0:
+                self._become_worker(parent, descriptors)
+            self._children[pid] = item
+            self._tell({"started": item, "pid": pid})
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _become_worker(self, parent: int, descriptors: list[int]) -> None:
+        code = 1
+        try:
+            os.setsid()
+            die_with_parent(parent)
+            leave_no_dump()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._control.close()
+            os.close(self._bell)
+            os.close(self._bell_rope)
+            channel, output = descriptors
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
+            self._entry(socket.socket(fileno=channel))
+            code = 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _kill(self, item: str) -> None:
+        for pid, name in self._children.items():
+            if name == item:
+                _kill_group(pid)
+
+    def _reap(self) -> None:
+        while child := _exited():
+            _kill_group(child)
+            _, status = os.waitpid(child, 0)
+            item = self._children.pop(child, None)
+            if item is not None:
+                self._end_strays()
+                self._tell({"ended": item, "status": os.waitstatus_to_exitcode(status)})
+
+    def _end_strays(self) -> None:
+        """What a worker left behind in a session of its own has become our child: it goes too."""
+        for pid in _children_of(os.getpid()):
+            if pid not in self._children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _end_all(self) -> None:
+        for pid in self._children:
+            _kill_group(pid)
+        self._end_strays()
+
+    def _tell(self, message: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps(message).encode())
+
+
+def _exited() -> int | None:
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found else None
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _children_of(parent: int) -> list[int]:
+    return [
+        int(pid)
+        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    ]
+
+
+def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> None:
+    """The life of the template process."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    die_with_parent(coordinator)
+    adopt_orphans()
+    for name in preload:
+        importlib.import_module(name)
+    module, _, function = entry.partition(":")
+    worker: Entry = getattr(importlib.import_module(module), function)
+    gc.collect()
+    gc.freeze()
+    Template(socket.socket(fileno=control_fd), worker).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])

@@ -1,0 +1,98 @@
+"""Gemini, through google-genai; its refusals become ours."""
+
+import json
+import time
+from typing import Any
+
+from google import genai
+from google.genai import errors, types
+
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.ports import Access, Answer, Question
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.results import Usage
+from agentos.models.gemini_refusals import read_refusal
+
+TIMEOUT_MS = 300_000
+
+
+class Gemini:
+    """One client per base URL serves all its keys: the key goes with each call, in a header."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str | None, genai.Client] = {}
+
+    async def ask(self, question: Question, access: Access) -> Answer:
+        client = self._client(access.base_url)
+        try:
+            response = await client.aio.models.generate_content(
+                model=access.model,
+                contents=question.prompt,
+                config=_config(question, access),
+            )
+        except errors.APIError as error:
+            raise _translate(error) from error
+        except Exception as error:
+            # The SDK lets its transport's errors through, of whichever HTTP library it was built on.
+            raise CallRefused(_broken(error)) from error
+        return _answer(response, access)
+
+    def _client(self, base_url: str | None) -> genai.Client:
+        if base_url not in self._clients:
+            options = types.HttpOptions(base_url=base_url, timeout=TIMEOUT_MS)
+            self._clients[base_url] = genai.Client(
+                api_key="given-per-call", http_options=options
+            )
+        return self._clients[base_url]
+
+
+def _config(question: Question, access: Access) -> types.GenerateContentConfig:
+    config = types.GenerateContentConfig(
+        http_options=types.HttpOptions(
+            headers={"x-goog-api-key": access.secret}, timeout=TIMEOUT_MS
+        )
+    )
+    if question.schema is not None:
+        config.response_mime_type = "application/json"
+        config.response_json_schema = json.loads(question.schema)
+    return config
+
+
+def _answer(response: types.GenerateContentResponse, access: Access) -> Answer:
+    counted = response.usage_metadata
+    usage = Usage(
+        1,
+        (counted.prompt_token_count if counted else 0) or 0,
+        (counted.candidates_token_count if counted else 0) or 0,
+    )
+    text = response.text
+    if not text:
+        raise BadRequest(f"the model gave no text ({_why_empty(response)})")
+    return Answer(text, response.model_version or access.model, usage)
+
+
+def _why_empty(response: types.GenerateContentResponse) -> str:
+    if response.prompt_feedback and response.prompt_feedback.block_reason:
+        return f"blocked: {response.prompt_feedback.block_reason.value}"
+    finish = response.candidates[0].finish_reason if response.candidates else None
+    return f"finish reason: {finish.value}" if finish else "no candidate"
+
+
+def _translate(error: errors.APIError) -> Exception:
+    headers: dict[str, str] = {}
+    if error.response is not None and hasattr(error.response, "headers"):
+        headers = {
+            str(name).casefold(): str(value)
+            for name, value in error.response.headers.items()
+        }
+    body: Any = error.details
+    refusal = read_refusal(error.code, body, headers, time.time())
+    return (
+        CallRefused(refusal)
+        if refusal
+        else BadRequest(f"{error.code} {error.status}: {error.message}")
+    )
+
+
+def _broken(error: Exception) -> Refusal:
+    return Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")

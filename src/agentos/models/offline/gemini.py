@@ -1,0 +1,196 @@
+"""Translates Gemini's REST format into the neutral words, there as well as back."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from . import gemini_errors
+from .rules import MODEL_NAME
+from .talk import (
+    Answer,
+    Asked,
+    Delivery,
+    Dialect,
+    Finish,
+    Purpose,
+    Question,
+    Reason,
+    Refusal,
+    Reply,
+    Request,
+    count_tokens,
+    whole,
+)
+
+PATH = re.compile(
+    r"^/v1(?:beta|alpha)?/models(?:/(?P<model>[^/:]+)(?::(?P<method>\w+))?)?$"
+)
+JSON_TYPE = "application/json; charset=UTF-8"
+PIECE = 400
+FINISHES = {
+    Finish.STOP: "STOP",
+    Finish.MAX_TOKENS: "MAX_TOKENS",
+    Finish.SAFETY: "SAFETY",
+}
+METHODS = {
+    "generateContent": Purpose.GENERATE,
+    "streamGenerateContent": Purpose.GENERATE,
+    "countTokens": Purpose.COUNT,
+}
+
+
+def claims(request: Request) -> bool:
+    return request.path.startswith("/v1")
+
+
+def read(request: Request) -> Asked | Refusal:
+    found = PATH.match(request.path)
+    secret = request.headers.get("x-goog-api-key", "")
+    if found and request.method == "GET" and not found["method"]:
+        return Asked(Purpose.LIST, secret, Question("", "", "", wants_json=False))
+    if not found or request.method != "POST" or found["method"] not in METHODS:
+        return Refusal(
+            Reason.NOT_FOUND, f"{request.method} {request.path} is not found."
+        )
+    try:
+        question = _question(found["model"], json.loads(request.body))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Refusal(
+            Reason.BAD_REQUEST,
+            f"Invalid JSON payload received: {type(error).__name__}.",
+        )
+    return Asked(
+        METHODS[found["method"]], secret, question, _delivery(found["method"], request)
+    )
+
+
+def answer(asked: Asked, given: Answer) -> Reply:
+    if asked.delivery is Delivery.WHOLE:
+        return whole(200, JSON_TYPE, _json(_response(asked, given, given.text)))
+    return _stream(asked, given)
+
+
+def count(tokens: int) -> Reply:
+    details = [{"modality": "TEXT", "tokenCount": tokens}]
+    return whole(
+        200, JSON_TYPE, _json({"totalTokens": tokens, "promptTokensDetails": details})
+    )
+
+
+def models() -> Reply:
+    methods = ["generateContent", "countTokens"]
+    model = {
+        "name": f"models/{MODEL_NAME}",
+        "version": "1",
+        "displayName": "Offline rule machine",
+        "description": "Arranges the words of its prompt by fixed rules; not a language model.",
+        "inputTokenLimit": 1048576,
+        "outputTokenLimit": 65536,
+        "supportedGenerationMethods": methods,
+    }
+    return whole(200, JSON_TYPE, _json({"models": [model]}))
+
+
+def refuse(refusal: Refusal) -> Reply:
+    status, body = gemini_errors.status_of(refusal), gemini_errors.body_of(refusal)
+    hint = (
+        (("retry-after", refusal.retry_after),)
+        if refusal.retry_after is not None
+        else ()
+    )
+    return whole(status, JSON_TYPE, _json(body), *hint)
+
+
+DIALECT = Dialect(claims, read, answer, count, models, refuse)
+
+
+def _question(model: str, body: dict[str, Any]) -> Question:
+    request = body.get("generateContentRequest", body)
+    config = request.get("generationConfig") or {}
+    asked_for_json = config.get("responseMimeType") == "application/json"
+    return Question(
+        model=model,
+        system=_text((request.get("systemInstruction") or {}).get("parts", [])),
+        text="\n".join(_text(content["parts"]) for content in request["contents"]),
+        wants_json=asked_for_json
+        or "responseSchema" in config
+        or "responseJsonSchema" in config,
+        max_tokens=config.get("maxOutputTokens"),
+    )
+
+
+def _text(parts: list[dict[str, Any]]) -> str:
+    return "\n".join(str(part["text"]) for part in parts if "text" in part)
+
+
+def _delivery(method: str, request: Request) -> Delivery:
+    if method != "streamGenerateContent":
+        return Delivery.WHOLE
+    return Delivery.EVENTS if request.query.get("alt") == "sse" else Delivery.ARRAY
+
+
+def _stream(asked: Asked, given: Answer) -> Reply:
+    events = asked.delivery is Delivery.EVENTS
+    kind = "text/event-stream" if events else JSON_TYPE
+    chunks = _chunks(asked, given)
+    return Reply(
+        200,
+        (("content-type", kind),),
+        _as_events(chunks) if events else _as_array(chunks),
+    )
+
+
+def _chunks(asked: Asked, given: Answer) -> Iterator[dict[str, Any]]:
+    starts = range(0, max(len(given.text), 1), PIECE)
+    for start in starts:
+        chunk = _response(asked, given, given.text[start : start + PIECE])
+        if start != starts[-1]:
+            for candidate in chunk.get("candidates", []):
+                del candidate["finishReason"]
+        yield chunk
+
+
+def _as_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    return (b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
+
+
+def _as_array(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    opening = b"["
+    for chunk in chunks:
+        yield opening + _json(chunk)
+        opening = b",\r\n"
+    yield b"]"
+
+
+def _response(asked: Asked, given: Answer, text: str) -> dict[str, Any]:
+    told = count_tokens(given.text)
+    usage = {
+        "promptTokenCount": given.prompt_tokens,
+        "candidatesTokenCount": told,
+        "totalTokenCount": given.prompt_tokens + told,
+        "promptTokensDetails": [
+            {"modality": "TEXT", "tokenCount": given.prompt_tokens}
+        ],
+    }
+    identity = hashlib.sha256((asked.question.text + given.text).encode()).hexdigest()[
+        :22
+    ]
+    tail = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": identity}
+    return _spoken(given.finish, text) | tail
+
+
+def _spoken(finish: Finish, text: str) -> dict[str, Any]:
+    if finish is Finish.BLOCKED:
+        return {"promptFeedback": {"blockReason": "SAFETY"}}
+    content = (
+        {}
+        if finish is Finish.SAFETY
+        else {"content": {"parts": [{"text": text}], "role": "model"}}
+    )
+    return {"candidates": [content | {"finishReason": FINISHES[finish], "index": 0}]}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=2).encode()

@@ -1,0 +1,63 @@
+"""Answers a prompt by rules, text in, text out."""
+
+from enum import StrEnum
+from typing import assert_never
+
+from .issue_reviewer import review_issue
+from .issue_writer import write_issue
+from .lld_reviewer import review_lld
+from .lld_writer import write_lld
+from .prompt import Prompt, Work, read_prompt
+from .reading import read_document
+from .verdict import BlockingIssue, Severity, as_json
+
+NOTHING = (
+    "# Nothing to draft\n\n`offline-rules-1` is a rule machine, not a language model."
+)
+UNREADABLE = "The request holds neither an <issue> nor a <brief> on lines of their own."
+
+
+class Role(StrEnum):
+    DRAFT = "draft"
+    REVIEW = "review"
+
+
+def answer_by_rules(role: Role, text: str) -> str:
+    prompt = read_prompt(text)
+    match role:
+        case Role.DRAFT:
+            return draft(prompt)
+        case Role.REVIEW:
+            return review(prompt)
+        case _:
+            assert_never(role)
+
+
+def draft(prompt: Prompt) -> str:
+    match prompt.work:
+        case Work.LLD:
+            return write_lld(prompt)
+        case Work.ISSUE:
+            return write_issue(prompt)
+        case Work.UNKNOWN:
+            return f"{NOTHING} {UNREADABLE}\n"
+        case _:
+            assert_never(prompt.work)
+
+
+def review(prompt: Prompt) -> str:
+    match prompt.work:
+        case Work.LLD:
+            return review_lld(prompt)
+        case Work.ISSUE:
+            return review_issue(prompt)
+        case Work.UNKNOWN:
+            return as_json([BlockingIssue("Document", Severity.CRITICAL, UNREADABLE)])
+        case _:
+            assert_never(prompt.work)
+
+
+def item_hint(text: str) -> str:
+    """The first heading of the source: tells a reader of the ledger whose call it was."""
+    source = read_prompt(text).source
+    return read_document(source).title[:120] if source else ""

@@ -1,0 +1,136 @@
+"""Serves the rule machine on a loopback address."""
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from . import gemini
+from .behaviour import Behaviour
+from .fault_json import parse_faults
+from .http import Connection
+from .keys import Key, KeyRing
+from .ledger import Ledger
+from .service import Service
+from .talk import Reply, Request, whole
+
+DIALECTS = (gemini.DIALECT,)
+LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+
+
+async def serve(
+    behaviour: Behaviour,
+    keys: Iterable[Key],
+    ready: Callable[[str], None],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> None:
+    """Tells `ready` its URL, then serves until it is cancelled, which drops every connection."""
+    address = loopback(host)
+    connections: set[Connection] = set()
+    with _ledger_file(behaviour) as file:
+        reception = _Reception(behaviour, keys, Ledger(time.time, file))
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(reception.attend, connections),
+            address,
+            port,
+            backlog=1024,
+        )
+        try:
+            ready(_url(server))
+            await loop.create_future()
+        finally:
+            server.close()
+            await _drop(connections)
+
+
+def loopback(host: str) -> str:
+    address = "127.0.0.1" if host == "localhost" else host
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return address
+    except ValueError:
+        pass
+    raise ValueError(
+        f"the offline server binds loopback addresses only, such as 127.0.0.1; found: {host}"
+    )
+
+
+async def _drop(connections: set[Connection]) -> None:
+    """Waits for the calls under way to be written down as dropped, while the ledger is open."""
+    tasks = [task for connection in tuple(connections) if (task := connection.drop())]
+    if tasks:
+        await asyncio.wait(tasks, timeout=0.2)
+
+
+class _Reception:
+    """Sends each request to the service, or to the server's own pages under /_offline/."""
+
+    def __init__(
+        self, behaviour: Behaviour, keys: Iterable[Key], ledger: Ledger
+    ) -> None:
+        self._ledger = ledger
+        self._service = Service(behaviour, KeyRing(keys), ledger, time.time)
+
+    async def attend(
+        self, request: Request, send: Callable[[Reply], Awaitable[None]]
+    ) -> None:
+        if not _names_loopback(request):
+            await send(
+                _json(403, b'{"error": "this server answers to loopback names only"}')
+            )
+            return
+        dialect = next(
+            (dialect for dialect in DIALECTS if dialect.claims(request)), None
+        )
+        if dialect:
+            await self._service.attend(dialect, request, send)
+        else:
+            await send(self._own_page(request))
+
+    def _own_page(self, request: Request) -> Reply:
+        match request.method, request.path:
+            case "GET", "/_offline/ledger":
+                return _json(200, self._ledger.as_json())
+            case "POST", "/_offline/faults":
+                return self._add_faults(request)
+            case "DELETE", "/_offline/faults":
+                self._service.script.clear()
+                return _json(200, b"{}")
+            case _:
+                return _json(404, b'{"error": "not found"}')
+
+    def _add_faults(self, request: Request) -> Reply:
+        try:
+            self._service.script.add(parse_faults(request.body.decode()))
+        except ValueError as error:
+            return whole(400, "text/plain; charset=utf-8", str(error).encode())
+        return _json(200, b"{}")
+
+
+def _names_loopback(request: Request) -> bool:
+    """A page in a browser whose own name was made to point here names another host."""
+    name = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
+    return name in LOCAL_NAMES or name.startswith("127.")
+
+
+def _json(status: int, body: bytes) -> Reply:
+    return whole(status, "application/json", body)
+
+
+def _url(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def _ledger_file(behaviour: Behaviour) -> Iterator[TextIO | None]:
+    if behaviour.ledger_file is None:
+        yield None
+        return
+    with behaviour.ledger_file.open("a", encoding="utf-8") as file:
+        yield file

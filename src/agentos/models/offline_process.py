@@ -1,0 +1,67 @@
+"""The embedded model server as a child of the run."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentos.core.credentials import Credential
+from agentos.core.errors import PreflightError
+from agentos.core.secrets import Secret
+
+MODEL = "offline-rules-1"
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineServer:
+    """Ends when its standard input does, so it cannot outlive the run."""
+
+    process: subprocess.Popen[str]
+
+    def credentials(self) -> list[Credential]:
+        """Waits until it is ready; it brings keys of its own."""
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        try:
+            ready = json.loads(line)
+        except ValueError as error:
+            raise PreflightError(
+                f"the offline model server did not start (said {line!r})"
+            ) from error
+        return [
+            Credential(f"key-{number}", "gemini", Secret(key), ready["url"], MODEL)
+            for number, key in enumerate(ready["keys"], 1)
+        ]
+
+    def close(self) -> None:
+        if self.process.stdin:
+            self.process.stdin.close()
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def start_offline_server(
+    environment: Mapping[str, str], arguments: tuple[str, ...] = ()
+) -> OfflineServer:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "agentos",
+            "offline-server",
+            "--die-with-parent",
+            *arguments,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=dict(environment),
+        start_new_session=True,
+    )
+    return OfflineServer(process)

@@ -1,0 +1,80 @@
+"""The plain display: whole lines, each with the name of who speaks."""
+
+from collections.abc import Callable
+
+from agentos.core import events
+from agentos.core.results import Ending
+from agentos.core.tally import Tally, bar
+from agentos.outputs.summary import ending_lines, summary_lines
+from agentos.outputs.words import duration, sentence, tokens
+
+COORDINATOR = "[COORDINATOR]"
+Write = Callable[[str], None]
+
+
+class Console:
+    """A listener; `write` takes one whole line."""
+
+    def __init__(self, write: Write, redact: Callable[[str], str]) -> None:
+        self._write = write
+        self._redact = redact
+        self._tally = Tally()
+
+    def hear(self, event: events.Event, at: float) -> None:
+        self._tally.hear(event, at)
+        match event:
+            case events.LineWritten():
+                self._say(f"[{event.item}]", event.text)
+            case events.ItemEnded():
+                self._hear_end(event, at)
+            case events.Heartbeat():
+                self._progress(at)
+            case events.RunEnded():
+                for line in summary_lines(self._tally):
+                    self._say(COORDINATOR, line)
+            case _ if isinstance(event, events.News | events.CredentialsRejected):
+                if text := sentence(event, at):
+                    self._say(COORDINATOR, text)
+            case _:
+                pass
+
+    def close(self) -> None:
+        pass
+
+    def _hear_end(self, event: events.ItemEnded, at: float) -> None:
+        for line in ending_lines(event):
+            self._say(f"[{event.item}]", line)
+        if event.outcome.ending in (Ending.FINISHED, Ending.FAILED, Ending.PARKED):
+            self._progress(at)
+
+    def _progress(self, at: float) -> None:
+        self._say(COORDINATOR, progress_line(self._tally, at))
+
+    def _say(self, prefix: str, text: str) -> None:
+        self._write(self._redact(f"{prefix} {text}".rstrip()))
+
+
+def progress_line(tally: Tally, at: float) -> str:
+    """`[=====>    ] 5/10 workflows complete`, then what is worth knowing now."""
+    total = len(tally.rows)
+    running = ", ".join(f"{row.item} {row.node}".strip() for row in tally.running)
+    keys = len(tally.started.keys) if tally.started else 0
+    parts = [
+        f"{bar(tally.over, total)} {tally.over}/{total} workflows complete",
+        f"running: {running}" if running else "",
+        f"keys in use: {len(set(tally.held.values()))}/{keys}",
+        f"{tokens(tally.usage.tokens)} tokens",
+        "cost ?",
+        _time_left(tally, at),
+    ]
+    return " | ".join(part for part in parts if part)
+
+
+def _time_left(tally: Tally, at: float) -> str:
+    left = len(tally.rows) - tally.over
+    if not left:
+        return ""
+    if not tally.over:
+        return "time left ?"
+    seconds = (at - tally.began) / tally.over * left
+    return f"about {duration(seconds)} left"

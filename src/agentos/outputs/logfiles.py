@@ -1,0 +1,52 @@
+"""A log file per item, with every line of its output."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from agentos.core import events
+from agentos.outputs.summary import ending_lines
+
+OpenFile = Callable[[Path], int]
+
+
+class LogFiles:
+    """A listener; a full disk costs one warning, never the work."""
+
+    def __init__(
+        self, folder: Path, open_file: OpenFile, warn: Callable[[str], None]
+    ) -> None:
+        self._folder = folder
+        self._open_file = open_file
+        self._warn = warn
+        self._files: dict[str, int] = {}
+        self._warned = False
+
+    def hear(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.LineWritten():
+                self._append(event.item, [event.text])
+            case events.ItemEnded():
+                self._append(event.item, ending_lines(event))
+                if (descriptor := self._files.pop(event.item, None)) is not None:
+                    os.close(descriptor)
+            case _:
+                pass
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+    def _append(self, item: str, lines: list[str]) -> None:
+        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        try:
+            if item not in self._files:
+                self._files[item] = self._open_file(self._folder / f"{item}.log")
+            while content:
+                content = content[os.write(self._files[item], content) :]
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                self._warn(
+                    f"[COORDINATOR] Log files cannot be written ({error.strerror}). Work goes on without them."
+                )

@@ -1,0 +1,26 @@
+"""summary.json, written when the run has ended."""
+
+from collections.abc import Callable
+
+from agentos.core import events
+from agentos.core.tally import Tally
+from agentos.outputs.summary import summary_text
+
+
+class SummaryFile:
+    """A listener; `write` puts the whole text in its place at once."""
+
+    def __init__(
+        self, write: Callable[[str], None], redact: Callable[[str], str]
+    ) -> None:
+        self._write = write
+        self._redact = redact
+        self._tally = Tally()
+
+    def hear(self, event: events.Event, at: float) -> None:
+        self._tally.hear(event, at)
+        if isinstance(event, events.RunEnded):
+            self._write(self._redact(summary_text(self._tally)))
+
+    def close(self) -> None:
+        pass

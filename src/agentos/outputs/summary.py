@@ -1,0 +1,179 @@
+"""The end of a run, in words and as data."""
+
+import json
+from typing import Any
+
+from agentos.core import events
+from agentos.core.results import Ending, Outcome, Verdict
+from agentos.core.tally import Row, Tally
+from agentos.core.wire import pack
+from agentos.outputs.words import count, duration, tokens
+
+
+def ending_lines(event: events.ItemEnded) -> list[str]:
+    """What is said of one item at its end, on lines of its own."""
+    outcome = event.outcome
+    match outcome.ending:
+        case Ending.FAILED:
+            return [
+                f"FAILED: {outcome.error}",
+                *(f"  {line}" for line in outcome.details),
+            ]
+        case Ending.FINISHED:
+            return [_finished(outcome, event.seconds)]
+        case Ending.ELSEWHERE:
+            return [f"Left alone: {outcome.error}"]
+        case Ending.INTERRUPTED:
+            return [
+                f"Interrupted at {event.node}: checkpointed"
+                if event.node
+                else "Interrupted before it began"
+            ]
+        case Ending.PARKED:
+            return ["Parked: waits for a person"]
+
+
+def summary_lines(tally: Tally) -> list[str]:
+    """The last lines of a run; the very last says what to type next."""
+    finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
+    lines = [_row_line(row, _width(tally)) for row in tally.rows.values()]
+    seconds = tally.ended.seconds if tally.ended else 0.0
+    lines += [
+        "Execution complete:",
+        f"  Total: {len(tally.rows)}",
+        f"  Succeeded: {len(finished)}",
+        f"  Failed: {len(failed)}",
+        f"  Duration: {duration(seconds)}",
+        f"  Verdicts: {_verdicts(tally)}",
+        f"  Items: {_items(tally)}",
+        f"  Keys: {_keys(tally)}",
+        f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
+        f"{count(tally.usage.calls, 'call')}; cost ?",
+        f"  Coordination overhead: {overhead(tally):.1f} %",
+    ]
+    return lines + next_steps(tally)
+
+
+def next_steps(tally: Tally) -> list[str]:
+    """What to type next, after whatever happened."""
+    command = tally.started.command if tally.started else ""
+    if tally.stopped is not None:
+        why = tally.stopped.detail or tally.stopped.reason
+        first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
+        cure = "agentos keys" if tally.ended and tally.ended.exit_code == 4 else ""
+        check = [f"See what is wrong with the keys: {cure}"] if cure else []
+        return [*first, *check, f"Everything is saved. Go on with: {command}"]
+    failed = tally.ending(Ending.FAILED)
+    if failed:
+        logs = f"See why: agentos logs {failed[0].item}"
+        return [logs, f"Try the failed ones again: {_again(command)}"]
+    return [_look(tally)]
+
+
+def overhead(tally: Tally) -> float:
+    """Per cent of the workers' time that was neither a model's call nor waiting for a key."""
+    lived = sum(row.seconds for row in tally.rows.values())
+    called = sum(row.calls for row in tally.rows.values())
+    waited = tally.ended.waited if tally.ended else 0.0
+    return max(0.0, 100 * (lived - called - waited) / lived) if lived else 0.0
+
+
+def as_json(tally: Tally) -> dict[str, Any]:
+    """summary.json."""
+    return {
+        "run": tally.started.run if tally.started else None,
+        "workflow": tally.started.workflow if tally.started else None,
+        "project": tally.started.project if tally.started else None,
+        "began": tally.began,
+        "exit_code": tally.ended.exit_code if tally.ended else None,
+        "seconds": tally.ended.seconds if tally.ended else None,
+        "waited": tally.ended.waited if tally.ended else None,
+        "refusals": tally.refusals,
+        "overhead_percent": round(overhead(tally), 2),
+        "usage": pack(tally.usage),
+        "cost": None,
+        "items": [_row_json(row) for row in tally.rows.values()],
+    }
+
+
+def summary_text(tally: Tally) -> str:
+    return json.dumps(as_json(tally), indent=2, ensure_ascii=False) + "\n"
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "item": row.item,
+        "state": row.word,
+        "rounds": row.round,
+        "seconds": round(row.seconds, 3),
+        "usage": pack(row.usage),
+        "cost": None,
+        "attempts": row.attempts,
+        "outcome": pack(row.outcome) if row.outcome else None,
+    }
+
+
+def _finished(outcome: Outcome, seconds: float) -> str:
+    if not outcome.rounds:
+        return f"Finished before: {outcome.verdict}"
+    word = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
+    return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
+
+
+def _width(tally: Tally) -> int:
+    return max((len(row.item) for row in tally.rows.values()), default=0)
+
+
+def _row_line(row: Row, width: int) -> str:
+    parts = [f"{row.item:<{width}}  {row.word:<14}"]
+    if row.attempts:
+        parts.append(
+            f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost ?"
+        )
+    if row.outcome and row.outcome.error:
+        parts.append(row.outcome.error)
+    return "  ".join(parts).rstrip()
+
+
+def _verdicts(tally: Tally) -> str:
+    approved, revise = (
+        tally.verdicts(Verdict.APPROVED),
+        tally.verdicts(Verdict.NEEDS_REVISION),
+    )
+    verb = "needs" if len(revise) == 1 else "need"
+    return f"{len(approved)} approved, {len(revise)} {verb} revision"
+
+
+def _items(tally: Tally) -> str:
+    parts = [f"{len(tally.ending(Ending.FINISHED, Ending.PARKED))} completed"]
+    for ending, word in (
+        (Ending.FAILED, "failed"),
+        (Ending.INTERRUPTED, "interrupted"),
+        (Ending.ELSEWHERE, "elsewhere"),
+    ):
+        if rows := tally.ending(ending):
+            parts.append(f"{len(rows)} {word} ({', '.join(row.item for row in rows)})")
+    return ", ".join(parts)
+
+
+def _keys(tally: Tally) -> str:
+    waited = tally.ended.waited if tally.ended else 0.0
+    return (
+        f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
+    )
+
+
+def _again(command: str) -> str:
+    return f"{command} --failed" if "--failed" not in command else command
+
+
+def _look(tally: Tally) -> str:
+    results = [
+        row.outcome.result
+        for row in tally.rows.values()
+        if row.outcome and row.outcome.result
+    ]
+    if not results:
+        return "See them all: agentos status"
+    folders = sorted({result.rpartition("/")[0] for result in results})
+    return f"Read them: ls {' '.join(folders)}"

@@ -1,0 +1,134 @@
+"""Times, numbers and events as people read them."""
+
+from datetime import datetime
+from typing import assert_never
+
+from agentos.core import events
+
+
+def duration(seconds: float) -> str:
+    """3.4s, 42s, 2m 05s, 1h 12m."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02}s"
+    return f"{minutes // 60}h {minutes % 60:02}m"
+
+
+def clock(wall: float) -> str:
+    """The time of day; with the date when it is not today's within a day."""
+    return datetime.fromtimestamp(wall).strftime("%H:%M:%S")
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def tokens(number: int) -> str:
+    return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
+
+
+def sentence(event: events.News | events.CredentialsRejected, at: float) -> str | None:
+    """The coordinator's line for an event; None for what is told in other ways."""
+    match event:
+        case events.RunStarted():
+            return _started(event)
+        case events.KeysFewerThanWorkers():
+            return (
+                f"{count(event.slots, 'key slot')} for {event.workers} workers: each key carries one call at a "
+                "time, so workers will wait for each other. Add keys, or set AGENTOS_KEY_CONCURRENCY=2 "
+                "(or concurrency = 2 in credentials.toml) if your quota allows calls side by side."
+            )
+        case events.ItemRetried():
+            return (
+                f"{event.item}: {event.reason}. Trying again from its checkpoint in {duration(event.seconds)} "
+                f"(attempt {event.attempt} of {event.attempts})"
+            )
+        case events.ItemQuiet():
+            where = f" in {event.node}" if event.node else ""
+            return f"{event.item} is {event.level}: no sign of life for {duration(event.seconds)}{where}"
+        case events.KeyLimited():
+            return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. Redistributing work..."
+        case events.KeySpent():
+            until = clock(at + event.seconds)
+            return f"Daily quota of {event.key} is used up until {until} ({event.reason}). Redistributing work..."
+        case events.KeyQuarantined():
+            return f"{event.key} was rejected ({event.reason}). Not used again until its credential changes."
+        case events.KeyRecovered():
+            return f"{event.key} answers again before its time. Using it."
+        case events.KeysChanged():
+            return _changed(event)
+        case events.CredentialsRejected():
+            return f"The credentials were changed, but cannot be used: {event.reason}. Going on with those from before."
+        case events.PoolLow():
+            return f"Only {count(event.slots, 'usable key slot')} left. Starting no further item while one is running..."
+        case events.PoolExhausted():
+            return (
+                f"Credential pool exhausted. Pausing all workflows... ({count(event.waiting, 'call')} waiting for "
+                f"{'the one slot' if event.slots == 1 else f'one of {event.slots} slots'} to be given back)"
+            )
+        case events.PoolRestored():
+            return f"Credentials available again after {duration(event.seconds)}. Resuming workflows..."
+        case events.AllKeysLimited():
+            until = clock(at + event.seconds)
+            return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
+        case events.KeysBack():
+            return (
+                f"Keys are back after {duration(event.seconds)}. Resuming workflows..."
+            )
+        case events.StormBegan():
+            return (
+                f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
+                f"trying one at {clock(at + event.seconds)}..."
+            )
+        case events.StormEnded():
+            return f"{event.provider} answers again after {duration(event.seconds)}. Resuming workflows..."
+        case events.SlotRested():
+            return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
+        case events.SlotRetired():
+            return f"Worker slot {event.slot} keeps failing. Going on with {count(event.left, 'worker')}."
+        case events.StopBegan():
+            return _stopping(event)
+        case events.KillBegan():
+            return f"Killing {', '.join(event.items)}: their checkpoints stay."
+        case (
+            events.ItemStarted()
+            | events.ItemEnded()
+            | events.LeaseGranted()
+            | events.Heartbeat()
+            | events.RunEnded()
+        ):
+            return None
+        case _:
+            assert_never(event)
+
+
+def _started(event: events.RunStarted) -> str:
+    items, workers = count(len(event.items), "item"), count(event.workers, "worker")
+    if event.workers == 1:
+        return f"Starting execution of {items} with {workers}"
+    return f"Starting parallel execution of {items} with {workers}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}s" if seconds >= 1 else f"{seconds:.1f}s"
+
+
+def _changed(event: events.KeysChanged) -> str:
+    parts = []
+    if event.added:
+        parts.append(f"new: {', '.join(event.added)}")
+    if event.removed:
+        parts.append(f"gone: {', '.join(event.removed)}")
+    return f"The credentials were changed ({'; '.join(parts)})."
+
+
+def _stopping(event: events.StopBegan) -> str:
+    if event.reason.startswith("SIG"):
+        return "Shutting down... waiting for workers to checkpoint"
+    return (
+        f"Stopping ({event.reason}): {event.detail}. Waiting for workers to checkpoint"
+    )

@@ -1,0 +1,197 @@
+"""Flags, then environment, then the project's file, then the user's: the one reader of all four."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.core.errors import PreflightError, UsageError
+from agentos.core.orders import RoleModel
+from agentos.core.secrets import Secret
+
+PROJECT_FILE = "agentos.toml"
+DEFAULT_MODEL = "gemini-2.5-pro"
+ROLES = ("drafter", "reviewer")
+_SECRETIVE = (
+    "GEMINI_",
+    "GOOGLE_",
+    "ANTHROPIC_",
+    "OPENAI_",
+    "LANGSMITH_",
+    "LANGCHAIN_",
+    "AGENTOS_",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for one command, after all sources are read."""
+
+    home: Path
+    project: Path
+    drafter: str = DEFAULT_MODEL
+    reviewer: str = DEFAULT_MODEL
+    max_iterations: int = 5
+    timeout: float = 1800.0
+    retries: int = 2
+    max_wait: float = 3600.0
+    parallel: int = 1
+    keep_runs: int = 50
+    database: Path | None = None
+    credential_limit: int | None = None
+    key_concurrency: int | None = None
+    simulate_429: int | None = None
+
+    def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
+        return tuple(RoleModel(role, providers, getattr(self, role)) for role in ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was said on the command line; None is not said."""
+
+    repo: Path | None = None
+    max_iterations: int | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    max_wait: float | None = None
+    parallel: int | None = None
+
+
+def read_settings(
+    flags: Flags, environment: Mapping[str, str] | None = None
+) -> Settings:
+    env = os.environ if environment is None else environment
+    home = Path(
+        env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos"
+    ).absolute()
+    project = (flags.repo or Path.cwd()).absolute()
+    if not project.is_dir():
+        raise PreflightError(
+            f"{project} is not a folder: expected a project folder; name one with --repo PATH"
+        )
+    merged = {**_read_file(home / "config.toml"), **_read_file(project / PROJECT_FILE)}
+    said = {
+        name: value
+        for name in _FILE_KEYS
+        if (value := getattr(flags, name, None)) is not None
+    }
+    return Settings(
+        home=home,
+        project=project,
+        database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute()
+        if env.get("AGENTOS_WORKFLOW_DB")
+        else None,
+        credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
+        key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
+        simulate_429=_simulation(env),
+        **{**merged, **said},
+    )
+
+
+def home_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the home is, for commands that need nothing else."""
+    env = os.environ if environment is None else environment
+    return Path(
+        env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos"
+    ).absolute()
+
+
+def worker_environment(
+    secrets: tuple[Secret, ...] = (), environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """What workers find around them: no key, no tracing."""
+    env = os.environ if environment is None else environment
+    hidden = [secret.reveal() for secret in secrets]
+    kept = {
+        name: value
+        for name, value in env.items()
+        if not _is_secretive(name) and not any(secret in value for secret in hidden)
+    }
+    return {
+        **kept,
+        "LANGSMITH_TRACING_V2": "false",
+        "LANGGRAPH_STRICT_MSGPACK": "true",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def _is_secretive(name: str) -> bool:
+    upper = name.upper()
+    return upper.startswith(_SECRETIVE) or any(
+        word in upper for word in ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
+    )
+
+
+_FILE_KEYS: dict[str, type] = {
+    "drafter": str,
+    "reviewer": str,
+    "max_iterations": int,
+    "timeout": float,
+    "retries": int,
+    "max_wait": float,
+    "parallel": int,
+    "keep_runs": int,
+}
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise PreflightError(f"{path} cannot be read: {error}") from error
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PreflightError(f"{path}: {error}") from error
+    return {name: _checked(path, name, value) for name, value in found.items()}
+
+
+def _checked(path: Path, name: str, value: object) -> object:
+    kind = _FILE_KEYS.get(name)
+    if kind is None:
+        raise PreflightError(
+            f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}"
+        )
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind or (
+        kind is not str and isinstance(value, int | float) and value < 0
+    ):
+        raise PreflightError(
+            f"{path}: {name} = {value!r} is not what was expected: {_WORDS[kind]}"
+        )
+    return value
+
+
+_WORDS = {str: "a text in quotes", int: "a whole number", float: "a number of seconds"}
+
+
+def _number(env: Mapping[str, str], name: str) -> int | None:
+    value = env.get(name, "")
+    if not value:
+        return None
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise UsageError(f"{name}={value} is not a whole number over 0")
+    return int(value)
+
+
+def _simulation(env: Mapping[str, str]) -> int | None:
+    """After how many calls one is refused."""
+    value = env.get("AGENTOS_SIMULATE_429", "").casefold()
+    if value in ("", "0", "false", "no"):
+        return None
+    if value in ("true", "yes"):
+        return 2
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise UsageError(
+        f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls"
+    )

@@ -1,0 +1,36 @@
+"""Signals that only wake the loop."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """What has arrived, oldest first; whoever waits is woken."""
+
+    def __init__(self) -> None:
+        self.arrived: list[str] = []
+        self.wake: Callable[[], None] = lambda: None
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator["Signals"]:
+        """Catches the stopping signals; what was there before is put back. Main thread only."""
+        before = {number: signal.signal(number, self._arrive) for number in STOPPING}
+        try:
+            yield self
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        self.arrived.append(signal.Signals(number).name)
+        self.wake()
+
+
+def ignore_from_now_on() -> None:
+    """A late Ctrl-C must not hit an interpreter that is shutting down."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,143 @@
+"""The folders of runs, newest first."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agentos.core import events
+from agentos.core.tally import Tally
+from agentos.storage.files import private_folder
+from agentos.storage.journal import read_journal
+from agentos.storage.locks import LockFile
+
+LATEST = "latest"
+LOCK = "run.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How much of the past stays."""
+
+    runs: int = 50
+    bytes: int = 1024**3
+    seconds: float = 90 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The records of one run, while it runs: its lock says that it lives."""
+
+    path: Path
+    lock: LockFile
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def close(self) -> None:
+        self.lock.release()
+
+
+def new_run(runs: Path, wall: float) -> RunFolder:
+    """A folder by the time of its beginning, in UTC, with a suffix when there is one already."""
+    private_folder(runs)
+    stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        with contextlib.suppress(FileExistsError):
+            path = runs / f"{stamp}{suffix}"
+            path.mkdir(mode=0o700)
+            lock = LockFile(path / LOCK)
+            lock.acquire()
+            _point(runs / LATEST, path.name)
+            return RunFolder(path, lock)
+    raise FileExistsError(f"{runs}/{stamp} and 998 more")
+
+
+def run_folders(runs: Path) -> list[Path]:
+    """Newest first."""
+    if not runs.is_dir():
+        return []
+    found = [path for path in runs.iterdir() if path.is_dir() and not path.is_symlink()]
+    return sorted(found, key=lambda path: _order(path.name), reverse=True)
+
+
+def is_alive(run: Path) -> bool:
+    """Whether the run's own process still holds its lock; asked without taking it."""
+    try:
+        descriptor = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def tally_of(run: Path) -> Tally:
+    """What the run's journal adds up to."""
+    tally = Tally()
+    with contextlib.suppress(FileNotFoundError):
+        for entry in read_journal(run):
+            with contextlib.suppress(KeyError):
+                tally.hear(entry.event, entry.at)
+    return tally
+
+
+def last_run_of(runs: Path, workflow: str, project: Path) -> Tally | None:
+    """The newest run of this workflow on this project."""
+    for run in run_folders(runs):
+        if _is_of(run, workflow, project):
+            return tally_of(run)
+    return None
+
+
+def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
+    """Removes the oldest runs beyond what is kept; never one that lives, never the newest."""
+    gone, size = [], 0
+    for number, run in enumerate(run_folders(runs)):
+        size += sum(
+            entry.stat().st_size
+            for entry in os.scandir(run)
+            if entry.is_file(follow_symlinks=False)
+        )
+        old = now - run.stat().st_mtime > keep.seconds
+        if (
+            number
+            and (number >= keep.runs or size > keep.bytes or old)
+            and not is_alive(run)
+        ):
+            shutil.rmtree(run, ignore_errors=True)
+            gone.append(run)
+    return gone
+
+
+def _is_of(run: Path, workflow: str, project: Path) -> bool:
+    try:
+        first = next(read_journal(run), None)
+    except OSError:
+        return False
+    started = first.event if first else None
+    return (
+        isinstance(started, events.RunStarted)
+        and started.workflow == workflow
+        and started.project == str(project)
+    )
+
+
+def _order(name: str) -> tuple[str, int]:
+    stamp, _, suffix = name.partition("-")
+    return stamp, int(suffix) if suffix.isdigit() else 1
+
+
+def _point(link: Path, target: str) -> None:
+    tmp = link.with_name(f".{LATEST}-{os.getpid()}-{time.monotonic_ns()}")
+    os.symlink(target, tmp)
+    os.replace(tmp, link)

@@ -1,0 +1,75 @@
+"""What there is to do: a workflow's items, with all that decides whether they run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from agentos.core.errors import PreflightError
+from agentos.core.plan import Candidate, Standing, strike_problems
+from agentos.core.results import Ending
+from agentos.storage.checkpoints import delete_checkpoint, standing_node
+from agentos.storage.layout import Home
+from agentos.storage.locks import Holder, ItemLocks
+from agentos.storage.project import ProjectFolder
+from agentos.storage.runs import last_run_of
+from agentos.workflows.base import Workflow
+
+FINISHED = "finished"
+
+
+def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
+    """Reads only."""
+    if not any((project / folder).is_dir() for folder in workflow.folders):
+        raise PreflightError(
+            f"no project here: {project} has no {' or '.join(workflow.folders)} folder. "
+            "Go to a project, name one with --repo PATH, or make an example with: agentos demo"
+        )
+    found = strike_problems(workflow.candidates(project))
+    held = ItemLocks(project).held()
+    failed = _failed_before(workflow, project, home)
+    kept = {path.name for path in home.checkpoints(project).glob("*.db")}
+    return [
+        replace(
+            candidate,
+            node=_node(
+                home.checkpoint(project, workflow.name, candidate.item.number), kept
+            ),
+            failed_before=candidate.item.id in failed,
+            held_by=_words(held[candidate.item.id])
+            if candidate.item.id in held
+            else None,
+        )
+        for candidate in found
+    ]
+
+
+def sweep(
+    workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]
+) -> None:
+    """Clears up after items that were finished by a process that died right after."""
+    locks = ItemLocks(project)
+    for candidate in candidates:
+        number = candidate.item.number
+        path = home.checkpoint(project, workflow.name, number)
+        over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
+        if not over or not path.exists():
+            continue
+        locks.prepare()
+        if lock := locks.acquire(candidate.item.id, Holder(0, "sweep")):
+            try:
+                workflow.tidy(ProjectFolder(project), number)
+                delete_checkpoint(path)
+            finally:
+                lock.release()
+
+
+def _failed_before(workflow: Workflow, project: Path, home: Home) -> set[str]:
+    tally = last_run_of(home.runs, workflow.name, project)
+    return {row.item for row in tally.ending(Ending.FAILED)} if tally else set()
+
+
+def _node(path: Path, kept: set[str]) -> str | None:
+    return standing_node(path) if path.name in kept else None
+
+
+def _words(holder: Holder | None) -> str:
+    return f"process {holder.pid}, run {holder.run}" if holder else "another process"

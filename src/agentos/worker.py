@@ -1,0 +1,259 @@
+"""Inside a worker process: one item, from its checkpoint to its outcome."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from agentos.core.commands import GrantLease, StopWorker
+from agentos.core.errors import BadRequest, InvalidSpec, ItemError
+from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
+from agentos.core.orders import Order
+from agentos.core.plan import Standing
+from agentos.core.ports import Answer, Channel, Provider, Question
+from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
+from agentos.core.wire import pack, unpack
+from agentos.engines.channel import SocketChannel
+from agentos.models.leased import LeasedModel
+from agentos.storage.checkpoints import (
+    Checkpoint,
+    check_checkpoint,
+    delete_checkpoint,
+    open_checkpoint,
+)
+from agentos.storage.locks import Holder, ItemLocks
+from agentos.storage.project import ProjectFolder
+from agentos.workflows.base import Workflow
+from agentos.workflows.desk import Desk
+from agentos.workflows.registry import find_workflow
+
+GRACE = 2.0
+STEPS_A_ROUND = 8
+FINISHED = "finished"
+PRELOAD = (
+    "agentos.worker",
+    "langgraph.graph",
+    "langgraph.checkpoint.sqlite.aio",
+    "agentos.models.gemini",
+)
+
+
+def main(connection: socket.socket) -> None:
+    """The entry of a worker process; its channel is all it has."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    asyncio.run(_live(connection))
+
+
+async def _live(connection: socket.socket) -> None:
+    channel = await SocketChannel.open(connection)
+    line = await channel.first_line()
+    if not line:
+        return
+    order: Order = unpack(Order, json.loads(line))
+    os.environ["AGENTOS_WORKFLOW_DB"] = order.database
+    outcome = await carry(order, channel)
+    sys.stdout.flush()
+    channel.tell(WorkerReported(order.item.id, outcome))
+    await channel.drain()
+
+
+async def carry(order: Order, channel: Channel) -> Outcome:
+    """Takes the item's lock, and carries the item as far as it goes."""
+    locks = ItemLocks(Path(order.project))
+    locks.prepare()
+    lock = locks.acquire(order.item.id, Holder(order.coordinator, order.run))
+    if lock is None:
+        return Outcome(Ending.ELSEWHERE, error=_held_by(locks.holder(order.item.id)))
+    try:
+        return await _Carrier(order, channel).carry()
+    except InvalidSpec as error:
+        return failed(str(error), error.details)
+    except (ItemError, BadRequest) as error:
+        return failed(str(error), getattr(error, "details", ()))
+    except Exception as error:  # The one place where any failure becomes an outcome.
+        traceback.print_exc()
+        return stumbled(f"{type(error).__name__}: {error}")
+    finally:
+        lock.release()
+
+
+class _Carrier:
+    """One item at work: listens to its coordinator while the graph goes on."""
+
+    def __init__(self, order: Order, channel: Channel) -> None:
+        self._order = order
+        self._item = order.item
+        self._channel = channel
+        self._database = Path(order.database)
+        self._workflow: Workflow = find_workflow(order.workflow)
+        self._documents = ProjectFolder(Path(order.project))
+        self._model = LeasedModel(
+            self._item.id, order.models, {"gemini": _gemini}, channel.tell
+        )
+        self._stopping = asyncio.Event()
+
+    async def carry(self) -> Outcome:
+        if self._is_done():
+            self._clear_up()
+            return Outcome(
+                Ending.FINISHED, Verdict.APPROVED, error="was finished already"
+            )
+        self._make_ready()
+        listening = asyncio.create_task(self._listen())
+        try:
+            outcome = await self._open_and_walk()
+        finally:
+            listening.cancel()
+        if outcome.ending is Ending.FINISHED:
+            self._clear_up()
+        return outcome
+
+    def _is_done(self) -> bool:
+        """Another run may have finished it between our plan and our lock."""
+        standing = self._workflow.standing(Path(self._order.project), self._item)
+        return standing is Standing.APPROVED and not self._order.redo
+
+    def _make_ready(self) -> None:
+        if self._order.fresh:
+            self._clear_up()
+        if aside := check_checkpoint(self._database):
+            _say(f"Its checkpoint was damaged: kept as {aside.name}, starting over")
+
+    def _clear_up(self) -> None:
+        self._workflow.tidy(self._documents, self._item.number)
+        delete_checkpoint(self._database)
+
+    async def _open_and_walk(self) -> Outcome:
+        async with open_checkpoint(self._database) as checkpoint:
+            if await self._is_outdated(checkpoint):
+                _say("Its text has changed since its checkpoint: starting over")
+            else:
+                return await self._walk(checkpoint)
+        self._clear_up()
+        async with open_checkpoint(self._database) as checkpoint:
+            await self._is_outdated(checkpoint)
+            return await self._walk(checkpoint)
+
+    async def _is_outdated(self, checkpoint: Checkpoint) -> bool:
+        kept = await checkpoint.noted("digest")
+        if kept is None:
+            await checkpoint.note("digest", self._item.digest)
+        return kept is not None and kept != self._item.digest
+
+    async def _walk(self, checkpoint: Checkpoint) -> Outcome:
+        from langgraph.errors import GraphDrained
+        from langgraph.runtime import RunControl
+
+        control = RunControl()
+        graph = self._graph(checkpoint)
+        config: Any = {
+            "configurable": {"thread_id": self._item.id},
+            "recursion_limit": STEPS_A_ROUND * (self._order.max_iterations + 1),
+        }
+        begun = await checkpoint.saver.aget_tuple(config) is not None
+        walking = asyncio.ensure_future(
+            graph.ainvoke(
+                None if begun else {"round": 0},
+                config,
+                durability="sync",
+                control=control,
+            )
+        )
+        stopping = asyncio.create_task(self._stop(walking, control))
+        try:
+            await walking
+        except (GraphDrained, asyncio.CancelledError):
+            return Outcome(Ending.INTERRUPTED)
+        finally:
+            stopping.cancel()
+        snapshot = await graph.aget_state(config)
+        if snapshot.tasks:
+            return stumbled(
+                f"the graph stopped before {', '.join(snapshot.next) or 'its end'}"
+            )
+        await checkpoint.note("node", FINISHED)
+        found = self._workflow.conclude(snapshot.values)
+        return Outcome(
+            Ending.FINISHED, found.verdict, found.rounds, result=found.result
+        )
+
+    def _graph(self, checkpoint: Checkpoint) -> Any:
+        desk = Desk(
+            item=self._item,
+            folder=self._documents,
+            ask=functools.partial(self._ask, checkpoint),
+            say=_say,
+            announce=functools.partial(self._announce, checkpoint),
+            max_iterations=self._order.max_iterations,
+        )
+        return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
+
+    @contextlib.asynccontextmanager
+    async def _announce(
+        self, checkpoint: Checkpoint, node: str, round: int
+    ) -> AsyncIterator[None]:
+        _say(f">>> Executing: {node}")
+        self._channel.tell(NodeStarted(self._item.id, node, round))
+        await checkpoint.note("node", node)
+        began = time.monotonic()
+        yield
+        self._channel.tell(NodeFinished(self._item.id, node, time.monotonic() - began))
+
+    async def _ask(
+        self, checkpoint: Checkpoint, call: str, question: Question
+    ) -> Answer:
+        """Each answer is kept before it is used: a crash after this does not pay again."""
+        if (kept := await checkpoint.noted(f"answer {call}")) is not None:
+            answer: Answer = unpack(Answer, json.loads(kept))
+            return answer
+        answer = await self._model.ask(call, question)
+        await checkpoint.note(f"answer {call}", json.dumps(pack(answer)))
+        return answer
+
+    async def _listen(self) -> None:
+        while True:
+            match await self._channel.next():
+                case GrantLease() as grant:
+                    self._model.grant(grant)
+                case StopWorker():
+                    self._stopping.set()
+                case None:
+                    # The coordinator is gone. Everything finished is on disk; nothing may outlive it.
+                    os._exit(1)
+                case _:
+                    pass
+
+    async def _stop(self, walking: "asyncio.Future[Any]", control: Any) -> None:
+        await self._stopping.wait()
+        control.request_drain()
+        self._model.stop_waiting()
+        await asyncio.sleep(GRACE)
+        walking.cancel()
+
+
+def _gemini() -> Provider:
+    from agentos.models.gemini import Gemini
+
+    return Gemini()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _held_by(holder: Holder | None) -> str:
+    return (
+        f"another run works on it (process {holder.pid}, run {holder.run})"
+        if holder
+        else "another run works on it"
+    )

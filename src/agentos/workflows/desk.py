@@ -1,0 +1,81 @@
+"""What a node works with: the item, the project's folder, the model, the lineage."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from agentos.core.errors import ItemError
+from agentos.core.items import Item
+from agentos.core.ports import Answer, Documents, Question
+
+Ask = Callable[[str, Question], Awaitable[Answer]]
+Say = Callable[[str], None]
+Announce = Callable[[str, int], AbstractAsyncContextManager[None]]
+Kept = dict[str, str]
+
+_TAGS = ("issue", "brief", "draft", "feedback")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`ask` keeps each answer under its call's name, so that a crash does not pay twice."""
+
+    item: Item
+    folder: Documents
+    ask: Ask
+    say: Say
+    announce: Announce
+    max_iterations: int
+    today: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def root(self) -> Path:
+        return self.folder.root
+
+    @property
+    def lineage(self) -> str:
+        return f"docs/lineage/active/{self.item.number}-{self.item.workflow}"
+
+    def keep(self, count: int, kind: str, text: str) -> Kept:
+        """Writes a lineage file; its place and hash are what the state remembers."""
+        name = f"{self.lineage}/{count:03}-{kind}.md"
+        content = text.encode()
+        self.folder.write(name, content)
+        return {"path": name, "sha256": hashlib.sha256(content).hexdigest()}
+
+    def fetch(self, kept: Kept) -> str:
+        """A lineage file's text; it must be what was kept."""
+        cure = "put it back, or start over with --fresh"
+        try:
+            content = self.folder.read(kept["path"])
+        except FileNotFoundError as error:
+            raise ItemError(f"{kept['path']} is gone", (cure,)) from error
+        if hashlib.sha256(content).hexdigest() != kept["sha256"]:
+            raise ItemError(
+                f"{kept['path']} was changed while the item was under way", (cure,)
+            )
+        return content.decode()
+
+    def prompt(self, name: str, **texts: str) -> str:
+        """A prompt from the project's `.agentos/prompts`, or ours; texts cannot close their tags."""
+        file = f"{name}.md"
+        try:
+            template = self.folder.read(f".agentos/prompts/{file}").decode()
+        except (FileNotFoundError, NotADirectoryError):
+            template = (
+                resources.files("agentos.workflows") / "prompts" / file
+            ).read_text("utf-8")
+        return Template(template).safe_substitute(
+            {key: _enclosed(text) for key, text in texts.items()}
+        )
+
+
+def _enclosed(text: str) -> str:
+    for tag in _TAGS:
+        text = text.replace(f"</{tag}", f"<\\/{tag}").replace(f"<{tag}>", f"<\\{tag}>")
+    return text

@@ -1,0 +1,72 @@
+"""Filing an issue into the project's own folder, exactly once."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.core.ports import Documents
+from agentos.workflows.sources.markdown import (
+    markdown_files,
+    read_page,
+    split_front_matter,
+)
+
+ISSUES = "issues"
+_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """What is filed; `origin` is the marker that is looked for before filing again."""
+
+    origin: str
+    slug: str
+    labels: tuple[str, ...]
+    body: str
+
+
+def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
+    """The issue's file: the one that carries this origin's marker, else a new one."""
+    with documents.numbering():
+        numbers = [0]
+        for path in markdown_files(project / ISSUES):
+            page = read_page(path)
+            numbers.append(page.number or 0)
+            if _origin(path) == filing.origin:
+                return f"{ISSUES}/{path.name}"
+        number = max(numbers) + 1
+        name = f"{ISSUES}/{number:03}-{filing.slug}.md"
+        documents.write(name, _content(number, filing).encode())
+        return name
+
+
+def slug_of(file_name: str) -> str:
+    """A safe name from the brief's own file name; a model's words never choose a path."""
+    words = re.sub(r"^\d+", "", Path(file_name).stem)
+    return re.sub(r"[^a-z0-9]+", "-", words.casefold()).strip("-")[:60] or "issue"
+
+
+def _origin(path: Path) -> str | None:
+    try:
+        front, _, _ = split_front_matter(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return str(front.get("origin", "")) or None
+
+
+def _content(number: int, filing: Filing) -> str:
+    _, body, _ = split_front_matter(filing.body)
+    heading = _HEADING.search(body)
+    front = {
+        "number": number,
+        "title": heading[1].strip() if heading else filing.slug,
+        "state": "open",
+        "labels": list(filing.labels),
+        "origin": filing.origin,
+    }
+    lines = [
+        f"{name}: {json.dumps(value, ensure_ascii=False)}"
+        for name, value in front.items()
+    ]
+    return "\n".join(["---", *lines, "---", "", body.strip("\n"), ""])

@@ -1,0 +1,134 @@
+"""The issue workflow: a brief becomes a filed issue."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentos.core.errors import ItemError
+from agentos.core.items import Item
+from agentos.core.plan import Candidate, Standing
+from agentos.core.ports import Documents
+from agentos.core.results import Verdict
+from agentos.workflows.base import Conclusion
+from agentos.workflows.desk import Desk
+from agentos.workflows.evidence import read_evidence, with_evidence
+from agentos.workflows.filing import ISSUES, Filing, file_issue, slug_of
+from agentos.workflows.lineage import retire
+from agentos.workflows.review_loop import ReviewLoop, State, compose
+from agentos.workflows.sources.briefs import ACTIVE, DONE, brief_numbers, give_numbers
+from agentos.workflows.sources.markdown import markdown_files, read_page
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+REVISION = "docs/issues/needs-revision"
+
+
+class IssueWorkflow:
+    name = "issue"
+    prefix = "ISSUE"
+    folders = (ACTIVE,)
+
+    def candidates(self, project: Path) -> list[Candidate]:
+        numbers = brief_numbers(project)
+        items = [
+            _item(path, folder, numbers[path.name])
+            for folder in (ACTIVE, DONE)
+            for path in markdown_files(project / folder)
+        ]
+        return [
+            Candidate(item, self.standing(project, item))
+            for item in sorted(items, key=lambda item: (item.number, item.source))
+        ]
+
+    def prepare(self, documents: Documents) -> None:
+        give_numbers(documents)
+
+    def standing(self, project: Path, item: Item) -> Standing:
+        name = Path(item.source).name
+        if (project / DONE / name).exists() and not (project / ACTIVE / name).exists():
+            return Standing.APPROVED
+        revision = read_evidence(project / REVISION / document_name(item.number))
+        if revision is None:
+            return Standing.PENDING
+        return (
+            Standing.UNCHANGED
+            if revision.source_sha256 == item.digest
+            else Standing.CHANGED
+        )
+
+    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
+        loop = ReviewLoop(desk, self.name, "brief")
+
+        async def load(state: State) -> State:
+            page = read_page(desk.root / desk.item.source)
+            return await loop.load(page.body, page.problems)
+
+        async def sandbox(state: State) -> State:
+            _check_filing(desk.root)
+            return {}
+
+        async def file(state: State) -> State:
+            if state["verdict"] == Verdict.APPROVED.value:
+                return {"result": _file(desk, desk.fetch(state["draft"]))}
+            body = f"{desk.fetch(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
+            name = f"{REVISION}/{document_name(desk.item.number)}"
+            desk.folder.write(name, with_evidence(loop.evidence(state), body).encode())
+            return {"result": name}
+
+        nodes = {
+            "N0_load_brief": load,
+            "N1_sandbox": sandbox,
+            "N2_draft": loop.draft,
+            "N3_human_edit_draft": loop.human,
+            "N4_review": loop.review,
+            "N5_human_edit_verdict": loop.human,
+            "N6_file": file,
+        }
+        return compose(
+            desk, nodes, back_from="N5_human_edit_verdict", back_to="N2_draft"
+        )
+
+    def conclude(self, state: dict[str, Any]) -> Conclusion:
+        return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])
+
+    def tidy(self, documents: Documents, number: int) -> None:
+        retire(documents, f"{number}-{self.name}")
+
+
+def document_name(number: int) -> str:
+    return f"ISSUE-{number:03}.md"
+
+
+def _item(path: Path, folder: str, number: int) -> Item:
+    page = read_page(path)
+    return Item(
+        id=f"ISSUE-{number}",
+        workflow="issue",
+        number=number,
+        title=page.title,
+        source=f"{folder}/{path.name}",
+        digest=page.digest,
+        labels=page.labels,
+    )
+
+
+def _file(desk: Desk, draft: str) -> str:
+    item = desk.item
+    name = Path(item.source).name
+    filing = Filing(item.id, slug_of(name), item.labels, draft)
+    result = file_issue(desk.root, desk.folder, filing)
+    desk.folder.move(f"{ACTIVE}/{name}", f"{DONE}/{name}")
+    desk.folder.remove(f"{REVISION}/{document_name(item.number)}")
+    desk.say(f"Filed as {result}")
+    return result
+
+
+def _check_filing(project: Path) -> None:
+    """Before anything is paid for: can the issue be filed at the end?"""
+    for folder in (ISSUES, DONE):
+        place = project / folder
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise ItemError(f"cannot file: {place} is not a folder that can be written")

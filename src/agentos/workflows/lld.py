@@ -1,0 +1,109 @@
+"""The lld workflow: an issue becomes a low-level design."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentos.core.items import Item
+from agentos.core.plan import Candidate, Standing
+from agentos.core.ports import Documents
+from agentos.core.results import Verdict
+from agentos.workflows.base import Conclusion
+from agentos.workflows.desk import Desk
+from agentos.workflows.evidence import read_evidence, with_evidence
+from agentos.workflows.lineage import retire
+from agentos.workflows.review_loop import ReviewLoop, State, compose
+from agentos.workflows.sources.markdown import Page, markdown_files, read_page
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+ISSUES = "issues"
+APPROVED, REVISION = "docs/lld/active", "docs/lld/needs-revision"
+
+
+class LldWorkflow:
+    name = "lld"
+    prefix = "LLD"
+    folders = (ISSUES,)
+
+    def candidates(self, project: Path) -> list[Candidate]:
+        pages = [read_page(path) for path in markdown_files(project / ISSUES)]
+        items = [_item(page) for page in pages if page.number is not None]
+        closed = {
+            str(page.path.relative_to(project)) for page in pages if not page.is_open
+        }
+        return [
+            Candidate(
+                item,
+                Standing.CLOSED
+                if item.source in closed
+                else self.standing(project, item),
+            )
+            for item in sorted(items, key=lambda item: (item.number, item.source))
+        ]
+
+    def prepare(self, documents: Documents) -> None:
+        """Nothing: issues are numbered by whoever writes them."""
+
+    def standing(self, project: Path, item: Item) -> Standing:
+        name = document_name(item.number)
+        approved = read_evidence(project / APPROVED / name)
+        if approved and approved.status is Verdict.APPROVED:
+            return Standing.APPROVED
+        revision = read_evidence(project / REVISION / name)
+        if revision is None:
+            return Standing.PENDING
+        return (
+            Standing.UNCHANGED
+            if revision.source_sha256 == item.digest
+            else Standing.CHANGED
+        )
+
+    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
+        loop = ReviewLoop(desk, self.name, "issue")
+
+        async def load(state: State) -> State:
+            page = read_page(desk.root / desk.item.source)
+            return await loop.load(page.body, page.problems)
+
+        async def finalize(state: State) -> State:
+            approved = state["verdict"] == Verdict.APPROVED.value
+            body = desk.fetch(state["draft"])
+            if not approved:
+                body = f"{body.rstrip()}\n\n{loop.reasons(state)}"
+            name = f"{APPROVED if approved else REVISION}/{document_name(desk.item.number)}"
+            desk.folder.write(name, with_evidence(loop.evidence(state), body).encode())
+            if approved:
+                desk.folder.remove(f"{REVISION}/{document_name(desk.item.number)}")
+            return {"result": name}
+
+        nodes = {
+            "N0_load_issue": load,
+            "N1_design": loop.draft,
+            "N2_human_edit": loop.human,
+            "N3_review": loop.review,
+            "N4_finalize": finalize,
+        }
+        return compose(desk, nodes, back_from="N3_review", back_to="N1_design")
+
+    def conclude(self, state: dict[str, Any]) -> Conclusion:
+        return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])
+
+    def tidy(self, documents: Documents, number: int) -> None:
+        retire(documents, f"{number}-{self.name}")
+
+
+def document_name(number: int) -> str:
+    return f"LLD-{number:03}.md"
+
+
+def _item(page: Page) -> Item:
+    return Item(
+        id=f"LLD-{page.number}",
+        workflow="lld",
+        number=page.number or 0,
+        title=page.title,
+        source=f"{ISSUES}/{page.path.name}",
+        digest=page.digest,
+        labels=page.labels,
+    )

@@ -1,0 +1,191 @@
+"""The graph that both workflows share: load, draft, human gate, review, revise or finalise."""
+
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from agentos.core.errors import InvalidSpec
+from agentos.core.ports import Question
+from agentos.core.results import Verdict
+from agentos.core.verdicts import Review, read_review
+from agentos.workflows.desk import Desk, Kept
+from agentos.workflows.evidence import Evidence
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+SAME_AGAIN = "two reviews in a row named the same blocking issues"
+DRAFTER, REVIEWER = "drafter", "reviewer"
+
+
+class State(TypedDict, total=False):
+    """JSON types only; documents are files, remembered by path and hash."""
+
+    source: Kept
+    files: int
+    round: int
+    draft: Kept
+    drafter: str
+    verdict: str
+    rationale: str
+    reviewer: str
+    feedback: list[Kept]
+    blocking: list[str]
+    stopped: str
+    result: str
+
+
+Node = Callable[[State], Awaitable[State]]
+
+
+class ReviewLoop:
+    """The nodes, for one item at one desk; `kind` names the prompts."""
+
+    def __init__(self, desk: Desk, kind: str, source_kind: str) -> None:
+        self._desk = desk
+        self._kind = kind
+        self._source_kind = source_kind
+
+    async def load(self, body: str, problems: tuple[str, ...]) -> State:
+        if problems or self._desk.item.problems:
+            raise InvalidSpec(self._desk.item.problems + problems)
+        return {
+            "source": self._desk.keep(1, self._source_kind, body),
+            "files": 1,
+            "round": 0,
+            "feedback": [],
+        }
+
+    async def draft(self, state: State) -> State:
+        desk, number = self._desk, state["round"] + 1
+        prompt = desk.prompt(
+            f"{self._kind}_draft",
+            source=desk.fetch(state["source"]),
+            draft=desk.fetch(state["draft"]) if "draft" in state else "",
+            feedback="\n\n".join(desk.fetch(kept) for kept in state["feedback"]),
+        )
+        answer = await desk.ask(f"draft-{number}", Question(DRAFTER, prompt))
+        files = state["files"] + 1
+        desk.say(f"Draft {number} written ({len(answer.text.split())} words)")
+        return {
+            "draft": desk.keep(files, "draft", answer.text),
+            "files": files,
+            "round": number,
+            "drafter": answer.model,
+        }
+
+    async def human(self, state: State) -> State:
+        """A gate that nobody asked for passes through."""
+        return {}
+
+    async def review(self, state: State) -> State:
+        desk, number = self._desk, state["round"]
+        prompt = desk.prompt(
+            f"{self._kind}_review",
+            source=desk.fetch(state["source"]),
+            draft=desk.fetch(state["draft"]),
+        )
+        answer = await desk.ask(
+            f"review-{number}", Question(REVIEWER, prompt, _schema())
+        )
+        review = read_review(answer.text)
+        files = state["files"] + 1
+        verdict = desk.keep(
+            files, "verdict", _as_markdown(review, number, answer.model)
+        )
+        desk.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
+        return {
+            "files": files,
+            "verdict": review.verdict.value,
+            "rationale": review.rationale,
+            "reviewer": answer.model,
+            "feedback": [*state["feedback"], verdict],
+            "blocking": review.fingerprint,
+            "stopped": self._why_stop(review, state),
+        }
+
+    def _why_stop(self, review: Review, state: State) -> str:
+        if review.verdict is Verdict.APPROVED:
+            return ""
+        if review.fingerprint == state.get("blocking"):
+            return SAME_AGAIN
+        if state["round"] >= self._desk.max_iterations:
+            return f"not approved in {state['round']} reviews (--max-iterations)"
+        return ""
+
+    def evidence(self, state: State) -> Evidence:
+        item = self._desk.item
+        return Evidence(
+            item=item.id,
+            status=Verdict(state["verdict"]),
+            rounds=state["round"],
+            drafter=state["drafter"],
+            reviewer=state["reviewer"],
+            date=self._desk.today().date().isoformat(),
+            source=item.source,
+            source_sha256=item.digest,
+        )
+
+    def reasons(self, state: State) -> str:
+        """What a design that was not approved is written with."""
+        feedback = self._desk.fetch(state["feedback"][-1])
+        return (
+            f"## Why it was not approved\n\nStopped: {state['stopped']}.\n\n{feedback}"
+        )
+
+
+def is_over(state: State) -> bool:
+    """Whether the loop goes on to its last node, rather than back to the draft."""
+    return state["verdict"] == Verdict.APPROVED.value or bool(state["stopped"])
+
+
+def compose(
+    desk: Desk, nodes: dict[str, Node], back_from: str, back_to: str
+) -> "StateGraph[Any, Any, Any, Any]":
+    """A line of nodes, with one way back."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    names = list(nodes)
+    for name, node in nodes.items():
+        graph.add_node(name, _announced(desk, name, node))  # type: ignore[call-overload]
+    for name, following in zip([START, *names], [*names, END], strict=True):
+        if name == back_from:
+            graph.add_conditional_edges(
+                name,
+                lambda state, on=following: on if is_over(state) else back_to,
+                [following, back_to],
+            )
+        else:
+            graph.add_edge(name, following)
+    return graph
+
+
+def _announced(desk: Desk, name: str, node: Node) -> Node:
+    async def announced(state: State) -> State:
+        async with desk.announce(name, state.get("round", 0)):
+            return await node(state)
+
+    return announced
+
+
+def _schema() -> str:
+    return (
+        resources.files("agentos.workflows") / "prompts" / "verdict.schema.json"
+    ).read_text("utf-8")
+
+
+def _as_markdown(review: Review, number: int, model: str) -> str:
+    lines = [
+        f"# Review {number}: {review.verdict}",
+        "",
+        f"Reviewer: {model}",
+        "",
+        review.rationale,
+        "",
+    ]
+    lines += [
+        f"- **{entry.section}** ({entry.severity}): {entry.description}"
+        for entry in review.blocking
+    ]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,158 @@
+"""Markdown files with front matter, read as items."""
+
+import hashlib
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST = 1024 * 1024
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_NUMBER = re.compile(r"\d{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One file: what its front matter and text say; `problems` say why it cannot be a spec."""
+
+    path: Path
+    number: int | None
+    title: str
+    body: str
+    digest: str
+    is_open: bool = True
+    labels: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read_page(path: Path) -> Page:
+    """Never raises for what is in the file; that is said in `problems`."""
+    try:
+        size = path.stat().st_size
+        raw = path.read_bytes() if size <= LARGEST else b""
+    except OSError as error:
+        return _unusable(path, f"it cannot be read: {error.strerror}")
+    if size > LARGEST:
+        return _unusable(
+            path, f"it is {size:,} bytes large; at most {LARGEST:,} can be a spec"
+        )
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        return _unusable(
+            path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})"
+        )
+    return _page(path, raw, text)
+
+
+def file_number(path: Path) -> int | None:
+    """The number in a file's name: 42 for `042-dark-mode.md`."""
+    found = _NUMBER.search(path.stem)
+    return int(found[0]) if found else None
+
+
+def _page(path: Path, raw: bytes, text: str) -> Page:
+    front, body, problem = split_front_matter(text)
+    problems = [problem] if problem else []
+    heading = _HEADING.search(body)
+    if not body.strip():
+        problems.append("it is empty: write what is wanted below a heading")
+    elif heading is None:
+        problems.append("it has no heading: begin with a line such as '# Dark mode'")
+    elif not _HEADING.sub("", body, count=1).strip():
+        problems.append(
+            f"nothing follows its heading '{heading[1]}': write what is wanted"
+        )
+    title = front.get("title") if isinstance(front.get("title"), str) else None
+    return Page(
+        path=path,
+        number=_number(front.get("number"), path, problems),
+        title=str(title or (heading[1] if heading else path.stem)),
+        body=body,
+        digest=hashlib.sha256(raw).hexdigest(),
+        is_open=str(front.get("state", "open")).casefold() != "closed",
+        labels=_labels(front.get("labels")),
+        problems=tuple(problems),
+    )
+
+
+def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
+    """The front matter, the rest, and what is wrong with the front matter, if anything."""
+    for fence, parse in (("+++", _toml), ("---", _yaml)):
+        if text.startswith(fence + "\n"):
+            end = text.find(f"\n{fence}\n", len(fence))
+            if end < 0 and text.endswith(f"\n{fence}"):
+                end = len(text) - len(fence) - 1
+            if end < 0:
+                return {}, text, f"line 1: front matter opened by {fence} is not closed"
+            inner, rest = text[len(fence) + 1 : end + 1], text[end + len(fence) + 2 :]
+            found, problem = parse(inner)
+            return found, rest, problem
+    return {}, text, ""
+
+
+def _toml(text: str) -> tuple[dict[str, object], str]:
+    try:
+        return tomllib.loads(text), ""
+    except tomllib.TOMLDecodeError as error:
+        return {}, f"its TOML front matter cannot be read: {error}"
+
+
+def _yaml(text: str) -> tuple[dict[str, object], str]:
+    import yaml
+
+    try:
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 2})" if mark else ""
+        return (
+            {},
+            f"its YAML front matter cannot be read: {getattr(error, 'problem', error)}{where}",
+        )
+    if found is None:
+        return {}, ""
+    if not isinstance(found, dict):
+        return (
+            {},
+            f"its YAML front matter is a {type(found).__name__}, expected names and values",
+        )
+    return {str(name): value for name, value in found.items()}, ""
+
+
+def _number(value: object, path: Path, problems: list[str]) -> int | None:
+    if value is None:
+        return file_number(path)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
+        return value
+    problems.append(
+        f"number = {value!r} in its front matter is not a whole number over 0"
+    )
+    return file_number(path)
+
+
+def _labels(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list):
+        return tuple(str(part) for part in value)
+    return ()
+
+
+def _unusable(path: Path, problem: str) -> Page:
+    return Page(path, file_number(path), path.stem, "", "", problems=(problem,))
+
+
+def markdown_files(folder: Path) -> list[Path]:
+    """The Markdown files right in a folder, by name; hidden ones are not for us."""
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if entry.name.endswith(".md") and entry.name[0] != "."
+        ]
+    return [folder / name for name in sorted(names)]
