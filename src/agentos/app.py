@@ -75,9 +75,7 @@ class Request:
 def plan_run(request: Request) -> Plan:
     """What would run; writes nothing."""
     workflow, home = find_workflow(request.workflow), Home(request.settings.home)
-    return make_plan(
-        survey(workflow, request.settings.project, home), request.selection
-    )
+    return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
@@ -110,11 +108,7 @@ class _Assembly:
             credentials = [] if server else self._usable(source.read())
             engine = stack.enter_context(contextlib.closing(self._engine(credentials)))
             engine.warm_up()
-            pool = Pool(
-                self._usable(source.adjusted(server.credentials()))
-                if server
-                else credentials
-            )
+            pool = Pool(self._usable(source.adjusted(server.credentials())) if server else credentials)
             folder = self._folder(stack)
             listeners = self._listeners(folder, stack)
             edge = self._edge(engine)
@@ -122,10 +116,9 @@ class _Assembly:
             run = Run(plan.ids, pool, self._limits(), random.random, time.monotonic())
             clock = Clock(time.monotonic, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
-            code = Coordinator(run, edge, listeners, clock).conduct(
+            return Coordinator(run, edge, listeners, clock).conduct(
                 self._started(plan, pool), Outside(signals.arrived, watch)
             )
-        return code
 
     def _plan(self) -> Plan:
         settings = self._settings
@@ -145,9 +138,7 @@ class _Assembly:
     def _server(self, stack: contextlib.ExitStack) -> OfflineServer | None:
         if not self._request.offline:
             return None
-        server = start_offline_server(
-            worker_environment(), self._request.offline_arguments
-        )
+        server = start_offline_server(worker_environment(), self._request.offline_arguments)
         return stack.enter_context(contextlib.closing(server))
 
     def _source(self) -> CredentialSource:
@@ -161,20 +152,14 @@ class _Assembly:
 
     def _usable(self, credentials: list[Credential]) -> list[Credential]:
         self._redact.learn(credential.secret for credential in credentials)
-        usable = [
-            credential for credential in credentials if credential.provider == "gemini"
-        ]
+        usable = [credential for credential in credentials if credential.provider == "gemini"]
         if not any(credential.enabled for credential in usable):
             raise NoCredentials(NO_KEY.format(file=self._home.credentials))
         return usable
 
     def _engine(self, credentials: list[Credential]) -> ProcessEngine:
-        surroundings = worker_environment(
-            tuple(credential.secret for credential in credentials)
-        )
-        return ProcessEngine(
-            Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact
-        )
+        surroundings = worker_environment(tuple(credential.secret for credential in credentials))
+        return ProcessEngine(Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact)
 
     def _edge(self, engine: ProcessEngine) -> Engine:
         after = self._settings.simulate_429
@@ -200,18 +185,12 @@ class _Assembly:
         return json.dumps(pack(order))
 
     def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
-        folder = stack.enter_context(
-            contextlib.closing(new_run(self._home.runs, time.time()))
-        )
+        folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
         self._run_id = folder.id
         return folder
 
-    def _listeners(
-        self, folder: RunFolder, stack: contextlib.ExitStack
-    ) -> list[Listener]:
-        people = stack.enter_context(
-            contextlib.closing(LineWriter(2 if self._request.json else 1))
-        )
+    def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
+        people = stack.enter_context(contextlib.closing(LineWriter(2 if self._request.json else 1)))
         listeners: list[Listener] = [
             Journal(folder.path, self._redact),
             LogFiles(folder.path, private_file, people.write),
@@ -228,9 +207,7 @@ class _Assembly:
 
     def _limits(self) -> Limits:
         settings = self._settings
-        return Limits(
-            settings.parallel, settings.retries, settings.timeout, settings.max_wait
-        )
+        return Limits(settings.parallel, settings.retries, settings.timeout, settings.max_wait)
 
     def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
         return events.RunStarted(
@@ -270,9 +247,7 @@ class _Watch:
 def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
     """Nothing runs: says why, and what would."""
     for candidate in plan.elsewhere:
-        say(
-            f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}"
-        )
+        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
     for candidate in plan.done:
         say(
             f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"

@@ -33,9 +33,7 @@ class Outside:
 class Coordinator:
     """The hands of one run: its only thread that touches engine and listeners."""
 
-    def __init__(
-        self, run: Run, engine: Engine, listeners: Sequence[Listener], clock: Clock
-    ) -> None:
+    def __init__(self, run: Run, engine: Engine, listeners: Sequence[Listener], clock: Clock) -> None:
         self._run = run
         self._engine = engine
         self._listeners = listeners
@@ -70,9 +68,7 @@ class Coordinator:
             case events.CredentialsRejected() as rejected:
                 self._tell(rejected)
             case credentials:
-                self._apply(
-                    self._run.change_credentials(credentials, self._clock.monotonic())
-                )
+                self._apply(self._run.change_credentials(credentials, self._clock.monotonic()))
 
     def _hear(self, event: events.Event) -> None:
         if not isinstance(event, events.StopRequested):

@@ -59,30 +59,20 @@ class Flags:
     parallel: int | None = None
 
 
-def read_settings(
-    flags: Flags, environment: Mapping[str, str] | None = None
-) -> Settings:
+def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
-    home = Path(
-        env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos"
-    ).absolute()
+    home = Path(env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos").absolute()
     project = (flags.repo or Path.cwd()).absolute()
     if not project.is_dir():
         raise PreflightError(
             f"{project} is not a folder: expected a project folder; name one with --repo PATH"
         )
     merged = {**_read_file(home / "config.toml"), **_read_file(project / PROJECT_FILE)}
-    said = {
-        name: value
-        for name in _FILE_KEYS
-        if (value := getattr(flags, name, None)) is not None
-    }
+    said = {name: value for name in _FILE_KEYS if (value := getattr(flags, name, None)) is not None}
     return Settings(
         home=home,
         project=project,
-        database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute()
-        if env.get("AGENTOS_WORKFLOW_DB")
-        else None,
+        database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute() if env.get("AGENTOS_WORKFLOW_DB") else None,
         credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
         simulate_429=_simulation(env),
@@ -93,9 +83,7 @@ def read_settings(
 def home_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the home is, for commands that need nothing else."""
     env = os.environ if environment is None else environment
-    return Path(
-        env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos"
-    ).absolute()
+    return Path(env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos").absolute()
 
 
 def worker_environment(
@@ -157,17 +145,11 @@ def _read_file(path: Path) -> dict[str, object]:
 def _checked(path: Path, name: str, value: object) -> object:
     kind = _FILE_KEYS.get(name)
     if kind is None:
-        raise PreflightError(
-            f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}"
-        )
+        raise PreflightError(f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}")
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind or (
-        kind is not str and isinstance(value, int | float) and value < 0
-    ):
-        raise PreflightError(
-            f"{path}: {name} = {value!r} is not what was expected: {_WORDS[kind]}"
-        )
+    if type(value) is not kind or (kind is not str and isinstance(value, int | float) and value < 0):
+        raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: {_WORDS[kind]}")
     return value
 
 
@@ -192,6 +174,4 @@ def _simulation(env: Mapping[str, str]) -> int | None:
         return 2
     if value.isascii() and value.isdigit():
         return int(value)
-    raise UsageError(
-        f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls"
-    )
+    raise UsageError(f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls")

@@ -30,21 +30,15 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     return [
         replace(
             candidate,
-            node=_node(
-                home.checkpoint(project, workflow.name, candidate.item.number), kept
-            ),
+            node=_node(home.checkpoint(project, workflow.name, candidate.item.number), kept),
             failed_before=candidate.item.id in failed,
-            held_by=_words(held[candidate.item.id])
-            if candidate.item.id in held
-            else None,
+            held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
         )
         for candidate in found
     ]
 
 
-def sweep(
-    workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]
-) -> None:
+def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Clears up after items that were finished by a process that died right after."""
     locks = ItemLocks(project)
     for candidate in candidates:

@@ -97,17 +97,13 @@ class _Carrier:
         self._database = Path(order.database)
         self._workflow: Workflow = find_workflow(order.workflow)
         self._documents = ProjectFolder(Path(order.project))
-        self._model = LeasedModel(
-            self._item.id, order.models, {"gemini": _gemini}, channel.tell
-        )
+        self._model = LeasedModel(self._item.id, order.models, {"gemini": _gemini}, channel.tell)
         self._stopping = asyncio.Event()
 
     async def carry(self) -> Outcome:
         if self._is_done():
             self._clear_up()
-            return Outcome(
-                Ending.FINISHED, Verdict.APPROVED, error="was finished already"
-            )
+            return Outcome(Ending.FINISHED, Verdict.APPROVED, error="was finished already")
         self._make_ready()
         listening = asyncio.create_task(self._listen())
         try:
@@ -178,14 +174,10 @@ class _Carrier:
             stopping.cancel()
         snapshot = await graph.aget_state(config)
         if snapshot.tasks:
-            return stumbled(
-                f"the graph stopped before {', '.join(snapshot.next) or 'its end'}"
-            )
+            return stumbled(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
         await checkpoint.note("node", FINISHED)
         found = self._workflow.conclude(snapshot.values)
-        return Outcome(
-            Ending.FINISHED, found.verdict, found.rounds, result=found.result
-        )
+        return Outcome(Ending.FINISHED, found.verdict, found.rounds, result=found.result)
 
     def _graph(self, checkpoint: Checkpoint) -> Any:
         desk = Desk(
@@ -199,9 +191,7 @@ class _Carrier:
         return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
 
     @contextlib.asynccontextmanager
-    async def _announce(
-        self, checkpoint: Checkpoint, node: str, round: int
-    ) -> AsyncIterator[None]:
+    async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
         _say(f">>> Executing: {node}")
         self._channel.tell(NodeStarted(self._item.id, node, round))
         await checkpoint.note("node", node)
@@ -209,9 +199,7 @@ class _Carrier:
         yield
         self._channel.tell(NodeFinished(self._item.id, node, time.monotonic() - began))
 
-    async def _ask(
-        self, checkpoint: Checkpoint, call: str, question: Question
-    ) -> Answer:
+    async def _ask(self, checkpoint: Checkpoint, call: str, question: Question) -> Answer:
         """Each answer is kept before it is used: a crash after this does not pay again."""
         if (kept := await checkpoint.noted(f"answer {call}")) is not None:
             answer: Answer = unpack(Answer, json.loads(kept))

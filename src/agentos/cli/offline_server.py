@@ -84,9 +84,7 @@ def _run(**words: object) -> None:
 
 
 def _tell(url: str, made: "tuple[Key, ...]", number: int) -> None:
-    click.echo(
-        f"Offline model server at {url} with {number} keys. Ctrl-C ends it.", err=True
-    )
+    click.echo(f"Offline model server at {url} with {number} keys. Ctrl-C ends it.", err=True)
     print(json.dumps({"url": url, "keys": [key.secret for key in made]}), flush=True)
 
 
@@ -94,9 +92,7 @@ def _keys(words: Words) -> "tuple[tuple[Key, ...], tuple[Key, ...]]":
     from agentos.models.offline import make_keys, parse_key
 
     lines = [*words["key"], *_lines(words["keys_file"])]
-    given = tuple(
-        parse_key(line) for line in lines if line.strip() and not line.startswith("#")
-    )
+    given = tuple(parse_key(line) for line in lines if line.strip() and not line.startswith("#"))
     number = words["keys"] if words["keys"] is not None else (0 if given else 4)
     made = make_keys(number)
     if len({key.name for key in (*given, *made)}) < len(given) + len(made):
@@ -123,9 +119,7 @@ def _behaviour(words: Words) -> "Behaviour":
     )
     return Behaviour(
         latency=_latency(words["latency"]),
-        review_latency=_latency(words["review_latency"])
-        if words["review_latency"]
-        else None,
+        review_latency=_latency(words["review_latency"]) if words["review_latency"] else None,
         seed=words["seed"],
         limits=limits,
         buckets=dict(_pair(text) for text in words["bucket"]),
@@ -150,9 +144,7 @@ def _latency(text: str) -> "Latency":
 def _pair(text: str) -> tuple[str, str]:
     name, sign, bucket = text.partition("=")
     if not sign:
-        raise ValueError(
-            f"a bucket is written KEY=BUCKET, such as key-1=project-a; found: {text}"
-        )
+        raise ValueError(f"a bucket is written KEY=BUCKET, such as key-1=project-a; found: {text}")
     return name, bucket
 
 
@@ -209,9 +201,7 @@ command = click.Command(
             metavar="KEY=BUCKET",
             help="Keys of one bucket share its limits.",
         ),
-        _flag(
-            "--any-key", is_flag=True, help="Accept every key, as long as there is one."
-        ),
+        _flag("--any-key", is_flag=True, help="Accept every key, as long as there is one."),
         _flag(
             "--latency",
             default="0,0",

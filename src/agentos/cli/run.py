@@ -69,9 +69,7 @@ def options() -> list[click.Parameter]:
             help="Only items with this label; may be repeated.",
         ),
         click.Option(["--limit"], type=positive, help="At most so many items."),
-        click.Option(
-            ["--failed"], is_flag=True, help="Only those that the last run left failed."
-        ),
+        click.Option(["--failed"], is_flag=True, help="Only those that the last run left failed."),
         click.Option(
             ["--fresh"],
             is_flag=True,
@@ -181,9 +179,7 @@ def execute(workflow: str, words: Words, name: str) -> int:
         failed=words.failed,
         fresh=words.fresh,
     )
-    request = Request(
-        workflow, selection, settings, _command(name), words.offline, words.json
-    )
+    request = Request(workflow, selection, settings, _command(name), words.offline, words.json)
     if words.dry_run:
         return _dry_run(request)
     return run_workflow(request, lambda text: click.echo(text, err=words.json))
@@ -229,9 +225,7 @@ def _dry_run(request: Any) -> int:
     for entry in plan.entries:
         click.echo(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
     for candidate in plan.elsewhere:
-        click.echo(
-            f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}"
-        )
+        click.echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
     click.echo(
         "[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. Start it by typing the same without --dry-run"
     )

@@ -14,14 +14,10 @@ class Duration(click.ParamType[float]):
 
     name = "time"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", str(value).strip())
         if not found or float(found[1]) <= 0:
-            self.fail(
-                f"{value!r} is not a time; expected such as 90s, 30m or 1h", param, ctx
-            )
+            self.fail(f"{value!r} is not a time; expected such as 90s, 30m or 1h", param, ctx)
         return float(found[1]) * _UNITS[found[2] or ""]
 
 
@@ -30,9 +26,7 @@ class Workers(click.ParamType[int]):
 
     name = "n"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value)
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
             self.fail(

@@ -10,9 +10,7 @@ Jitter = Callable[[], float]
 """Gives a number from 0 to 1."""
 
 
-def backoff(
-    failures: int, jitter: Jitter, base: float = BASE, cap: float = CAP
-) -> float:
+def backoff(failures: int, jitter: Jitter, base: float = BASE, cap: float = CAP) -> float:
     """The wait after so many failures in a row: doubled each time, capped, spread by a quarter."""
     grown = min(base * 2.0 ** min(max(failures, 1) - 1, 30), cap)
     return grown * (1 + JITTER * (2 * jitter() - 1))

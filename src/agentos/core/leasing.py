@@ -51,9 +51,7 @@ class Leasing:
 
     def gone(self, holder: str) -> None:
         self.pool.forget(holder)
-        self._troubles = {
-            key: n for key, n in self._troubles.items() if key[0] != holder
-        }
+        self._troubles = {key: n for key, n in self._troubles.items() if key[0] != holder}
 
     def replaced(self, credentials: list[Credential]) -> list[events.News]:
         added, removed = self.pool.replace(credentials)
@@ -62,9 +60,7 @@ class Leasing:
     def _served(self, lease: Lease, now: float) -> list[events.News]:
         news: list[events.News] = []
         self._troubles.pop((lease.want.holder, lease.want.call), None)
-        if (
-            lasted := self.pool.weather(lease.credential.provider).answered(now)
-        ) is not None:
+        if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
             news.append(events.StormEnded(lease.credential.provider, lasted))
         if self.pool.rest(lease.credential.name).served(lease.granted_at):
             news.append(events.KeyRecovered(lease.credential.name))
@@ -85,9 +81,7 @@ class Leasing:
                 ]
             case RefusalKind.DAY_EXHAUSTED:
                 self.refusals += 1
-                ends = rest.spend(
-                    now, refusal.seconds, refusal.day_seconds or DAY, refusal.reason
-                )
+                ends = rest.spend(now, refusal.seconds, refusal.day_seconds or DAY, refusal.reason)
                 return [events.KeySpent(name, ends, refusal.reason)]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
@@ -101,9 +95,7 @@ class Leasing:
         provider = lease.credential.provider
         weather = self.pool.weather(provider)
         if weather.failed(now, self._jitter):
-            return [
-                events.StormBegan(provider, refusal.reason, weather.open_until - now)
-            ]
+            return [events.StormBegan(provider, refusal.reason, weather.open_until - now)]
         return []
 
     # Decisions.
@@ -122,9 +114,7 @@ class Leasing:
 
     def blocks_starts(self) -> bool:
         return (
-            self._exhausted_since is not None
-            or self._limited_since is not None
-            or bool(self.pool.storms())
+            self._exhausted_since is not None or self._limited_since is not None or bool(self.pool.storms())
         )
 
     def low(self, now: float) -> bool:
@@ -140,13 +130,9 @@ class Leasing:
                     "provider failing",
                     f"{provider} has failed for longer than --max-wait",
                 )
-        if self._limited_since is not None and (earliest := self.pool.earliest(now)):
-            if earliest[0] - now > self._max_wait:
-                return Standstill(
-                    75,
-                    "quota",
-                    f"no key comes back within --max-wait; the first is {earliest[1]}",
-                )
+        earliest = self.pool.earliest(now) if self._limited_since is not None else None
+        if earliest and earliest[0] - now > self._max_wait:
+            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {earliest[1]}")
         return None
 
     def wake_at(self, now: float) -> float | None:
@@ -196,7 +182,5 @@ def granted(lease: Lease) -> GrantLease:
 
 
 def _why_none(pool: Pool) -> str:
-    reasons = "; ".join(
-        f"{name}: {reason}" for name, reason in pool.quarantined().items()
-    )
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.quarantined().items())
     return reasons or "every key is disabled"

@@ -40,16 +40,13 @@ class LineAssembler:
 
     def close(self) -> list[str]:
         """What is left when the stream has ended without a newline."""
-        tail, self._tail = self._tail + self._decode(b"", True), ""
+        tail, self._tail = self._tail + self._decode(b"", final=True), ""
         return self._finish(tail) if tail else []
 
     def _finish(self, text: str) -> list[str]:
         text = self._redact(clean(text))
         cuts = range(0, max(len(text), 1), LONGEST)
-        return [
-            text[at : at + LONGEST] + (CUT_MARK if at + LONGEST < len(text) else "")
-            for at in cuts
-        ]
+        return [text[at : at + LONGEST] + (CUT_MARK if at + LONGEST < len(text) else "") for at in cuts]
 
     def _overflow(self) -> list[str]:
         pieces = []

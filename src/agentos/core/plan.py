@@ -66,15 +66,11 @@ class Plan:
 def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
     """Chooses and orders; raises NothingMatches for a name or label that nothing has."""
     named = _named(candidates, selection.words)
-    chosen = (
-        named if selection.words else [c for c in candidates if _pending(c, selection)]
-    )
+    chosen = named if selection.words else [c for c in candidates if _pending(c, selection)]
     chosen = _labelled(chosen, candidates, selection.labels)
     if selection.failed:
         chosen = [candidate for candidate in chosen if candidate.failed_before]
-    done = [
-        c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh
-    ]
+    done = [c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh]
     ready = [c for c in chosen if c not in done]
     free = [c for c in ready if c.held_by is None][: selection.limit]
     return Plan(
@@ -95,9 +91,7 @@ def _labelled(
 ) -> list[Candidate]:
     for label in labels:
         if not any(label in candidate.item.labels for candidate in candidates):
-            known = sorted(
-                {name for candidate in candidates for name in candidate.item.labels}
-            )
+            known = sorted({name for candidate in candidates for name in candidate.item.labels})
             raise NothingMatches(
                 f"no item is labelled {label!r}; labels in use: {', '.join(known) or 'none'}"
             )
@@ -108,9 +102,7 @@ def _labelled(
 def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
     chosen: dict[str, Candidate] = {}
     for word in words:
-        matches = [
-            candidate for candidate in candidates if _matches(candidate.item, word)
-        ]
+        matches = [candidate for candidate in candidates if _matches(candidate.item, word)]
         if not matches:
             raise NothingMatches(_nothing(word, candidates))
         chosen.update((candidate.item.id, candidate) for candidate in matches)
@@ -121,22 +113,14 @@ def _matches(item: Item, word: str) -> bool:
     if word.isascii() and word.isdigit():
         return item.number == int(word)
     first, dash, last = word.partition("-")
-    if (
-        dash
-        and first.isascii()
-        and last.isascii()
-        and first.isdigit()
-        and last.isdigit()
-    ):
+    if dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit():
         return int(first) <= item.number <= int(last)
     return word.casefold() == item.id.casefold() or word == item.source
 
 
 def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
     ids = [candidate.item.id for candidate in candidates]
-    known = ", ".join(ids[:10]) + (
-        f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-    )
+    known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
     return f"nothing matches {word!r}: name items by number (42), id, range (40-45) or file; there are: {known or 'none'}"
 
 
@@ -149,11 +133,7 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
     if candidate.node:
         reasons.append(f"resumes at {candidate.node}")
     if candidate.standing in (Standing.CHANGED, Standing.UNCHANGED):
-        reasons.append(
-            "needed revision before"
-            if selection.words
-            else "changed since it needed revision"
-        )
+        reasons.append("needed revision before" if selection.words else "changed since it needed revision")
     if candidate.standing is Standing.CLOSED:
         reasons.append("closed, but named")
     return ", ".join(reasons) or "new"
@@ -171,7 +151,5 @@ def _merged(same: list[Candidate]) -> Candidate:
     if len(same) == 1:
         return same[0]
     files = " and ".join(candidate.item.source for candidate in same)
-    problem = (
-        f"number {same[0].item.number} is claimed by {files}: give each its own number"
-    )
+    problem = f"number {same[0].item.number} is claimed by {files}: give each its own number"
     return replace(same[0], item=replace(same[0].item, problems=(problem,)))

@@ -75,9 +75,7 @@ class Pool:
     def forget(self, holder: str) -> None:
         """A holder is gone: its wishes and leases with it."""
         self._waiting = [want for want in self._waiting if want.holder != holder]
-        for lease in [
-            lease for lease in self._leases.values() if lease.want.holder == holder
-        ]:
+        for lease in [lease for lease in self._leases.values() if lease.want.holder == holder]:
             self.give_back(lease.id)
 
     # What is learnt about keys.
@@ -92,25 +90,17 @@ class Pool:
     def quarantine(self, name: str, reason: str) -> None:
         self._keys[name].quarantine = reason
 
-    def replace(
-        self, credentials: Iterable[Credential]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def replace(self, credentials: Iterable[Credential]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Takes the new list; names what was added and what is gone. A changed secret is a new key."""
         fresh = {credential.name: credential for credential in credentials}
-        gone = [
-            name
-            for name, key in self._keys.items()
-            if not _same_key(key, fresh.get(name))
-        ]
+        gone = [name for name, key in self._keys.items() if not _same_key(key, fresh.get(name))]
         added = [name for name in fresh if name not in self._keys or name in gone]
         for name in gone:
             self._rests.pop(self._keys[name].credential.quota, None)
         self._keys = {
             name: _Key(credential)
             if name in added
-            else _Key(
-                credential, self._keys[name].leases, self._keys[name].last_granted
-            )
+            else _Key(credential, self._keys[name].leases, self._keys[name].last_granted)
             for name, credential in fresh.items()
         }
         return tuple(added), tuple(name for name in gone)
@@ -128,11 +118,7 @@ class Pool:
         return granted
 
     def _best(self, want: Want, now: float) -> _Key | None:
-        fits = [
-            key
-            for key in self._keys.values()
-            if key.free and self._can_serve(key, want, now)
-        ]
+        fits = [key for key in self._keys.values() if key.free and self._can_serve(key, want, now)]
         return min(fits, key=lambda key: key.last_granted, default=None)
 
     def _can_serve(self, key: _Key, want: Want, now: float) -> bool:
@@ -186,28 +172,18 @@ class Pool:
 
     def usable_slots(self, now: float) -> int:
         """Slots of keys that are not limited, spent, quarantined or disabled, held or not."""
-        return sum(
-            key.credential.concurrency
-            for key in self._keys.values()
-            if self._usable(key, now)
-        )
+        return sum(key.credential.concurrency for key in self._keys.values() if self._usable(key, now))
 
     def living(self) -> list[str]:
         """Keys that are usable now or will be by waiting."""
         return [name for name, key in self._keys.items() if key.living]
 
     def quarantined(self) -> dict[str, str]:
-        return {
-            name: key.quarantine for name, key in self._keys.items() if key.quarantine
-        }
+        return {name: key.quarantine for name, key in self._keys.items() if key.quarantine}
 
     def earliest(self, now: float) -> tuple[float, str] | None:
         """When, by waiting alone, the first resting key can serve again, and which."""
-        ends = [
-            (self._rest_of(key).opens_at(), name)
-            for name, key in self._keys.items()
-            if key.living
-        ]
+        ends = [(self._rest_of(key).opens_at(), name) for name, key in self._keys.items() if key.living]
         return min(((at, name) for at, name in ends if at > now), default=None)
 
     def wake_at(self, now: float) -> float | None:
@@ -223,9 +199,7 @@ class Pool:
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""
         return [
-            (name, weather.began)
-            for name, weather in self._weathers.items()
-            if weather.began is not None
+            (name, weather.began) for name, weather in self._weathers.items() if weather.began is not None
         ]
 
     def _usable(self, key: _Key, now: float) -> bool:

@@ -31,9 +31,7 @@ class Rest:
         """The day's quota is over; the hint may be too good to be true, so it allows one look."""
         first = now >= self.spent_until
         self.spent_until = max(self.spent_until, now + day)
-        self.probe_at = now + (
-            clamp_hint(hint) if first and hint is not None else PROBE_EVERY
-        )
+        self.probe_at = now + (clamp_hint(hint) if first and hint is not None else PROBE_EVERY)
         self.refused_at, self.reason = now, reason
         return self.spent_until - now
 

@@ -68,9 +68,7 @@ class Run:
         decision = Decision()
         slots = self._leasing.pool.usable_slots(now)
         if 0 < slots < min(self._limits.parallel, len(self._works)):
-            decision.news.append(
-                events.KeysFewerThanWorkers(slots, self._limits.parallel)
-            )
+            decision.news.append(events.KeysFewerThanWorkers(slots, self._limits.parallel))
         return self._settle(decision, now)
 
     def hear(self, event: events.Event, now: float) -> Decision:
@@ -85,10 +83,7 @@ class Run:
             case events.WorkerNotStarted():
                 self._hear_no_start(event, decision, now)
             case (
-                events.LineWritten()
-                | events.NodeStarted()
-                | events.NodeFinished()
-                | events.WorkerReported()
+                events.LineWritten() | events.NodeStarted() | events.NodeFinished() | events.WorkerReported()
             ):
                 self._works[event.item].hear(event, now)
             case _:
@@ -104,19 +99,12 @@ class Run:
 
     def deadline(self, now: float) -> float | None:
         """When `wake` is due if nothing happens before."""
-        moments = [
-            work.deadline(self._limits.timeout, self._usual())
-            for work in self._running()
-        ]
+        moments = [work.deadline(self._limits.timeout, self._usual()) for work in self._running()]
         moments.append(self._leasing.wake_at(now))
         moments += [self._kill_at, self._beat_at]
         if self._queue and not self._stopping:
-            moments.extend(
-                slot.rests_until for slot in self._slots if slot.rests_until > now
-            )
-            moments.extend(
-                work.not_before for work in self._queue if work.not_before > now
-            )
+            moments.extend(slot.rests_until for slot in self._slots if slot.rests_until > now)
+            moments.extend(work.not_before for work in self._queue if work.not_before > now)
         return min((moment for moment in moments if moment is not None), default=None)
 
     # What each event means.
@@ -138,18 +126,14 @@ class Run:
             work.usage += event.usage
             decision.news.extend(self._leasing.returned(event, now))
 
-    def _hear_stop(
-        self, event: events.StopRequested, decision: Decision, now: float
-    ) -> None:
+    def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
         if self._stopping and self._exit_code in EXIT_CODES.values():
             self._kill_all(decision)
             return
         self._exit_code = EXIT_CODES[event.signal]
         self._stop(event.signal, "", decision, now)
 
-    def _hear_no_start(
-        self, event: events.WorkerNotStarted, decision: Decision, now: float
-    ) -> None:
+    def _hear_no_start(self, event: events.WorkerNotStarted, decision: Decision, now: float) -> None:
         work = self._works[event.item]
         work.attempts -= 1
         work.stop_clock(now)
@@ -165,33 +149,21 @@ class Run:
                 now,
             )
 
-    def _hear_end(
-        self, event: events.WorkerEnded, decision: Decision, now: float
-    ) -> None:
+    def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
         self._leasing.gone(event.item)
         work.stop_clock(now)
         outcome = work.outcome(event.cause, bool(self._stopping))
         self._leave_slot(work, "" if work.reported else event.cause, decision, now)
-        if (
-            outcome.ending is Ending.ELSEWHERE
-            and not self._stopping
-            and work.look_again_elsewhere()
-        ):
+        if outcome.ending is Ending.ELSEWHERE and not self._stopping and work.look_again_elsewhere():
             work.attempts -= 1
             self._queue.append(work)
-        elif (
-            outcome.may_pass
-            and work.attempts <= self._limits.retries
-            and not self._stopping
-        ):
+        elif outcome.may_pass and work.attempts <= self._limits.retries and not self._stopping:
             self._retry(work, outcome, decision, now)
         else:
             self._end(work, outcome, decision, now)
 
-    def _leave_slot(
-        self, work: Work, crash: str, decision: Decision, now: float
-    ) -> None:
+    def _leave_slot(self, work: Work, crash: str, decision: Decision, now: float) -> None:
         slot = next(slot for slot in self._slots if slot.item == work.item)
         slot.item = None
         if not crash or self._stopping or work.timed_out:
@@ -204,9 +176,7 @@ class Run:
                 else events.SlotRested(slot.number, seconds, crash)
             )
 
-    def _retry(
-        self, work: Work, outcome: Outcome, decision: Decision, now: float
-    ) -> None:
+    def _retry(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
         seconds = backoff(work.attempts, self._jitter)
         work.not_before = now + seconds
         self._queue.append(work)
@@ -220,9 +190,7 @@ class Run:
             )
         )
 
-    def _end(
-        self, work: Work, outcome: Outcome, decision: Decision, now: float
-    ) -> None:
+    def _end(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
         work.ended = outcome
         decision.news.append(
             events.ItemEnded(
@@ -240,11 +208,7 @@ class Run:
     def _settle(self, decision: Decision, now: float) -> Decision:
         self._grant(decision, now)
         decision.news.extend(self._leasing.episodes(now))
-        if (
-            not self._stopping
-            and self._unfinished()
-            and (standstill := self._leasing.standstill(now))
-        ):
+        if not self._stopping and self._unfinished() and (standstill := self._leasing.standstill(now)):
             self._exit_code = standstill.exit_code
             self._stop(standstill.reason, standstill.detail, decision, now)
         self._watch(decision, now)
@@ -263,9 +227,7 @@ class Run:
             waited = self._works[lease.want.holder].serve(now)
             decision.commands.append(granted(lease))
             decision.news.append(
-                events.LeaseGranted(
-                    lease.want.holder, lease.credential.name, lease.id, waited
-                )
+                events.LeaseGranted(lease.want.holder, lease.credential.name, lease.id, waited)
             )
 
     def _watch(self, decision: Decision, now: float) -> None:
@@ -285,9 +247,7 @@ class Run:
             self._queue.remove(work)
             slot.item = work.item
             work.start(now)
-            decision.news.append(
-                events.ItemStarted(work.item, slot.number, work.attempts)
-            )
+            decision.news.append(events.ItemStarted(work.item, slot.number, work.attempts))
             decision.commands.append(StartWorker(work.item, slot.number, work.attempts))
 
     def _next(self, now: float) -> Work | None:
@@ -331,12 +291,7 @@ class Run:
     def exit_code(self) -> int:
         if self._exit_code is not None:
             return self._exit_code
-        return int(
-            any(
-                work.ended and work.ended.ending is Ending.FAILED
-                for work in self._works.values()
-            )
-        )
+        return int(any(work.ended and work.ended.ending is Ending.FAILED for work in self._works.values()))
 
     def waited(self) -> float:
         """Seconds that items have waited for keys, added up."""

@@ -31,11 +31,7 @@ class Row:
             return "running" if self.running else "waiting"
         if self.outcome.ending is Ending.FINISHED and self.outcome.verdict:
             return self.outcome.verdict.value
-        return (
-            "on another run"
-            if self.outcome.ending is Ending.ELSEWHERE
-            else self.outcome.ending.value
-        )
+        return "on another run" if self.outcome.ending is Ending.ELSEWHERE else self.outcome.ending.value
 
 
 @dataclass(slots=True)
@@ -51,7 +47,7 @@ class Tally:
     refusals: int = 0
     stopped: events.StopBegan | None = None
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
         self.last = at
         match event:
             case events.RunStarted():
@@ -98,18 +94,10 @@ class Tally:
     # What people ask for.
 
     def ending(self, *endings: Ending) -> list[Row]:
-        return [
-            row
-            for row in self.rows.values()
-            if row.outcome and row.outcome.ending in endings
-        ]
+        return [row for row in self.rows.values() if row.outcome and row.outcome.ending in endings]
 
     def verdicts(self, verdict: Verdict) -> list[Row]:
-        return [
-            row
-            for row in self.rows.values()
-            if row.outcome and row.outcome.verdict is verdict
-        ]
+        return [row for row in self.rows.values() if row.outcome and row.outcome.verdict is verdict]
 
     @property
     def over(self) -> int:

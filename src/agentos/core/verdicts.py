@@ -25,12 +25,7 @@ class Review:
     @property
     def fingerprint(self) -> list[str]:
         """The same for two reviews that block for the same reasons, in whatever order."""
-        return sorted(
-            {
-                " ".join(f"{b.section}|{b.description}".casefold().split())
-                for b in self.blocking
-            }
-        )
+        return sorted({" ".join(f"{b.section}|{b.description}".casefold().split()) for b in self.blocking})
 
 
 def read_review(text: str) -> Review:
@@ -39,30 +34,22 @@ def read_review(text: str) -> Review:
         record = json.loads(text)
         approved = {"APPROVED": True, "REVISE": False}[record["verdict"]]
         rationale = _text(record["rationale"])
-        blocking = tuple(
-            _blocking(entry) for entry in record.get("blocking_issues") or []
-        )
+        blocking = tuple(_blocking(entry) for entry in record.get("blocking_issues") or [])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _revise(UNREADABLE)
     if approved and blocking:
         return Review(Verdict.NEEDS_REVISION, f"{CONTRADICTORY} {rationale}", blocking)
     if not approved and not blocking:
         return _revise(rationale)
-    return Review(
-        Verdict.APPROVED if approved else Verdict.NEEDS_REVISION, rationale, blocking
-    )
+    return Review(Verdict.APPROVED if approved else Verdict.NEEDS_REVISION, rationale, blocking)
 
 
 def _revise(reason: str) -> Review:
-    return Review(
-        Verdict.NEEDS_REVISION, reason, (Blocking("Review", "critical", reason),)
-    )
+    return Review(Verdict.NEEDS_REVISION, reason, (Blocking("Review", "critical", reason),))
 
 
 def _blocking(entry: dict[str, object]) -> Blocking:
-    return Blocking(
-        _text(entry["section"]), _text(entry["severity"]), _text(entry["description"])
-    )
+    return Blocking(_text(entry["section"]), _text(entry["severity"]), _text(entry["description"]))
 
 
 def _text(value: object) -> str:

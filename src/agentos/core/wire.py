@@ -39,9 +39,7 @@ def loads(line: str | bytes) -> Any:
     try:
         return decode(json.loads(line))
     except (ValueError, RecursionError) as error:
-        raise (
-            error if isinstance(error, WireError) else WireError(str(error))
-        ) from error
+        raise (error if isinstance(error, WireError) else WireError(str(error))) from error
 
 
 def unpack(kind: type, record: object) -> Any:
@@ -49,9 +47,7 @@ def unpack(kind: type, record: object) -> Any:
     if not isinstance(record, dict):
         raise WireError(f"expected an object for {kind.__name__}")
     hints = _hints(kind)
-    values = {
-        name: _unpack(hints[name], record[name]) for name in hints if name in record
-    }
+    values = {name: _unpack(hints[name], record[name]) for name in hints if name in record}
     try:
         return kind(**values)
     except TypeError as error:
@@ -75,7 +71,7 @@ def pack(value: object) -> Any:
 
 
 def _pack_fields(message: object) -> dict[str, Any]:
-    return {name: pack(getattr(message, name)) for name in _hints(type(message))}
+    return {name: pack(getattr(message, name)) for name in _hints(typing.cast(type, type(message)))}
 
 
 def _unpack(hint: Any, value: object) -> Any:
@@ -92,9 +88,7 @@ def _unpack(hint: Any, value: object) -> Any:
 def _unpack_optional(hint: Any, value: object) -> Any:
     if value is None:
         return None
-    return _unpack(
-        next(part for part in typing.get_args(hint) if part is not type(None)), value
-    )
+    return _unpack(next(part for part in typing.get_args(hint) if part is not type(None)), value)
 
 
 def _unpack_tuple(hint: Any, value: object) -> tuple[Any, ...]:
@@ -115,9 +109,7 @@ def _unpack_plain(hint: Any, value: object) -> Any:
         except ValueError as error:
             raise WireError(str(error)) from error
     if type(value) is not hint:
-        raise WireError(
-            f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}"
-        )
+        raise WireError(f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}")
     return value
 
 
@@ -127,7 +119,5 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for union in (events.Event, commands.Command)
-    for kind in typing.get_args(union)
+    kind.__name__: kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)
 }

@@ -60,10 +60,7 @@ class Work:
 
     def hear(
         self,
-        event: events.LineWritten
-        | events.NodeStarted
-        | events.NodeFinished
-        | events.WorkerReported,
+        event: events.LineWritten | events.NodeStarted | events.NodeFinished | events.WorkerReported,
         now: float,
     ) -> None:
         self.alive(now)
@@ -117,11 +114,7 @@ class Work:
 
     def falls_quiet(self, usual: float, now: float) -> events.ItemQuiet | None:
         """The news that there was no sign of life for a multiple of the usual time; once a level."""
-        if (
-            self._active_since is None
-            or self._level >= len(LEVELS)
-            or now < self._quiet_at(usual)
-        ):
+        if self._active_since is None or self._level >= len(LEVELS) or now < self._quiet_at(usual):
             return None
         name, _ = LEVELS[self._level]
         self._level += 1

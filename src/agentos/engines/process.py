@@ -166,14 +166,10 @@ class ProcessEngine:
             self._control.close()
             self._control = None
 
-    def _send_control(
-        self, message: dict[str, str], descriptors: tuple[int, ...] = ()
-    ) -> None:
+    def _send_control(self, message: dict[str, str], descriptors: tuple[int, ...] = ()) -> None:
         if self._control is not None:
             with contextlib.suppress(ConnectionError):
-                socket.send_fds(
-                    self._control, [json.dumps(message).encode()], descriptors
-                )
+                socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
 
     # One worker.
 
@@ -188,12 +184,8 @@ class ProcessEngine:
         worker = _Worker(command.item, ours, reading, LineAssembler(self._redact))
         worker.open = {ours.fileno(), reading}
         self._workers[command.item] = worker
-        self._selector.register(
-            ours, selectors.EVENT_READ, lambda: self._read_channel(worker)
-        )
-        self._selector.register(
-            reading, selectors.EVENT_READ, lambda: self._read_output(worker)
-        )
+        self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_channel(worker))
+        self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_output(worker))
         self._send_control({"start": command.item}, (theirs.fileno(), writing))
         theirs.close()
         os.close(writing)
@@ -240,26 +232,16 @@ class ProcessEngine:
         self._end_if_over(worker)
 
     def _end_if_over(self, worker: _Worker) -> None:
-        if (
-            worker.status is not None
-            and not worker.open
-            and self._workers.pop(worker.item, None)
-        ):
-            self._told.append(
-                events.WorkerEnded(
-                    worker.item, _cause(worker.status), worker.status == 0
-                )
-            )
+        if worker.status is not None and not worker.open and worker.item in self._workers:
+            del self._workers[worker.item]
+            self._told.append(events.WorkerEnded(worker.item, _cause(worker.status), worker.status == 0))
 
     def _give_up_on_silent(self) -> None:
         """The process has ended, but somebody it left behind keeps its output open."""
         now = time.monotonic()
         for worker in list(self._workers.values()):
             if worker.given_up_at is not None and now >= worker.given_up_at:
-                self._told.extend(
-                    events.LineWritten(worker.item, line)
-                    for line in worker.lines.close()
-                )
+                self._told.extend(events.LineWritten(worker.item, line) for line in worker.lines.close())
                 self._drop(worker)
 
     def _drop(self, worker: _Worker) -> None:
@@ -269,11 +251,7 @@ class ProcessEngine:
     def _shortened(self, timeout: float | None) -> float | None:
         if self._told:
             return 0.0
-        ends = [
-            worker.given_up_at
-            for worker in self._workers.values()
-            if worker.given_up_at is not None
-        ]
+        ends = [worker.given_up_at for worker in self._workers.values() if worker.given_up_at is not None]
         if not ends:
             return timeout
         rest = max(0.0, min(ends) - time.monotonic())

@@ -22,15 +22,9 @@ class RefusingEngine:
         self._left -= 1
         if self._left != -1:
             return self._engine.obey(command)
-        refusal = Refusal(
-            RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)"
-        )
-        self._told.append(
-            events.LeaseReturned(command.item, command.lease, 0.0, Usage(), refusal)
-        )
-        self._told.append(
-            events.LeaseWanted(command.item, command.call, (command.provider,))
-        )
+        refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
+        self._told.append(events.LeaseReturned(command.item, command.lease, 0.0, Usage(), refusal))
+        self._told.append(events.LeaseWanted(command.item, command.call, (command.provider,)))
         self._engine.wake()
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:

@@ -149,10 +149,7 @@ def _kill_group(leader: int) -> None:
 
 
 def _children_of(parent: int) -> list[int]:
-    return [
-        int(pid)
-        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    ]
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> None:

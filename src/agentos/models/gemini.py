@@ -40,17 +40,13 @@ class Gemini:
     def _client(self, base_url: str | None) -> genai.Client:
         if base_url not in self._clients:
             options = types.HttpOptions(base_url=base_url, timeout=TIMEOUT_MS)
-            self._clients[base_url] = genai.Client(
-                api_key="given-per-call", http_options=options
-            )
+            self._clients[base_url] = genai.Client(api_key="given-per-call", http_options=options)
         return self._clients[base_url]
 
 
 def _config(question: Question, access: Access) -> types.GenerateContentConfig:
     config = types.GenerateContentConfig(
-        http_options=types.HttpOptions(
-            headers={"x-goog-api-key": access.secret}, timeout=TIMEOUT_MS
-        )
+        http_options=types.HttpOptions(headers={"x-goog-api-key": access.secret}, timeout=TIMEOUT_MS)
     )
     if question.schema is not None:
         config.response_mime_type = "application/json"
@@ -81,17 +77,10 @@ def _why_empty(response: types.GenerateContentResponse) -> str:
 def _translate(error: errors.APIError) -> Exception:
     headers: dict[str, str] = {}
     if error.response is not None and hasattr(error.response, "headers"):
-        headers = {
-            str(name).casefold(): str(value)
-            for name, value in error.response.headers.items()
-        }
+        headers = {str(name).casefold(): str(value) for name, value in error.response.headers.items()}
     body: Any = error.details
     refusal = read_refusal(error.code, body, headers, time.time())
-    return (
-        CallRefused(refusal)
-        if refusal
-        else BadRequest(f"{error.code} {error.status}: {error.message}")
-    )
+    return CallRefused(refusal) if refusal else BadRequest(f"{error.code} {error.status}: {error.message}")
 
 
 def _broken(error: Exception) -> Refusal:

@@ -14,9 +14,7 @@ _REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
 _TROUBLE = {408, 500, 502, 503, 504, 529}
 
 
-def read_refusal(
-    code: int, body: Any, headers: Mapping[str, str], wall: float
-) -> Refusal | None:
+def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
     """None for a bad request of our own making. Billing and keys first, then the day, then the hint."""
     details = list(_details(body))
     if code in _REJECTED:
@@ -26,15 +24,11 @@ def read_refusal(
     if code == 429:
         return _too_many(details, headers, wall)
     if code in _TROUBLE:
-        return Refusal(
-            RefusalKind.TROUBLE, str(code), seconds=retry_after(headers, wall)
-        )
+        return Refusal(RefusalKind.TROUBLE, str(code), seconds=retry_after(headers, wall))
     return None
 
 
-def _too_many(
-    details: list[dict[str, Any]], headers: Mapping[str, str], wall: float
-) -> Refusal:
+def _too_many(details: list[dict[str, Any]], headers: Mapping[str, str], wall: float) -> Refusal:
     violations = [violation for detail in details for violation in _violations(detail)]
     hint = _hint(details, headers, wall)
     quotas = ", ".join(str(violation.get("quotaId", "")) for violation in violations)
@@ -46,27 +40,17 @@ def _too_many(
     return Refusal(RefusalKind.RATE_LIMITED, f"429 {quotas}".strip(), hint)
 
 
-def _hint(
-    details: list[dict[str, Any]], headers: Mapping[str, str], wall: float
-) -> float | None:
+def _hint(details: list[dict[str, Any]], headers: Mapping[str, str], wall: float) -> float | None:
     header = retry_after(headers, wall)
     if header is not None:
         return header
-    hints = [
-        protobuf_duration(detail.get("retryDelay"))
-        for detail in details
-        if _is(detail, "RetryInfo")
-    ]
+    hints = [protobuf_duration(detail.get("retryDelay")) for detail in details if _is(detail, "RetryInfo")]
     return max((hint for hint in hints if hint is not None), default=None)
 
 
 def _violations(detail: dict[str, Any]) -> list[dict[str, Any]]:
     found = detail.get("violations") if _is(detail, "QuotaFailure") else None
-    return (
-        [entry for entry in found if isinstance(entry, dict)]
-        if isinstance(found, list)
-        else []
-    )
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def _reason(detail: dict[str, Any]) -> object:

@@ -41,7 +41,5 @@ def seconds_to_midnight_pacific(wall: float) -> float:
     except KeyError:
         # No time zone data on this machine: midnight in winter time is never too early.
         return 86400 - (wall - 8 * 3600) % 86400
-    passed = (
-        local.hour * 3600 + local.minute * 60 + local.second + local.microsecond / 1e6
-    )
+    passed = local.hour * 3600 + local.minute * 60 + local.second + local.microsecond / 1e6
     return 86400 - passed

@@ -53,13 +53,12 @@ class LeasedModel:
                 continue
 
     async def _lease(self, call: str, role: RoleModel) -> GrantLease:
-        waiting = self._grants[call] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
+        self._grants[call] = waiting
         self._tell(LeaseWanted(self._item, call, role.providers))
         return await waiting
 
-    async def _try(
-        self, lease: GrantLease, question: Question, role: RoleModel
-    ) -> Answer:
+    async def _try(self, lease: GrantLease, question: Question, role: RoleModel) -> Answer:
         began, usage, refusal, model = (
             time.monotonic(),
             Usage(),
@@ -76,9 +75,7 @@ class LeasedModel:
             raise
         finally:
             seconds = time.monotonic() - began
-            self._tell(
-                LeaseReturned(self._item, lease.lease, seconds, usage, refusal, model)
-            )
+            self._tell(LeaseReturned(self._item, lease.lease, seconds, usage, refusal, model))
 
     def _provider(self, name: str) -> Provider:
         if name not in self._providers:

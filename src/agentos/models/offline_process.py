@@ -25,9 +25,7 @@ class OfflineServer:
         try:
             ready = json.loads(line)
         except ValueError as error:
-            raise PreflightError(
-                f"the offline model server did not start (said {line!r})"
-            ) from error
+            raise PreflightError(f"the offline model server did not start (said {line!r})") from error
         return [
             Credential(f"key-{number}", "gemini", Secret(key), ready["url"], MODEL)
             for number, key in enumerate(ready["keys"], 1)
@@ -45,9 +43,7 @@ class OfflineServer:
             self.process.stdout.close()
 
 
-def start_offline_server(
-    environment: Mapping[str, str], arguments: tuple[str, ...] = ()
-) -> OfflineServer:
+def start_offline_server(environment: Mapping[str, str], arguments: tuple[str, ...] = ()) -> OfflineServer:
     process = subprocess.Popen(
         [
             sys.executable,

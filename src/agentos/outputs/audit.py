@@ -14,9 +14,7 @@ MERGED = "workflow-audit.jsonl"
 class Audit:
     """A listener: `workflow-audit-42.jsonl` during the run, `workflow-audit.jsonl` after it."""
 
-    def __init__(
-        self, folder: Path, open_file: OpenFile, redact: Callable[[str], str]
-    ) -> None:
+    def __init__(self, folder: Path, open_file: OpenFile, redact: Callable[[str], str]) -> None:
         self._folder = folder
         self._open_file = open_file
         self._redact = redact
@@ -37,14 +35,10 @@ class Audit:
     def close(self) -> None:
         """Merges what every item's file says, by time."""
         lines = [
-            line
-            for name in self._names
-            for line in (self._folder / name).read_text("utf-8").splitlines()
+            line for name in self._names for line in (self._folder / name).read_text("utf-8").splitlines()
         ]
         lines.sort(key=lambda line: float(json.loads(line)["at"]))
-        with open(
-            self._open_file(self._folder / MERGED), "w", encoding="utf-8"
-        ) as file:
+        with open(self._open_file(self._folder / MERGED), "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
     def _append(self, name: str, line: str) -> None:

@@ -10,18 +10,12 @@ from agentos.core.wire import encode
 class JsonLines:
     """A listener for programs; `write` takes one whole line."""
 
-    def __init__(
-        self, write: Callable[[str], None], redact: Callable[[str], str]
-    ) -> None:
+    def __init__(self, write: Callable[[str], None], redact: Callable[[str], str]) -> None:
         self._write = write
         self._redact = redact
 
     def hear(self, event: Event, at: float) -> None:
-        self._write(
-            self._redact(
-                json.dumps({"at": round(at, 3), **encode(event)}, ensure_ascii=False)
-            )
-        )
+        self._write(self._redact(json.dumps({"at": round(at, 3), **encode(event)}, ensure_ascii=False)))
 
     def close(self) -> None:
         pass

@@ -13,9 +13,7 @@ OpenFile = Callable[[Path], int]
 class LogFiles:
     """A listener; a full disk costs one warning, never the work."""
 
-    def __init__(
-        self, folder: Path, open_file: OpenFile, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, folder: Path, open_file: OpenFile, warn: Callable[[str], None]) -> None:
         self._folder = folder
         self._open_file = open_file
         self._warn = warn

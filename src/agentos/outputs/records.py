@@ -10,9 +10,7 @@ from agentos.outputs.summary import summary_text
 class SummaryFile:
     """A listener; `write` puts the whole text in its place at once."""
 
-    def __init__(
-        self, write: Callable[[str], None], redact: Callable[[str], str]
-    ) -> None:
+    def __init__(self, write: Callable[[str], None], redact: Callable[[str], str]) -> None:
         self._write = write
         self._redact = redact
         self._tally = Tally()

@@ -25,9 +25,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             return [f"Left alone: {outcome.error}"]
         case Ending.INTERRUPTED:
             return [
-                f"Interrupted at {event.node}: checkpointed"
-                if event.node
-                else "Interrupted before it began"
+                f"Interrupted at {event.node}: checkpointed" if event.node else "Interrupted before it began"
             ]
         case Ending.PARKED:
             return ["Parked: waits for a person"]
@@ -158,9 +156,7 @@ def _items(tally: Tally) -> str:
 
 def _keys(tally: Tally) -> str:
     waited = tally.ended.waited if tally.ended else 0.0
-    return (
-        f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
-    )
+    return f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
 
 
 def _again(command: str) -> str:
@@ -168,11 +164,7 @@ def _again(command: str) -> str:
 
 
 def _look(tally: Tally) -> str:
-    results = [
-        row.outcome.result
-        for row in tally.rows.values()
-        if row.outcome and row.outcome.result
-    ]
+    results = [row.outcome.result for row in tally.rows.values() if row.outcome and row.outcome.result]
     if not results:
         return "See them all: agentos status"
     folders = sorted({result.rpartition("/")[0] for result in results})

@@ -31,7 +31,7 @@ def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
 
 
-def sentence(event: events.News | events.CredentialsRejected, at: float) -> str | None:
+def sentence(event: events.News | events.CredentialsRejected, at: float) -> str | None:  # noqa: C901 - one case an event
     """The coordinator's line for an event; None for what is told in other ways."""
     match event:
         case events.RunStarted():
@@ -76,9 +76,7 @@ def sentence(event: events.News | events.CredentialsRejected, at: float) -> str 
             until = clock(at + event.seconds)
             return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
         case events.KeysBack():
-            return (
-                f"Keys are back after {duration(event.seconds)}. Resuming workflows..."
-            )
+            return f"Keys are back after {duration(event.seconds)}. Resuming workflows..."
         case events.StormBegan():
             return (
                 f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
@@ -129,6 +127,4 @@ def _changed(event: events.KeysChanged) -> str:
 def _stopping(event: events.StopBegan) -> str:
     if event.reason.startswith("SIG"):
         return "Shutting down... waiting for workers to checkpoint"
-    return (
-        f"Stopping ({event.reason}): {event.detail}. Waiting for workers to checkpoint"
-    )
+    return f"Stopping ({event.reason}): {event.detail}. Waiting for workers to checkpoint"

@@ -32,9 +32,7 @@ class LineWriter:
                 self._dropped += 1
                 return
             if self._dropped:
-                self._lines.append(
-                    f"[COORDINATOR] {self._dropped} lines dropped (the log files have them)"
-                )
+                self._lines.append(f"[COORDINATOR] {self._dropped} lines dropped (the log files have them)")
                 self._dropped = 0
             self._lines.append(line)
             self._change.notify()

@@ -34,16 +34,12 @@ class Checkpoint:
     async def note(self, name: str, text: str) -> None:
         """Keeps a text; it is on disk when this returns."""
         async with self.saver.lock:
-            await self._connection.execute(
-                "INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text)
-            )
+            await self._connection.execute("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text))
             await self._connection.commit()
 
     async def noted(self, name: str) -> str | None:
         async with self.saver.lock:
-            cursor = await self._connection.execute(
-                "SELECT text FROM agentos_notes WHERE name = ?", (name,)
-            )
+            cursor = await self._connection.execute("SELECT text FROM agentos_notes WHERE name = ?", (name,))
             row = await cursor.fetchone()
         return None if row is None else str(row[0])
 
@@ -55,9 +51,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     private_folder(path.parent)
-    os.close(
-        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    )
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     async with aiosqlite.connect(path, timeout=10) as connection:
         await connection.executescript(_SETUP)
         await connection.execute(f"PRAGMA user_version={VERSION}")
@@ -98,12 +92,8 @@ def standing_node(path: Path) -> str | None:
         return None
     mode = "ro" if path.with_name(path.name + "-wal").exists() else "ro&immutable=1"
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"file:{path}?mode={mode}", uri=True)
-        ) as database:
-            row = database.execute(
-                "SELECT text FROM agentos_notes WHERE name = 'node'"
-            ).fetchone()
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode={mode}", uri=True)) as database:
+            row = database.execute("SELECT text FROM agentos_notes WHERE name = 'node'").fetchone()
     except sqlite3.Error:
         return None
     return None if row is None else str(row[0])

@@ -58,11 +58,7 @@ class CredentialSource:
         """With what the environment says of all of them."""
         limited = credentials[: self.limit]
         concurrency = self.concurrency
-        return (
-            [replace(one, concurrency=concurrency) for one in limited]
-            if concurrency
-            else limited
-        )
+        return [replace(one, concurrency=concurrency) for one in limited] if concurrency else limited
 
     def _from_environment(self) -> Iterator[Credential]:
         for provider in PROVIDERS:
@@ -81,9 +77,7 @@ class CredentialSource:
         except (OSError, UnicodeDecodeError) as error:
             raise PreflightError(f"{self.file} cannot be read: {error}") from error
         if stat.S_IMODE(state.st_mode) & 0o077:
-            raise PreflightError(
-                f"{self.file} may be read by others: type chmod 600 {self.file}"
-            )
+            raise PreflightError(f"{self.file} may be read by others: type chmod 600 {self.file}")
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -103,18 +97,10 @@ class _Reader:
         entries = tables.pop("credential", [])
         if tables:
             name = next(iter(tables))
-            raise self._error(
-                0, name, f"unknown {name!r}; expected [[credential]] tables"
-            )
-        if not isinstance(entries, list) or not all(
-            isinstance(entry, dict) for entry in entries
-        ):
-            raise self._error(
-                0, "credential", "expected [[credential]] tables, in double brackets"
-            )
-        credentials = [
-            self._credential(number, entry) for number, entry in enumerate(entries, 1)
-        ]
+            raise self._error(0, name, f"unknown {name!r}; expected [[credential]] tables")
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise self._error(0, "credential", "expected [[credential]] tables, in double brackets")
+        credentials = [self._credential(number, entry) for number, entry in enumerate(entries, 1)]
         names = [credential.name for credential in credentials]
         for number, name in enumerate(names, 1):
             if name and name in names[: number - 1]:
@@ -139,9 +125,7 @@ class _Reader:
     def _check(self, number: int, name: str, value: object) -> None:
         kind = _KNOWN.get(name)
         if kind is None:
-            raise self._error(
-                number, name, f"unknown {name!r}; known: {', '.join(_KNOWN)}"
-            )
+            raise self._error(number, name, f"unknown {name!r}; known: {', '.join(_KNOWN)}")
         if type(value) is not kind:
             raise self._error(
                 number,
@@ -149,36 +133,26 @@ class _Reader:
                 f"{name} is a {type(value).__name__}, expected a {kind.__name__}",
             )
         if kind is int and isinstance(value, int) and value < 1:
-            raise self._error(
-                number, name, f"{name} = {value}, expected a number over 0"
-            )
+            raise self._error(number, name, f"{name} = {value}, expected a number over 0")
         if name == "provider" and value not in PROVIDERS:
             raise self._error(
                 number,
                 name,
                 f"provider {value!r} is unknown; known: {', '.join(PROVIDERS)}",
             )
-        if name == "name" and not re.fullmatch(
-            r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", str(value)
-        ):
-            raise self._error(
-                number, name, "a name is up to 32 letters, digits, dots, dashes"
-            )
+        if name == "name" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", str(value)):
+            raise self._error(number, name, "a name is up to 32 letters, digits, dots, dashes")
 
     def _secret(self, number: int, entry: dict[str, object]) -> str:
         given = [name for name in ("key", "key_env", "keyring") if name in entry]
         if len(given) > 1:
-            raise self._error(
-                number, given[1], f"{' and '.join(given)} are given; keep one"
-            )
+            raise self._error(number, given[1], f"{' and '.join(given)} are given; keep one")
         if "keyring" in entry:
             return self._from_keyring(number, str(entry["keyring"]))
         if "key_env" in entry:
             variable = str(entry["key_env"])
             if not self.environment.get(variable):
-                raise self._error(
-                    number, "key_env", f"the variable {variable} is not set"
-                )
+                raise self._error(number, "key_env", f"the variable {variable} is not set")
             return self.environment[variable].strip()
         if not str(entry.get("key", "")).strip():
             raise self._error(number, "key", "no key: give key, key_env or keyring")
@@ -189,19 +163,13 @@ class _Reader:
         try:
             import keyring
         except ImportError as error:
-            raise self._error(
-                number, "keyring", "needs the package keyring: pip install keyring"
-            ) from error
+            raise self._error(number, "keyring", "needs the package keyring: pip install keyring") from error
         if not (found := keyring.get_password(service, user)):
-            raise self._error(
-                number, "keyring", f"no entry {entry!r}; expected service/user"
-            )
+            raise self._error(number, "keyring", f"no entry {entry!r}; expected service/user")
         return str(found)
 
     def _error(self, number: int, name: str, problem: str) -> PreflightError:
-        return PreflightError(
-            f"{self.path}, line {self._line(number, name)}: {problem}"
-        )
+        return PreflightError(f"{self.path}, line {self._line(number, name)}: {problem}")
 
     def _line(self, number: int, name: str) -> int:
         """The line of a name in the table of this number; of the table if the name is not there."""
@@ -210,26 +178,20 @@ class _Reader:
             if line.strip().startswith("["):
                 seen += "credential" in line
                 table = line_number if seen == number else table
-            if seen == number and re.match(
-                rf'\s*\[*\s*"?{re.escape(name)}"?\s*[\]=]', line
-            ):
+            if seen == number and re.match(rf'\s*\[*\s*"?{re.escape(name)}"?\s*[\]=]', line):
                 return line_number
         return table
 
 
 def _numbered(provider: str, environment: Mapping[str, str]) -> Iterator[Credential]:
     pattern = re.compile(rf"{provider.upper()}_API_KEY_(\d+)")
-    numbers = [
-        int(found[1]) for name in environment if (found := pattern.fullmatch(name))
-    ]
+    numbers = [int(found[1]) for name in environment if (found := pattern.fullmatch(name))]
     for number in sorted(set(numbers)):
         if value := environment.get(f"{provider.upper()}_API_KEY_{number}", "").strip():
             yield _from_variables(provider, value, f"_{number}", environment)
 
 
-def _from_variables(
-    provider: str, key: str, suffix: str, environment: Mapping[str, str]
-) -> Credential:
+def _from_variables(provider: str, key: str, suffix: str, environment: Mapping[str, str]) -> Credential:
     base_url = environment.get(f"{provider.upper()}_BASE_URL{suffix}")
     model = environment.get(f"{provider.upper()}_MODEL{suffix}")
     return Credential("", provider, Secret(key), base_url or None, model or None)
@@ -246,9 +208,7 @@ def _named(credentials: list[Credential]) -> list[Credential]:
         counts[word] = counts.get(word, 0) + 1
         while not credential.name and f"{word}-{counts[word]}" in taken:
             counts[word] += 1
-        named.append(
-            replace(credential, name=credential.name or f"{word}-{counts[word]}")
-        )
+        named.append(replace(credential, name=credential.name or f"{word}-{counts[word]}"))
     return named
 
 

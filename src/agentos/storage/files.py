@@ -18,9 +18,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Folder:
     """Reads and writes below a root; no link on the way is followed, so nothing leads outside."""
 
-    def __init__(
-        self, root: Path, file_mode: int = 0o644, folder_mode: int = 0o755
-    ) -> None:
+    def __init__(self, root: Path, file_mode: int = 0o644, folder_mode: int = 0o755) -> None:
         self.root = root
         self._file_mode = file_mode
         self._folder_mode = folder_mode
@@ -41,9 +39,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         with self._parent(name, make=False) as (parent, last):
-            descriptor = os.open(
-                last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent
-            )
+            descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             with open(descriptor, "rb") as file:
                 return file.read()
 
@@ -79,9 +75,7 @@ class Folder:
         """The entries of a folder, sorted; none if there is no such folder."""
         try:
             with self._parent(folder + "/x", make=False) as (parent, _):
-                return sorted(
-                    entry for entry in os.listdir(parent) if not entry.startswith(".")
-                )
+                return sorted(entry for entry in os.listdir(parent) if not entry.startswith("."))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -97,11 +91,7 @@ class Folder:
     def _parent(self, name: str, make: bool) -> Iterator[tuple[int, str]]:
         """The open folder that holds `name`, and the last part of the name."""
         parts = PurePosixPath(name).parts
-        if (
-            not parts
-            or PurePosixPath(name).is_absolute()
-            or any(part in ("..", "") for part in parts)
-        ):
+        if not parts or PurePosixPath(name).is_absolute() or any(part in ("..", "") for part in parts):
             raise ValueError(f"not a name inside a folder: {name!r}")
         current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -149,8 +139,6 @@ def check_home(home: Path) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise PreflightError(f"{home} is not a folder: {cure}")
     if found.st_uid != os.geteuid():
-        raise PreflightError(
-            f"{home} belongs to user {found.st_uid}, you are {os.geteuid()}: {cure}"
-        )
+        raise PreflightError(f"{home} belongs to user {found.st_uid}, you are {os.geteuid()}: {cure}")
     if found.st_mode & 0o022:
         raise PreflightError(f"{home} may be written by others: type chmod 700 {home}")

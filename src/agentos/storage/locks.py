@@ -68,9 +68,7 @@ class ItemLocks:
         """Makes the folder, with a .gitignore that keeps it out of git."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
-            raise OSError(
-                errno.ELOOP, "the lock folder is a symbolic link", str(self._folder)
-            )
+            raise OSError(errno.ELOOP, "the lock folder is a symbolic link", str(self._folder))
         ignore = self._folder / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")

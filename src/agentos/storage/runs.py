@@ -103,17 +103,9 @@ def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
     """Removes the oldest runs beyond what is kept; never one that lives, never the newest."""
     gone, size = [], 0
     for number, run in enumerate(run_folders(runs)):
-        size += sum(
-            entry.stat().st_size
-            for entry in os.scandir(run)
-            if entry.is_file(follow_symlinks=False)
-        )
+        size += sum(entry.stat().st_size for entry in os.scandir(run) if entry.is_file(follow_symlinks=False))
         old = now - run.stat().st_mtime > keep.seconds
-        if (
-            number
-            and (number >= keep.runs or size > keep.bytes or old)
-            and not is_alive(run)
-        ):
+        if number and (number >= keep.runs or size > keep.bytes or old) and not is_alive(run):
             shutil.rmtree(run, ignore_errors=True)
             gone.append(run)
     return gone

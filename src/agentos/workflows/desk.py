@@ -56,9 +56,7 @@ class Desk:
         except FileNotFoundError as error:
             raise ItemError(f"{kept['path']} is gone", (cure,)) from error
         if hashlib.sha256(content).hexdigest() != kept["sha256"]:
-            raise ItemError(
-                f"{kept['path']} was changed while the item was under way", (cure,)
-            )
+            raise ItemError(f"{kept['path']} was changed while the item was under way", (cure,))
         return content.decode()
 
     def prompt(self, name: str, **texts: str) -> str:
@@ -67,12 +65,8 @@ class Desk:
         try:
             template = self.folder.read(f".agentos/prompts/{file}").decode()
         except (FileNotFoundError, NotADirectoryError):
-            template = (
-                resources.files("agentos.workflows") / "prompts" / file
-            ).read_text("utf-8")
-        return Template(template).safe_substitute(
-            {key: _enclosed(text) for key, text in texts.items()}
-        )
+            template = (resources.files("agentos.workflows") / "prompts" / file).read_text("utf-8")
+        return Template(template).safe_substitute({key: _enclosed(text) for key, text in texts.items()})
 
 
 def _enclosed(text: str) -> str:

@@ -24,10 +24,7 @@ class Evidence:
 
 def with_evidence(evidence: Evidence, body: str) -> str:
     """The document with its evidence as front matter: each value is JSON, so also YAML."""
-    lines = [
-        f"{name}: {json.dumps(getattr(evidence, name), ensure_ascii=False)}"
-        for name in _NAMES
-    ]
+    lines = [f"{name}: {json.dumps(getattr(evidence, name), ensure_ascii=False)}" for name in _NAMES]
     return "\n".join([FENCE, *lines, FENCE, "", body.strip("\n"), ""])
 
 

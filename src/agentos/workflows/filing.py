@@ -65,8 +65,5 @@ def _content(number: int, filing: Filing) -> str:
         "labels": list(filing.labels),
         "origin": filing.origin,
     }
-    lines = [
-        f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in front.items()
-    ]
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     return "\n".join(["---", *lines, "---", "", body.strip("\n"), ""])

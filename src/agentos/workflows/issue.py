@@ -51,11 +51,7 @@ class IssueWorkflow:
         revision = read_evidence(project / REVISION / document_name(item.number))
         if revision is None:
             return Standing.PENDING
-        return (
-            Standing.UNCHANGED
-            if revision.source_sha256 == item.digest
-            else Standing.CHANGED
-        )
+        return Standing.UNCHANGED if revision.source_sha256 == item.digest else Standing.CHANGED
 
     def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
         loop = ReviewLoop(desk, self.name, "brief")
@@ -85,9 +81,7 @@ class IssueWorkflow:
             "N5_human_edit_verdict": loop.human,
             "N6_file": file,
         }
-        return compose(
-            desk, nodes, back_from="N5_human_edit_verdict", back_to="N2_draft"
-        )
+        return compose(desk, nodes, back_from="N5_human_edit_verdict", back_to="N2_draft")
 
     def conclude(self, state: dict[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])

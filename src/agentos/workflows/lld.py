@@ -29,15 +29,11 @@ class LldWorkflow:
     def candidates(self, project: Path) -> list[Candidate]:
         pages = [read_page(path) for path in markdown_files(project / ISSUES)]
         items = [_item(page) for page in pages if page.number is not None]
-        closed = {
-            str(page.path.relative_to(project)) for page in pages if not page.is_open
-        }
+        closed = {str(page.path.relative_to(project)) for page in pages if not page.is_open}
         return [
             Candidate(
                 item,
-                Standing.CLOSED
-                if item.source in closed
-                else self.standing(project, item),
+                Standing.CLOSED if item.source in closed else self.standing(project, item),
             )
             for item in sorted(items, key=lambda item: (item.number, item.source))
         ]
@@ -53,11 +49,7 @@ class LldWorkflow:
         revision = read_evidence(project / REVISION / name)
         if revision is None:
             return Standing.PENDING
-        return (
-            Standing.UNCHANGED
-            if revision.source_sha256 == item.digest
-            else Standing.CHANGED
-        )
+        return Standing.UNCHANGED if revision.source_sha256 == item.digest else Standing.CHANGED
 
     def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
         loop = ReviewLoop(desk, self.name, "issue")

@@ -13,9 +13,7 @@ _BUILT_IN = {
 
 def find_workflow(name: str) -> Workflow:
     if name not in _BUILT_IN:
-        raise UsageError(
-            f"no workflow is called {name!r}; there are: {', '.join(_BUILT_IN)}"
-        )
+        raise UsageError(f"no workflow is called {name!r}; there are: {', '.join(_BUILT_IN)}")
     module, _, attribute = _BUILT_IN[name].partition(":")
     workflow: Workflow = getattr(importlib.import_module(module), attribute)()
     return workflow

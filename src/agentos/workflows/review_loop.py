@@ -1,6 +1,6 @@
 """The graph that both workflows share: load, draft, human gate, review, revise or finalise."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -85,14 +85,10 @@ class ReviewLoop:
             source=desk.fetch(state["source"]),
             draft=desk.fetch(state["draft"]),
         )
-        answer = await desk.ask(
-            f"review-{number}", Question(REVIEWER, prompt, _schema())
-        )
+        answer = await desk.ask(f"review-{number}", Question(REVIEWER, prompt, _schema()))
         review = read_review(answer.text)
         files = state["files"] + 1
-        verdict = desk.keep(
-            files, "verdict", _as_markdown(review, number, answer.model)
-        )
+        verdict = desk.keep(files, "verdict", _as_markdown(review, number, answer.model))
         desk.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
         return {
             "files": files,
@@ -129,9 +125,7 @@ class ReviewLoop:
     def reasons(self, state: State) -> str:
         """What a design that was not approved is written with."""
         feedback = self._desk.fetch(state["feedback"][-1])
-        return (
-            f"## Why it was not approved\n\nStopped: {state['stopped']}.\n\n{feedback}"
-        )
+        return f"## Why it was not approved\n\nStopped: {state['stopped']}.\n\n{feedback}"
 
 
 def is_over(state: State) -> bool:
@@ -140,7 +134,7 @@ def is_over(state: State) -> bool:
 
 
 def compose(
-    desk: Desk, nodes: dict[str, Node], back_from: str, back_to: str
+    desk: Desk, nodes: Mapping[str, Node], back_from: str, back_to: str
 ) -> "StateGraph[Any, Any, Any, Any]":
     """A line of nodes, with one way back."""
     from langgraph.graph import END, START, StateGraph
@@ -170,9 +164,7 @@ def _announced(desk: Desk, name: str, node: Node) -> Node:
 
 
 def _schema() -> str:
-    return (
-        resources.files("agentos.workflows") / "prompts" / "verdict.schema.json"
-    ).read_text("utf-8")
+    return (resources.files("agentos.workflows") / "prompts" / "verdict.schema.json").read_text("utf-8")
 
 
 def _as_markdown(review: Review, number: int, model: str) -> str:
@@ -184,8 +176,5 @@ def _as_markdown(review: Review, number: int, model: str) -> str:
         review.rationale,
         "",
     ]
-    lines += [
-        f"- **{entry.section}** ({entry.severity}): {entry.description}"
-        for entry in review.blocking
-    ]
+    lines += [f"- **{entry.section}** ({entry.severity}): {entry.description}" for entry in review.blocking]
     return "\n".join(lines).rstrip() + "\n"

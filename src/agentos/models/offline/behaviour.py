@@ -16,9 +16,7 @@ class Latency:
 
     def of(self, seed: int, text: str) -> float:
         """The same for the same text: a run can be repeated."""
-        digest = hashlib.sha256(
-            f"{seed}:{text}".encode(errors="surrogatepass")
-        ).digest()
+        digest = hashlib.sha256(f"{seed}:{text}".encode(errors="surrogatepass")).digest()
         return self.low + (self.high - self.low) * int.from_bytes(digest[:4]) / 2**32
 
 

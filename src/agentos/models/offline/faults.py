@@ -110,7 +110,6 @@ class FaultScript:
                 match.every is None or self._calls % match.every == 0,
                 match.key in (None, sighting.key),
                 match.role in (None, sighting.role),
-                match.matching is None
-                or re.search(match.matching, sighting.text) is not None,
+                match.matching is None or re.search(match.matching, sighting.text) is not None,
             )
         )

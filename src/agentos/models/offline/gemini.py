@@ -24,9 +24,7 @@ from .talk import (
     whole,
 )
 
-PATH = re.compile(
-    r"^/v1(?:beta|alpha)?/models(?:/(?P<model>[^/:]+)(?::(?P<method>\w+))?)?$"
-)
+PATH = re.compile(r"^/v1(?:beta|alpha)?/models(?:/(?P<model>[^/:]+)(?::(?P<method>\w+))?)?$")
 JSON_TYPE = "application/json; charset=UTF-8"
 PIECE = 400
 FINISHES = {
@@ -51,9 +49,7 @@ def read(request: Request) -> Asked | Refusal:
     if found and request.method == "GET" and not found["method"]:
         return Asked(Purpose.LIST, secret, Question("", "", "", wants_json=False))
     if not found or request.method != "POST" or found["method"] not in METHODS:
-        return Refusal(
-            Reason.NOT_FOUND, f"{request.method} {request.path} is not found."
-        )
+        return Refusal(Reason.NOT_FOUND, f"{request.method} {request.path} is not found.")
     try:
         question = _question(found["model"], json.loads(request.body))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -61,9 +57,7 @@ def read(request: Request) -> Asked | Refusal:
             Reason.BAD_REQUEST,
             f"Invalid JSON payload received: {type(error).__name__}.",
         )
-    return Asked(
-        METHODS[found["method"]], secret, question, _delivery(found["method"], request)
-    )
+    return Asked(METHODS[found["method"]], secret, question, _delivery(found["method"], request))
 
 
 def answer(asked: Asked, given: Answer) -> Reply:
@@ -74,9 +68,7 @@ def answer(asked: Asked, given: Answer) -> Reply:
 
 def count(tokens: int) -> Reply:
     details = [{"modality": "TEXT", "tokenCount": tokens}]
-    return whole(
-        200, JSON_TYPE, _json({"totalTokens": tokens, "promptTokensDetails": details})
-    )
+    return whole(200, JSON_TYPE, _json({"totalTokens": tokens, "promptTokensDetails": details}))
 
 
 def models() -> Reply:
@@ -95,11 +87,7 @@ def models() -> Reply:
 
 def refuse(refusal: Refusal) -> Reply:
     status, body = gemini_errors.status_of(refusal), gemini_errors.body_of(refusal)
-    hint = (
-        (("retry-after", refusal.retry_after),)
-        if refusal.retry_after is not None
-        else ()
-    )
+    hint = (("retry-after", refusal.retry_after),) if refusal.retry_after is not None else ()
     return whole(status, JSON_TYPE, _json(body), *hint)
 
 
@@ -114,9 +102,7 @@ def _question(model: str, body: dict[str, Any]) -> Question:
         model=model,
         system=_text((request.get("systemInstruction") or {}).get("parts", [])),
         text="\n".join(_text(content["parts"]) for content in request["contents"]),
-        wants_json=asked_for_json
-        or "responseSchema" in config
-        or "responseJsonSchema" in config,
+        wants_json=asked_for_json or "responseSchema" in config or "responseJsonSchema" in config,
         max_tokens=config.get("maxOutputTokens"),
     )
 
@@ -170,13 +156,9 @@ def _response(asked: Asked, given: Answer, text: str) -> dict[str, Any]:
         "promptTokenCount": given.prompt_tokens,
         "candidatesTokenCount": told,
         "totalTokenCount": given.prompt_tokens + told,
-        "promptTokensDetails": [
-            {"modality": "TEXT", "tokenCount": given.prompt_tokens}
-        ],
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": given.prompt_tokens}],
     }
-    identity = hashlib.sha256((asked.question.text + given.text).encode()).hexdigest()[
-        :22
-    ]
+    identity = hashlib.sha256((asked.question.text + given.text).encode()).hexdigest()[:22]
     tail = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": identity}
     return _spoken(given.finish, text) | tail
 
@@ -184,11 +166,7 @@ def _response(asked: Asked, given: Answer, text: str) -> dict[str, Any]:
 def _spoken(finish: Finish, text: str) -> dict[str, Any]:
     if finish is Finish.BLOCKED:
         return {"promptFeedback": {"blockReason": "SAFETY"}}
-    content = (
-        {}
-        if finish is Finish.SAFETY
-        else {"content": {"parts": [{"text": text}], "role": "model"}}
-    )
+    content = {} if finish is Finish.SAFETY else {"content": {"parts": [{"text": text}], "role": "model"}}
     return {"candidates": [content | {"finishReason": FINISHES[finish], "index": 0}]}
 
 

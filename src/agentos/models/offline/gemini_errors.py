@@ -25,9 +25,7 @@ class Wording:
     message: str
 
 
-OVER_QUOTA = (
-    "You exceeded your current quota, please check your plan and billing details."
-)
+OVER_QUOTA = "You exceeded your current quota, please check your plan and billing details."
 WORDINGS = {
     Reason.MINUTE_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
     Reason.DAY_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
@@ -41,32 +39,18 @@ WORDINGS = {
         "Method doesn't allow unregistered callers (callers without established identity). "
         "Please use API Key or other form of API consumer identity to call this API.",
     ),
-    Reason.KEY_INVALID: Wording(
-        400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."
-    ),
-    Reason.BAD_REQUEST: Wording(
-        400, "INVALID_ARGUMENT", "Request contains an invalid argument."
-    ),
+    Reason.KEY_INVALID: Wording(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
+    Reason.BAD_REQUEST: Wording(400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
     Reason.UNAUTHENTICATED: Wording(
         401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
     ),
-    Reason.UNPAID: Wording(
-        402, "FAILED_PRECONDITION", "The prepaid balance of this account is empty."
-    ),
-    Reason.FORBIDDEN: Wording(
-        403, "PERMISSION_DENIED", "The caller does not have permission"
-    ),
+    Reason.UNPAID: Wording(402, "FAILED_PRECONDITION", "The prepaid balance of this account is empty."),
+    Reason.FORBIDDEN: Wording(403, "PERMISSION_DENIED", "The caller does not have permission"),
     Reason.NOT_FOUND: Wording(404, "NOT_FOUND", "Requested entity was not found."),
-    Reason.INTERNAL: Wording(
-        500, "INTERNAL", "An internal error has occurred. Please retry."
-    ),
+    Reason.INTERNAL: Wording(500, "INTERNAL", "An internal error has occurred. Please retry."),
     Reason.BAD_GATEWAY: Wording(502, "UNKNOWN", "Bad Gateway"),
-    Reason.UNAVAILABLE: Wording(
-        503, "UNAVAILABLE", "The model is overloaded. Please try again later."
-    ),
-    Reason.TIMEOUT: Wording(
-        504, "DEADLINE_EXCEEDED", "The request timed out. Please try again."
-    ),
+    Reason.UNAVAILABLE: Wording(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
+    Reason.TIMEOUT: Wording(504, "DEADLINE_EXCEEDED", "The request timed out. Please try again."),
     Reason.OVERLOADED: Wording(529, "UNAVAILABLE", "Overloaded"),
 }
 
@@ -91,14 +75,10 @@ def _details(refusal: Refusal) -> list[dict[str, Any]]:
         return [_key_invalid()]
     if refusal.reason not in QUOTA_IDS:
         return []
-    help_links = [
-        {"description": "Learn more about Gemini API quotas", "url": LIMITS_PAGE}
-    ]
+    help_links = [{"description": "Learn more about Gemini API quotas", "url": LIMITS_PAGE}]
     found = [_quota_failure(refusal), {"@type": f"{TYPE}Help", "links": help_links}]
     if refusal.retry_delay is not None:
-        found.append(
-            {"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(refusal.retry_delay)}
-        )
+        found.append({"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(refusal.retry_delay)})
     return found
 
 
@@ -117,9 +97,7 @@ def _quota_failure(refusal: Refusal) -> dict[str, Any]:
         "quotaDimensions": {"location": "global", "model": refusal.model},
     }
     value = {} if refusal.limit is None else {"quotaValue": str(refusal.limit)}
-    violations = [
-        shared | {"quotaId": name} | value for name in QUOTA_IDS[refusal.reason]
-    ]
+    violations = [shared | {"quotaId": name} | value for name in QUOTA_IDS[refusal.reason]]
     return {"@type": f"{TYPE}QuotaFailure", "violations": violations}
 
 

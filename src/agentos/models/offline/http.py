@@ -74,9 +74,7 @@ class Connection(asyncio.Protocol):
             case h11.Data():
                 self._body += event.data
                 if len(self._body) > MOST_BODY:
-                    raise h11.RemoteProtocolError(
-                        "body too large", error_status_hint=413
-                    )
+                    raise h11.RemoteProtocolError("body too large", error_status_hint=413)
             case h11.EndOfMessage():
                 self._task = asyncio.ensure_future(self._exchange())
             case h11.ConnectionClosed():
@@ -155,9 +153,7 @@ class Connection(asyncio.Protocol):
 
 def _request(head: h11.Request, body: bytes) -> Request:
     target = urlsplit(head.target.decode("latin-1"))
-    headers = {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers
-    }
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     return Request(
         head.method.decode(),
         unquote(target.path),
@@ -169,8 +165,6 @@ def _request(head: h11.Request, body: bytes) -> Request:
 
 def _headers(reply: Reply) -> list[tuple[str, str]]:
     framing = (
-        ("transfer-encoding", "chunked")
-        if reply.length is None
-        else ("content-length", str(reply.length))
+        ("transfer-encoding", "chunked") if reply.length is None else ("content-length", str(reply.length))
     )
     return [*reply.headers, framing]

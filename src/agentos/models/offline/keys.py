@@ -29,16 +29,11 @@ def fingerprint(secret: str) -> str:
 
 
 def make_keys(number: int) -> tuple[Key, ...]:
-    return tuple(
-        Key(f"key-{n}", f"offline-key-{n}-{secrets.token_hex(4)}")
-        for n in range(1, number + 1)
-    )
+    return tuple(Key(f"key-{n}", f"offline-key-{n}-{secrets.token_hex(4)}") for n in range(1, number + 1))
 
 
 def parse_key(line: str) -> Key:
     name, sign, secret = line.strip().partition("=")
     if not (name and sign and secret):
-        raise ValueError(
-            "a key is written NAME=SECRET; one without a name, a sign or a secret was found"
-        )
+        raise ValueError("a key is written NAME=SECRET; one without a name, a sign or a secret was found")
     return Key(name, secret)

@@ -64,9 +64,7 @@ class Ledger:
         return json.dumps(report).encode()
 
     def _open(self, arrival: Arrival) -> Entry:
-        digest = hashlib.sha256(
-            arrival.prompt.encode(errors="surrogatepass")
-        ).hexdigest()[:16]
+        digest = hashlib.sha256(arrival.prompt.encode(errors="surrogatepass")).hexdigest()[:16]
         seq = len(self._entries) + 1
         entry = Entry(
             seq,

@@ -52,9 +52,7 @@ def spoil_reply(fault: Fault, reply: Reply) -> Reply:
         case Kind.RESET_MIDWAY:
             return replace(reply, body=_first_half(reply), ending=Ending.RESET_MIDWAY)
         case Kind.DRIP:
-            return replace(
-                reply, body=_pieces(b"".join(reply.body)), pause=fault.seconds / DRIPS
-            )
+            return replace(reply, body=_pieces(b"".join(reply.body)), pause=fault.seconds / DRIPS)
         case Kind.CUT:
             body = b"".join(_first_half(reply))
             return Reply(200, reply.headers, (body,), length=len(body))

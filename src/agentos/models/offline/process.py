@@ -37,9 +37,7 @@ async def _until_told(
     place: Place,
 ) -> None:
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(
-        serve(behaviour, keys, ready, host=place.host, port=place.port)
-    )
+    task = asyncio.ensure_future(serve(behaviour, keys, ready, host=place.host, port=place.port))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     if place.die_with_parent:

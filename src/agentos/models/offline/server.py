@@ -55,9 +55,7 @@ def loopback(host: str) -> str:
             return address
     except ValueError:
         pass
-    raise ValueError(
-        f"the offline server binds loopback addresses only, such as 127.0.0.1; found: {host}"
-    )
+    raise ValueError(f"the offline server binds loopback addresses only, such as 127.0.0.1; found: {host}")
 
 
 async def _drop(connections: set[Connection]) -> None:
@@ -70,23 +68,15 @@ async def _drop(connections: set[Connection]) -> None:
 class _Reception:
     """Sends each request to the service, or to the server's own pages under /_offline/."""
 
-    def __init__(
-        self, behaviour: Behaviour, keys: Iterable[Key], ledger: Ledger
-    ) -> None:
+    def __init__(self, behaviour: Behaviour, keys: Iterable[Key], ledger: Ledger) -> None:
         self._ledger = ledger
         self._service = Service(behaviour, KeyRing(keys), ledger, time.time)
 
-    async def attend(
-        self, request: Request, send: Callable[[Reply], Awaitable[None]]
-    ) -> None:
+    async def attend(self, request: Request, send: Callable[[Reply], Awaitable[None]]) -> None:
         if not _names_loopback(request):
-            await send(
-                _json(403, b'{"error": "this server answers to loopback names only"}')
-            )
+            await send(_json(403, b'{"error": "this server answers to loopback names only"}'))
             return
-        dialect = next(
-            (dialect for dialect in DIALECTS if dialect.claims(request)), None
-        )
+        dialect = next((dialect for dialect in DIALECTS if dialect.claims(request)), None)
         if dialect:
             await self._service.attend(dialect, request, send)
         else:

@@ -98,9 +98,7 @@ class Service:
         fault = self.script.meet(Sighting(call.key, call.role, question.text))
         entry.fault = fault.kind if fault else None
         meter = self._meter(call.key)
-        refusal = (fault and refusal_for(fault, question.model)) or self._over_limit(
-            meter, question.model
-        )
+        refusal = (fault and refusal_for(fault, question.model)) or self._over_limit(meter, question.model)
         if refusal:
             await _deliver(call, entry, call.dialect.refuse(refusal))
             return
@@ -120,9 +118,7 @@ class Service:
         behaviour = self._behaviour
         reviews = behaviour.review_latency if call.role is Role.REVIEW else None
         added = fault.seconds if fault and fault.kind is Kind.SLOW else 0.0
-        return (reviews or behaviour.latency).of(
-            behaviour.seed, call.asked.question.text
-        ) + added
+        return (reviews or behaviour.latency).of(behaviour.seed, call.asked.question.text) + added
 
 
 async def _deliver(call: Call, entry: Entry, reply: Reply) -> None:
@@ -134,11 +130,7 @@ async def _deliver(call: Call, entry: Entry, reply: Reply) -> None:
 
 def _arrival(call: Call) -> Arrival:
     question = call.asked.question
-    role = (
-        call.role.value
-        if call.asked.purpose is Purpose.GENERATE
-        else call.asked.purpose.value
-    )
+    role = call.role.value if call.asked.purpose is Purpose.GENERATE else call.asked.purpose.value
     return Arrival(
         call.key,
         role,
@@ -158,9 +150,7 @@ def _aside(call: Call) -> Reply:
 def _over_quota(over: Over, model: str) -> Refusal:
     # the day's true end is kept back, as Google does
     delay = None if over.quota is Quota.CONCURRENCY else min(over.wait, 60.0)
-    return Refusal(
-        REASONS[over.quota], retry_delay=delay, limit=over.limit, model=model
-    )
+    return Refusal(REASONS[over.quota], retry_delay=delay, limit=over.limit, model=model)
 
 
 def _answered(call: Call, fault: Fault | None) -> Reply:
@@ -174,11 +164,7 @@ def _answer(call: Call, fault: Fault | None) -> Answer:
         _text(call, fault),
         FINISHES.get(fault.kind, Finish.STOP) if fault else Finish.STOP,
     )
-    room = (
-        len(text) // 2
-        if finish is Finish.MAX_TOKENS
-        else (question.max_tokens or len(text)) * 4
-    )
+    room = len(text) // 2 if finish is Finish.MAX_TOKENS else (question.max_tokens or len(text)) * 4
     if room < len(text):
         text, finish = text[:room], Finish.MAX_TOKENS
     silent = finish in (Finish.BLOCKED, Finish.SAFETY)

@@ -127,9 +127,5 @@ def count_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-def whole(
-    status: int, content_type: str, body: bytes, *headers: tuple[str, str]
-) -> Reply:
-    return Reply(
-        status, (("content-type", content_type), *headers), (body,), length=len(body)
-    )
+def whole(status: int, content_type: str, body: bytes, *headers: tuple[str, str]) -> Reply:
+    return Reply(status, (("content-type", content_type), *headers), (body,), length=len(body))

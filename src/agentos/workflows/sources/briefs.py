@@ -12,20 +12,10 @@ NUMBERS = "ideas/.numbers"
 
 def brief_numbers(project: Path) -> dict[str, int]:
     """File name -> number: the name's own, else the one given once, else the next free one."""
-    names = [
-        path.name
-        for folder in (ACTIVE, DONE)
-        for path in markdown_files(project / folder)
-    ]
-    numbers = {
-        name: number
-        for name in names
-        if (number := file_number(Path(name))) is not None
-    }
+    names = [path.name for folder in (ACTIVE, DONE) for path in markdown_files(project / folder)]
+    numbers = {name: number for name in names if (number := file_number(Path(name))) is not None}
     given = _given(project)
-    numbers |= {
-        name: given[name] for name in names if name not in numbers and name in given
-    }
+    numbers |= {name: given[name] for name in names if name not in numbers and name in given}
     following = max([0, *numbers.values(), *given.values()]) + 1
     for name in sorted(set(names) - set(numbers)):
         numbers[name] = following
@@ -45,8 +35,4 @@ def give_numbers(documents: Documents) -> None:
 def _given(project: Path) -> dict[str, int]:
     folder = project / NUMBERS
     files: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
-    return {
-        path.read_text("utf-8").strip(): int(path.name)
-        for path in files
-        if path.name.isdigit()
-    }
+    return {path.read_text("utf-8").strip(): int(path.name) for path in files if path.name.isdigit()}

@@ -34,16 +34,12 @@ def read_page(path: Path) -> Page:
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
     if size > LARGEST:
-        return _unusable(
-            path, f"it is {size:,} bytes large; at most {LARGEST:,} can be a spec"
-        )
+        return _unusable(path, f"it is {size:,} bytes large; at most {LARGEST:,} can be a spec")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return _unusable(
-            path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})"
-        )
+        return _unusable(path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})")
     return _page(path, raw, text)
 
 
@@ -62,9 +58,7 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     elif heading is None:
         problems.append("it has no heading: begin with a line such as '# Dark mode'")
     elif not _HEADING.sub("", body, count=1).strip():
-        problems.append(
-            f"nothing follows its heading '{heading[1]}': write what is wanted"
-        )
+        problems.append(f"nothing follows its heading '{heading[1]}': write what is wanted")
     title = front.get("title") if isinstance(front.get("title"), str) else None
     return Page(
         path=path,
@@ -104,7 +98,7 @@ def _yaml(text: str) -> tuple[dict[str, object], str]:
     import yaml
 
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is the safe one
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark else ""
@@ -127,9 +121,7 @@ def _number(value: object, path: Path, problems: list[str]) -> int | None:
         return file_number(path)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value
-    problems.append(
-        f"number = {value!r} in its front matter is not a whole number over 0"
-    )
+    problems.append(f"number = {value!r} in its front matter is not a whole number over 0")
     return file_number(path)
 
 
@@ -150,9 +142,5 @@ def markdown_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        names = [
-            entry.name
-            for entry in entries
-            if entry.name.endswith(".md") and entry.name[0] != "."
-        ]
+        names = [entry.name for entry in entries if entry.name.endswith(".md") and entry.name[0] != "."]
     return [folder / name for name in sorted(names)]

@@ -41,9 +41,7 @@ FAILURE = re.compile(
     r"\b(fails?|failed|unreachable|times? out|invalid|refuse[sd]?|corrupt|rejected)\b",
     re.I,
 )
-STORAGE = re.compile(
-    r"\b(stored?|saves?|kept|remember\w*|columns?|tables?|index|cache\w*|rows?)\b", re.I
-)
+STORAGE = re.compile(r"\b(stored?|saves?|kept|remember\w*|columns?|tables?|index|cache\w*|rows?)\b", re.I)
 VAGUE = re.compile(
     r"\b(nice|nicer|better|modern|intuitive|friendly|user-friendly|delight\w*|pleasant|fresh|cleaner|easy|"
     r"easier|fast|faster|slick|simpler?|polished|somehow|etc|appropriate|improve\w*|engaging|lively|best|cool)\b",
@@ -80,16 +78,10 @@ def gather_facts(source: str) -> Facts:
     said = [*_statements(other), *_statements(_on(document, Topic.REQUIREMENTS))]
     return Facts(
         title=document.title,
-        context=tuple(
-            text
-            for section in other
-            for text in section.paragraphs
-            if not ASIDE.match(text)
-        ),
+        context=tuple(text for section in other for text in section.paragraphs if not ASIDE.match(text)),
         requirements=_requirements(document)[:MOST],
         acceptance=_stated(_on(document, Topic.ACCEPTANCE))[:MOST],
-        failures=_stated(_on(document, Topic.FAILURES))
-        or tuple(s for s in said if FAILURE.search(s)),
+        failures=_stated(_on(document, Topic.FAILURES)) or tuple(s for s in said if FAILURE.search(s)),
         questions=_stated(_on(document, Topic.QUESTIONS)),
         excluded=_stated(_on(document, Topic.EXCLUDED)),
         stored=tuple(dict.fromkeys(s for s in said if STORAGE.search(s))),
@@ -107,15 +99,11 @@ def is_literal(requirement: str) -> bool:
 
 
 def topic_of(heading: str) -> Topic:
-    return next(
-        (topic for topic, pattern in HEADINGS if pattern.search(heading)), Topic.OTHER
-    )
+    return next((topic for topic, pattern in HEADINGS if pattern.search(heading)), Topic.OTHER)
 
 
 def _on(document: Document, topic: Topic) -> list[Section]:
-    return [
-        section for section in document.sections if topic_of(section.heading) is topic
-    ]
+    return [section for section in document.sections if topic_of(section.heading) is topic]
 
 
 def _requirements(document: Document) -> tuple[str, ...]:

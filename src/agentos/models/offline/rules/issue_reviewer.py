@@ -13,9 +13,7 @@ LABELLED = re.compile(r"^\W*(R\d+)\b\W*(.*)$")
 
 
 def review_issue(prompt: Prompt) -> str:
-    return as_json(
-        judge(RULES, Subject(gather_facts(prompt.source), read_document(prompt.draft)))
-    )
+    return as_json(judge(RULES, Subject(gather_facts(prompt.source), read_document(prompt.draft))))
 
 
 def _brief_has_no_test(subject: Subject) -> Iterable[str]:
@@ -34,22 +32,15 @@ def _no_labels(subject: Subject) -> Iterable[str]:
 
 
 def _vague_requirements(subject: Subject) -> Iterable[str]:
-    vague = (
-        label
-        for label, text in _labelled(subject, "Requirements").items()
-        if not is_testable(text)
-    )
+    vague = (label for label, text in _labelled(subject, "Requirements").items() if not is_testable(text))
     return (
-        f"{label} {Gap.VAGUE}: give it a number or a visible outcome, or leave it out."
-        for label in vague
+        f"{label} {Gap.VAGUE}: give it a number or a visible outcome, or leave it out." for label in vague
     )
 
 
 def _unaccepted_requirements(subject: Subject) -> Iterable[str]:
     accepted = _labelled(subject, "Acceptance criteria")
-    missing = (
-        label for label in _labelled(subject, "Requirements") if label not in accepted
-    )
+    missing = (label for label in _labelled(subject, "Requirements") if label not in accepted)
     return (f"{label} has no {Gap.ACCEPTANCE}." for label in missing)
 
 

@@ -25,20 +25,12 @@ def write_issue(prompt: Prompt) -> str:
     facts = gather_facts(prompt.source)
     gaps = gaps_in(prompt.feedback)
     remarks = free_remarks(prompt.feedback)
-    rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | (
-        {"Remarks"} if remarks else set()
-    )
-    fresh = _sections(facts, gaps, remarks) | {
-        "Labels": ", ".join(_labels(prompt.source))
-    }
-    return page(
-        facts.title, NOTE.format(source="brief"), merge(prompt.draft, fresh, rewritten)
-    )
+    rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Remarks"} if remarks else set())
+    fresh = _sections(facts, gaps, remarks) | {"Labels": ", ".join(_labels(prompt.source))}
+    return page(facts.title, NOTE.format(source="brief"), merge(prompt.draft, fresh, rewritten))
 
 
-def _sections(
-    facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]
-) -> dict[str, str]:
+def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
     kept = {f"R{n}": text for n, text in enumerate(facts.requirements, 1)}
     if Gap.VAGUE in gaps:
         kept = {label: text for label, text in kept.items() if is_testable(text)}
@@ -59,9 +51,7 @@ def _sections(
 def _acceptance(facts: Facts, kept: dict[str, str], gaps: frozenset[Gap]) -> str:
     """Without criteria in the brief a first draft has them only for what the brief states literally."""
     all_named = Gap.ACCEPTANCE in gaps or facts.acceptance
-    named = {
-        label: text for label, text in kept.items() if all_named or is_literal(text)
-    }
+    named = {label: text for label, text in kept.items() if all_named or is_literal(text)}
     shown = pair_up(list(named.values()), facts.acceptance)
     own = [
         f"[ ] {label}: {sentence(shown[text])}"
@@ -69,15 +59,9 @@ def _acceptance(facts: Facts, kept: dict[str, str], gaps: frozenset[Gap]) -> str
         else f"[ ] {label}, as shown to the team: {text}"
         for label, text in named.items()
     ]
-    others = [
-        f"[ ] {sentence(text)}"
-        for text in facts.acceptance
-        if text not in shown.values()
-    ]
+    others = [f"[ ] {sentence(text)}" for text in facts.acceptance if text not in shown.values()]
     return bullets([*own, *others], "To be agreed with whoever wrote the brief.")
 
 
 def _labels(source: str) -> tuple[str, ...]:
-    return tuple(label for label, pattern in LABELS if pattern.search(source)) or (
-        "enhancement",
-    )
+    return tuple(label for label, pattern in LABELS if pattern.search(source)) or ("enhancement",)

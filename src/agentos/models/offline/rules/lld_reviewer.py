@@ -15,9 +15,7 @@ ANSWERED = re.compile(r"decided|answer|none", re.I)
 
 
 def review_lld(prompt: Prompt) -> str:
-    return as_json(
-        judge(RULES, Subject(gather_facts(prompt.source), read_document(prompt.draft)))
-    )
+    return as_json(judge(RULES, Subject(gather_facts(prompt.source), read_document(prompt.draft))))
 
 
 def _issue_has_no_test(subject: Subject) -> Iterable[str]:
@@ -49,31 +47,20 @@ def _undesigned_requirements(subject: Subject) -> Iterable[str]:
 
 def _untested_requirements(subject: Subject) -> Iterable[str]:
     covered = set(LABEL.findall(_body(subject, "Test plan")))
-    return (
-        f"{label} has no {Gap.TESTS}."
-        for label in _labelled(subject)
-        if label not in covered
-    )
+    return (f"{label} has no {Gap.TESTS}." for label in _labelled(subject) if label not in covered)
 
 
 def _vague_requirements(subject: Subject) -> Iterable[str]:
-    vague = (
-        label for label, text in _labelled(subject).items() if not is_testable(text)
-    )
+    vague = (label for label, text in _labelled(subject).items() if not is_testable(text))
     return (
-        f"{label} {Gap.VAGUE}: give it a number or a visible outcome, or leave it out."
-        for label in vague
+        f"{label} {Gap.VAGUE}: give it a number or a visible outcome, or leave it out." for label in vague
     )
 
 
 def _unanswered_questions(subject: Subject) -> Iterable[str]:
     section = subject.draft.section("Open questions")
     items = section.items if section else ()
-    return (
-        f"An {Gap.QUESTIONS} is left unanswered: {text}"
-        for text in items
-        if not ANSWERED.search(text)
-    )
+    return (f"An {Gap.QUESTIONS} is left unanswered: {text}" for text in items if not ANSWERED.search(text))
 
 
 RULES = (

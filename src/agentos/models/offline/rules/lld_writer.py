@@ -28,18 +28,12 @@ def write_lld(prompt: Prompt) -> str:
     facts = gather_facts(prompt.source)
     gaps = gaps_in(prompt.feedback)
     remarks = free_remarks(prompt.feedback)
-    rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | (
-        {"Design"} if remarks else set()
-    )
+    rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Design"} if remarks else set())
     sections = merge(prompt.draft, _sections(facts, gaps, remarks), rewritten)
-    return page(
-        f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections
-    )
+    return page(f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections)
 
 
-def _sections(
-    facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]
-) -> dict[str, str]:
+def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
     kept = _requirements(facts, gaps)
     sections = {
         "Context": "\n\n".join(facts.context) or sentence(facts.title),
@@ -55,9 +49,7 @@ def _sections(
 
 
 def _requirements(facts: Facts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]:
-    numbered = (
-        Requirement(f"R{n}", text) for n, text in enumerate(facts.requirements, 1)
-    )
+    numbered = (Requirement(f"R{n}", text) for n, text in enumerate(facts.requirements, 1))
     return tuple(r for r in numbered if Gap.VAGUE not in gaps or is_testable(r.text))
 
 
@@ -69,18 +61,11 @@ def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
         if text not in texts
     ]
     excluded = [*facts.excluded, *dropped]
-    goals = (
-        "\n".join(f"- **{r.label}** {sentence(r.text)}" for r in kept)
-        or "The issue states none."
-    )
-    return goals + (
-        f"\n\nNot part of this design:\n\n{bullets(excluded, '')}" if excluded else ""
-    )
+    goals = "\n".join(f"- **{r.label}** {sentence(r.text)}" for r in kept) or "The issue states none."
+    return goals + (f"\n\nNot part of this design:\n\n{bullets(excluded, '')}" if excluded else "")
 
 
-def _design(
-    facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...]
-) -> str:
+def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...]) -> str:
     component = (
         f"### Component\n\nOne module, `{slug(facts.title, 3)}`, holds the whole change. The rest of the "
         "product reaches it only through the interfaces below, so it can be switched off as one piece."
@@ -111,10 +96,7 @@ def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
 
 
 def _through(requirement: Requirement) -> str:
-    return _cell(
-        ", ".join(f"`{name}`" for name in code_spans(requirement.text))
-        or "the module itself"
-    )
+    return _cell(", ".join(f"`{name}`" for name in code_spans(requirement.text)) or "the module itself")
 
 
 def _cell(text: str) -> str:
@@ -126,10 +108,7 @@ def _interfaces(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     for requirement in kept:
         for name in code_spans(requirement.text):
             users.setdefault(name, []).append(requirement.label)
-    named = [
-        f"`{name}`, {kind_of(name)}: used by {', '.join(labels)}"
-        for name, labels in users.items()
-    ]
+    named = [f"`{name}`, {kind_of(name)}: used by {', '.join(labels)}" for name, labels in users.items()]
     return bullets(
         named,
         f"No public interface changes. Callers inside use `{slug(facts.title, 3)}.apply()`.",
@@ -150,10 +129,7 @@ def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap])
         "Something it depends on does not answer within 5 s: the step is given up and may be repeated.",
         "Two requests at once change the same thing: the first one wins, the second one is told.",
     )
-    return (
-        bullets(assumed, "")
-        + "\n\nThe issue says nothing on this; these are assumptions."
-    )
+    return bullets(assumed, "") + "\n\nThe issue says nothing on this; these are assumptions."
 
 
 def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
@@ -162,12 +138,8 @@ def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) ->
     named = [r for r in kept if all_named or is_literal(r.text)]
     shown = pair_up([r.text for r in named], facts.acceptance)
     own = [_test(r.text, f" ({r.label})", shown.get(r.text, r.text)) for r in named]
-    others = [
-        _test(text, "", text) for text in facts.acceptance if text not in shown.values()
-    ]
-    return bullets(
-        [*own, *others], "Tests follow from the requirements; none is named yet."
-    )
+    others = [_test(text, "", text) for text in facts.acceptance if text not in shown.values()]
+    return bullets([*own, *others], "Tests follow from the requirements; none is named yet.")
 
 
 def _test(text: str, label: str, expected: str) -> str:
@@ -194,5 +166,7 @@ def _questions(facts: Facts, gaps: frozenset[Gap]) -> str:
         return "None."
     if Gap.QUESTIONS not in gaps:
         return bullets(facts.questions, "")
-    decided = "Decided: the smaller change, since no requirement asks for more; the issue's author may overrule it."
+    decided = (
+        "Decided: the smaller change, since no requirement asks for more; the issue's author may overrule it."
+    )
     return bullets([f"{text} {decided}" for text in facts.questions], "")

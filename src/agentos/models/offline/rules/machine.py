@@ -11,9 +11,7 @@ from .prompt import Prompt, Work, read_prompt
 from .reading import read_document
 from .verdict import BlockingIssue, Severity, as_json
 
-NOTHING = (
-    "# Nothing to draft\n\n`offline-rules-1` is a rule machine, not a language model."
-)
+NOTHING = "# Nothing to draft\n\n`offline-rules-1` is a rule machine, not a language model."
 UNREADABLE = "The request holds neither an <issue> nor a <brief> on lines of their own."
 
 

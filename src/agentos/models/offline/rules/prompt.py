@@ -44,11 +44,7 @@ def _find(tags: str, text: str, start: int) -> _Tagged | None:
     opening = re.compile(rf"^<({tags})>[ \t]*$", re.MULTILINE).search(text, start)
     if opening is None:
         return None
-    closing = re.compile(rf"^</{opening[1]}>[ \t]*$", re.MULTILINE).search(
-        text, opening.end()
-    )
+    closing = re.compile(rf"^</{opening[1]}>[ \t]*$", re.MULTILINE).search(text, opening.end())
     if closing is None:
         return None
-    return _Tagged(
-        opening[1], text[opening.end() : closing.start()].strip("\n"), closing.end()
-    )
+    return _Tagged(opening[1], text[opening.end() : closing.start()].strip("\n"), closing.end())

@@ -57,11 +57,7 @@ def read_document(text: str) -> Document:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    return tuple(
-        part.strip()
-        for part in SENTENCE_END.split(" ".join(text.split()))
-        if part.strip()
-    )
+    return tuple(part.strip() for part in SENTENCE_END.split(" ".join(text.split())) if part.strip())
 
 
 def code_spans(text: str) -> tuple[str, ...]:
@@ -79,9 +75,7 @@ def _untitled(text: str) -> str:
     named = FRONT_TITLE.search(front[2]) if front else None
     if named:
         return named[1].strip().strip("\"'")
-    return next(
-        (line.strip() for line in text.splitlines() if line.strip()), "Untitled"
-    )[:80]
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Untitled")[:80]
 
 
 def _sections(text: str) -> Iterator[Section]:

@@ -58,12 +58,7 @@ class BlockingIssue:
 def judge(rules: Sequence[Rule], subject: Subject) -> tuple[BlockingIssue, ...]:
     """The breaches of the first stage that has any."""
     for stage in sorted({rule.stage for rule in rules}):
-        found = tuple(
-            issue
-            for rule in rules
-            if rule.stage == stage
-            for issue in _breaches(rule, subject)
-        )
+        found = tuple(issue for rule in rules if rule.stage == stage for issue in _breaches(rule, subject))
         if found:
             return found
     return ()
@@ -88,9 +83,7 @@ def as_json(issues: Sequence[BlockingIssue]) -> str:
 
 
 def _breaches(rule: Rule, subject: Subject) -> Iterable[BlockingIssue]:
-    return (
-        BlockingIssue(rule.section, rule.severity, text) for text in rule.check(subject)
-    )
+    return (BlockingIssue(rule.section, rule.severity, text) for text in rule.check(subject))
 
 
 def _rationale(issues: Sequence[BlockingIssue]) -> str:

@@ -21,11 +21,7 @@ KINDS = (
 
 
 def telling_words(text: str) -> tuple[str, ...]:
-    return tuple(
-        word
-        for word in (found.lower() for found in WORD.findall(text))
-        if word not in SMALL
-    )
+    return tuple(word for word in (found.lower() for found in WORD.findall(text)) if word not in SMALL)
 
 
 def slug(text: str, length: int) -> str:
@@ -35,11 +31,7 @@ def slug(text: str, length: int) -> str:
 def pair_up(texts: Sequence[str], partners: Sequence[str]) -> dict[str, str]:
     """Each text with the partner that shares most telling words, two at least; no partner twice."""
     words = {text: frozenset(telling_words(text)) for text in (*texts, *partners)}
-    scored = [
-        (len(words[text] & words[other]), text, other)
-        for text in texts
-        for other in partners
-    ]
+    scored = [(len(words[text] & words[other]), text, other) for text in texts for other in partners]
     pairs: dict[str, str] = {}
     for score, text, partner in sorted(scored, key=lambda triple: -triple[0]):
         if score >= 2 and text not in pairs and partner not in pairs.values():
@@ -48,9 +40,7 @@ def pair_up(texts: Sequence[str], partners: Sequence[str]) -> dict[str, str]:
 
 
 def kind_of(name: str) -> str:
-    return next(
-        (kind for kind, pattern in KINDS if pattern.search(name)), "a name or value"
-    )
+    return next((kind for kind, pattern in KINDS if pattern.search(name)), "a name or value")
 
 
 def capitalised(text: str) -> str:
@@ -58,8 +48,4 @@ def capitalised(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    return (
-        capitalised(text)
-        if text.endswith((".", "!", "?", ":"))
-        else capitalised(text) + "."
-    )
+    return capitalised(text) if text.endswith((".", "!", "?", ":")) else capitalised(text) + "."

@@ -1,0 +1,1 @@
+"""Benchmarks, beside what a user would pick instead."""
