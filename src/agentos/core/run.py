@@ -83,7 +83,11 @@ class Run:
             case events.WorkerNotStarted():
                 self._hear_no_start(event, decision, now)
             case (
-                events.LineWritten() | events.NodeStarted() | events.NodeFinished() | events.WorkerReported()
+                events.WorkerStarted()
+                | events.LineWritten()
+                | events.NodeStarted()
+                | events.NodeFinished()
+                | events.WorkerReported()
             ):
                 self._works[event.item].hear(event, now)
             case _:

@@ -45,6 +45,7 @@ class Tally:
     rows: dict[str, Row] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     refusals: int = 0
+    warm_up: float = 0.0
     stopped: events.StopBegan | None = None
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
@@ -55,6 +56,9 @@ class Tally:
                 self.rows = {item: Row(item) for item in event.items}
             case events.ItemStarted():
                 self.rows[event.item].running, self.rows[event.item].since = True, at
+            case events.WorkerStarted():
+                self.rows[event.item].since = at
+                self.warm_up = self.warm_up or at - self.began
             case events.NodeStarted():
                 self.rows[event.item].node, self.rows[event.item].round = (
                     event.node,

@@ -60,10 +60,17 @@ class Work:
 
     def hear(
         self,
-        event: events.LineWritten | events.NodeStarted | events.NodeFinished | events.WorkerReported,
+        event: events.WorkerStarted
+        | events.LineWritten
+        | events.NodeStarted
+        | events.NodeFinished
+        | events.WorkerReported,
         now: float,
     ) -> None:
         self.alive(now)
+        if isinstance(event, events.WorkerStarted):
+            # Until here it was the machine's time, not the item's.
+            self._active_since = now
         if isinstance(event, events.NodeStarted):
             self.node = event.node
         if isinstance(event, events.WorkerReported):

@@ -47,7 +47,7 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
         f"{count(tally.usage.calls, 'call')}; cost ?",
-        f"  Coordination overhead: {overhead(tally):.1f} %",
+        f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
     return lines + next_steps(tally)
 
@@ -88,6 +88,7 @@ def as_json(tally: Tally) -> dict[str, Any]:
         "waited": tally.ended.waited if tally.ended else None,
         "refusals": tally.refusals,
         "overhead_percent": round(overhead(tally), 2),
+        "warm_up": round(tally.warm_up, 3),
         "usage": pack(tally.usage),
         "cost": None,
         "items": [_row_json(row) for row in tally.rows.values()],

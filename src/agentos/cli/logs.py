@@ -1,0 +1,58 @@
+"""`agentos logs`: what an item's worker said."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+POLL = 0.2
+
+
+def _run(item: str, run_id: str | None, follow: bool) -> int:
+    from agentos.cli.records import find_run, runs_folder
+    from agentos.core.errors import NothingMatches
+    from agentos.core.items import is_safe_id
+    from agentos.storage.runs import run_folders
+
+    name = f"{item.upper()}.log"
+    if not is_safe_id(item):
+        raise click.UsageError(f"{item!r} is not an item; expected such as LLD-42")
+    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())[1:]]
+    run = next((folder for folder in folders if (folder / name).exists()), folders[0])
+    if not (run / name).exists() and not follow:
+        known = sorted(path.stem for path in folders[0].glob("*.log"))
+        raise NothingMatches(f"no run has a log of {item!r}; the last one has: {', '.join(known) or 'none'}")
+    for line in _lines(run, name, follow):
+        click.echo(line, nl=False)
+    return 0
+
+
+def _lines(run: Path, name: str, follow: bool) -> Iterator[str]:
+    """What is there, then, if wanted, what comes, until the run has ended."""
+    from agentos.storage.runs import is_alive
+
+    while follow and not (run / name).exists() and is_alive(run):
+        time.sleep(POLL)
+    if not (run / name).exists():
+        return
+    with open(run / name, encoding="utf-8", errors="replace") as file:
+        while True:
+            alive = follow and is_alive(run)
+            yield from file
+            if not alive:
+                return
+            time.sleep(POLL)
+
+
+command = click.Command(
+    "logs",
+    help="What an item's worker said, in the last run that carried it; needs no running process.",
+    params=[
+        click.Argument(["item"]),
+        click.Option(["--run", "run_id"], help="Another run than the last one."),
+        click.Option(["--follow", "-f"], is_flag=True, help="Go on until the run has ended."),
+    ],
+    callback=_run,
+    epilog="\b\nExamples:\n  agentos logs LLD-42\n  agentos logs -f LLD-42",
+)

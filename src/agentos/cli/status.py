@@ -1,0 +1,62 @@
+"""`agentos status`: what a run did, or is doing."""
+
+import json
+import time
+
+import click
+
+
+def _run(run_id: str | None, as_json: bool) -> int:
+    from agentos.cli.records import find_run
+    from agentos.outputs.summary import as_json as summary_json
+    from agentos.outputs.words import clock, count, duration, tokens
+    from agentos.storage.runs import is_alive, tally_of
+
+    run = find_run(run_id)
+    tally, alive = tally_of(run), is_alive(run)
+    if as_json:
+        click.echo(json.dumps({**summary_json(tally), "alive": alive}, ensure_ascii=False))
+        return 0
+    if tally.started is None:
+        click.echo(f"Run {run.name} has written nothing yet.")
+        return 0
+    state = _state(tally.ended is not None, alive)
+    click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began)}")
+    click.echo(f"  project {tally.started.project}")
+    width = max((len(item) for item in tally.rows), default=0)
+    for row in tally.rows.values():
+        word = "died here" if row.running and not alive else row.word
+        since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
+        where = f" at {row.node}" if row.running and row.node else ""
+        error = f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
+        click.echo(
+            f"  {row.item:<{width}}  {word + where:<26} {count(row.round, 'round'):<9} {since:>7} "
+            f"{tokens(row.usage.tokens):>6} tokens{error}".rstrip()
+        )
+    if not alive and tally.ended is None:
+        click.echo(f"It was killed. Go on with: {tally.started.command}")
+    elif tally.ended is not None and tally.ended.exit_code:
+        click.echo(f"It ended with exit code {tally.ended.exit_code}. Go on with: {tally.started.command}")
+    elif alive:
+        click.echo("Follow an item with: agentos logs -f ITEM")
+    else:
+        click.echo("Everything reached a verdict. Earlier runs: agentos runs")
+    return 0
+
+
+def _state(ended: bool, alive: bool) -> str:
+    if ended:
+        return "has ended"
+    return "is running" if alive else "did not end by itself"
+
+
+command = click.Command(
+    "status",
+    help="What the last run did, or is doing; needs no running process.",
+    params=[
+        click.Argument(["run_id"], required=False, metavar="[RUN]"),
+        click.Option(["--json", "as_json"], is_flag=True, help="As one JSON object."),
+    ],
+    callback=_run,
+    epilog="\b\nExamples:\n  agentos status\n  agentos status 20261115T221503Z --json",
+)
