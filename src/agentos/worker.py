@@ -169,6 +169,8 @@ class _Carrier:
         try:
             await walking
         except (GraphDrained, asyncio.CancelledError):
+            if following := (await graph.aget_state(config)).next:
+                await checkpoint.note("node", following[0])
             return Outcome(Ending.INTERRUPTED)
         finally:
             stopping.cancel()

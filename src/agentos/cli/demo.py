@@ -32,12 +32,13 @@ def _run(directory: Path, parallel: int) -> int:
         offline=True,
         offline_arguments=LATENCY,
     )
-    code = run_workflow(request, click.echo)
+    if code := run_workflow(request, click.echo):
+        return code
     click.echo("\nLook around, or turn the briefs into issues next:")
     click.echo(f"  {show}")
     click.echo("  agentos status")
     click.echo("  issue-workflow --all --parallel --offline")
-    return code
+    return 0
 
 
 def _prepare(project: Path) -> None:

@@ -24,6 +24,8 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
         case Ending.ELSEWHERE:
             return [f"Left alone: {outcome.error}"]
         case Ending.INTERRUPTED:
+            if not event.attempts:
+                return []
             return [
                 f"Interrupted at {event.node}: checkpointed" if event.node else "Interrupted before it began"
             ]
@@ -34,7 +36,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
 def summary_lines(tally: Tally) -> list[str]:
     """The last lines of a run; the very last says what to type next."""
     finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
-    lines = [_row_line(row, _width(tally)) for row in tally.rows.values()]
+    lines = [_row_line(row, _width(tally)) for row in tally.rows.values() if row.attempts]
     seconds = tally.ended.seconds if tally.ended else 0.0
     lines += [
         "Execution complete:",
@@ -124,11 +126,10 @@ def _width(tally: Tally) -> int:
 
 
 def _row_line(row: Row, width: int) -> str:
-    parts = [f"{row.item:<{width}}  {row.word:<14}"]
-    if row.attempts:
-        parts.append(
-            f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost ?"
-        )
+    parts = [
+        f"{row.item:<{width}}  {row.word:<14}",
+        f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost ?",
+    ]
     if row.outcome and row.outcome.error:
         parts.append(row.outcome.error)
     return "  ".join(parts).rstrip()
@@ -145,14 +146,21 @@ def _verdicts(tally: Tally) -> str:
 
 def _items(tally: Tally) -> str:
     parts = [f"{len(tally.ending(Ending.FINISHED, Ending.PARKED))} completed"]
-    for ending, word in (
-        (Ending.FAILED, "failed"),
-        (Ending.INTERRUPTED, "interrupted"),
-        (Ending.ELSEWHERE, "elsewhere"),
-    ):
-        if rows := tally.ending(ending):
-            parts.append(f"{len(rows)} {word} ({', '.join(row.item for row in rows)})")
+    stopped = tally.ending(Ending.INTERRUPTED)
+    groups = {
+        "failed": tally.ending(Ending.FAILED),
+        "interrupted": [row for row in stopped if row.attempts],
+        "not begun": [row for row in stopped if not row.attempts],
+        "on another run": tally.ending(Ending.ELSEWHERE),
+    }
+    parts += [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return ", ".join(parts)
+
+
+def _names(rows: list[Row]) -> str:
+    """All of a few, the first and the last of many."""
+    names = [row.item for row in rows]
+    return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
 
 
 def _keys(tally: Tally) -> str:
