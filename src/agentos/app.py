@@ -98,25 +98,22 @@ class _Assembly:
         self._run_id = ""
 
     def conduct(self, signals: Signals) -> int:
-        plan = self._plan()
-        if not plan.entries:
-            return explain_nothing(plan, self._say)
-        self._items = {entry.item.id: entry.item for entry in plan.entries}
         with contextlib.ExitStack() as stack:
             source = self._source()
             server = self._server(stack)
-            credentials = [] if server else self._usable(source.read())
-            engine = stack.enter_context(contextlib.closing(self._engine(credentials)))
-            engine.warm_up()
-            pool = Pool(self._usable(source.adjusted(server.credentials())) if server else credentials)
+            found = [] if server else source.read()
+            engine = self._engine(found, stack)
+            plan = self._plan()
+            if not plan.entries:
+                return explain_nothing(plan, self._say)
+            pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
             folder = self._folder(stack)
             listeners = self._listeners(folder, stack)
-            edge = self._edge(engine)
-            signals.wake = edge.wake
+            signals.wake = engine.wake
             run = Run(plan.ids, pool, self._limits(), random.random, time.monotonic())
             clock = Clock(time.monotonic, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
-            return Coordinator(run, edge, listeners, clock).conduct(
+            return Coordinator(run, engine, listeners, clock).conduct(
                 self._started(plan, pool), Outside(signals.arrived, watch)
             )
 
@@ -129,6 +126,7 @@ class _Assembly:
                 f"AGENTOS_WORKFLOW_DB names one database, but {len(plan.entries)} items are selected; "
                 "unset it, or name one item"
             )
+        self._items = {entry.item.id: entry.item for entry in plan.entries}
         self._home.open()
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
@@ -157,11 +155,11 @@ class _Assembly:
             raise NoCredentials(NO_KEY.format(file=self._home.credentials))
         return usable
 
-    def _engine(self, credentials: list[Credential]) -> ProcessEngine:
+    def _engine(self, credentials: list[Credential], stack: contextlib.ExitStack) -> Engine:
+        """Its imports take a second: they begin here, while the rest is made ready."""
         surroundings = worker_environment(tuple(credential.secret for credential in credentials))
-        return ProcessEngine(Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact)
-
-    def _edge(self, engine: ProcessEngine) -> Engine:
+        engine = ProcessEngine(Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact)
+        stack.enter_context(contextlib.closing(engine)).warm_up()
         after = self._settings.simulate_429
         return engine if after is None else RefusingEngine(engine, after)
 

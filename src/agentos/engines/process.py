@@ -22,6 +22,7 @@ from agentos.engines.template import LARGEST
 
 CHUNK = 65536
 LAST_WORDS = 1.0
+FAREWELL = 0.3
 Told = list[EngineEvent | WorkerEvent]
 
 
@@ -65,6 +66,7 @@ class ProcessEngine:
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
         self._workers: dict[str, _Worker] = {}
         self._told: Told = []
+        self._has_worked = False
         self._template: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -104,7 +106,7 @@ class ProcessEngine:
                 self._close(worker, descriptor)
         if self._template is not None:
             try:
-                self._template.wait(2)
+                self._template.wait(FAREWELL if self._has_worked else 0)
             except subprocess.TimeoutExpired:
                 os.killpg(self._template.pid, signal.SIGKILL)
                 self._template.wait()
@@ -184,6 +186,7 @@ class ProcessEngine:
         worker = _Worker(command.item, ours, reading, LineAssembler(self._redact))
         worker.open = {ours.fileno(), reading}
         self._workers[command.item] = worker
+        self._has_worked = True
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_channel(worker))
         self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_output(worker))
         self._send_control({"start": command.item}, (theirs.fileno(), writing))

@@ -165,6 +165,7 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> N
     gc.collect()
     gc.freeze()
     Template(socket.socket(fileno=control_fd), worker).serve()
+    os._exit(0)  # nothing is left to finalise, and the coordinator waits
 
 
 if __name__ == "__main__":

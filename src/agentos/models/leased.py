@@ -28,6 +28,7 @@ class LeasedModel:
         self._providers: dict[str, Provider] = {}
         self._tell = tell
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
+        self._stopped = False
 
     def grant(self, command: GrantLease) -> None:
         """A key has come; one that nobody waits for any more goes back unused."""
@@ -39,6 +40,7 @@ class LeasedModel:
 
     def stop_waiting(self) -> None:
         """No call begins any more: whoever waits for a key is cancelled."""
+        self._stopped = True
         for waiting in self._grants.values():
             waiting.cancel()
 
@@ -53,6 +55,8 @@ class LeasedModel:
                 continue
 
     async def _lease(self, call: str, role: RoleModel) -> GrantLease:
+        if self._stopped:
+            raise asyncio.CancelledError
         waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
         self._grants[call] = waiting
         self._tell(LeaseWanted(self._item, call, role.providers))

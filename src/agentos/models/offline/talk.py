@@ -4,6 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+Headers = tuple[tuple[str, str], ...]
+
+PIECE = 400
+
 
 class Purpose(StrEnum):
     GENERATE = "generate"
@@ -14,23 +18,41 @@ class Purpose(StrEnum):
 class Delivery(StrEnum):
     WHOLE = "whole"
     EVENTS = "events"
+    EVENTS_WITH_USAGE = "events with usage"
     ARRAY = "array"
 
 
 class Finish(StrEnum):
+    """`OVERLOADED` is a stream that breaks off with an error halfway; no whole answer ends so."""
+
     STOP = "stop"
     MAX_TOKENS = "max tokens"
     SAFETY = "safety"
     BLOCKED = "blocked"
+    OVERLOADED = "overloaded"
+
+
+class Quota(StrEnum):
+    """What a bucket may be limited in; all but the last two are counted per minute."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input tokens"
+    OUTPUT_TOKENS = "output tokens"
+    DAY = "requests of a day"
+    CONCURRENCY = "concurrency"
 
 
 class Reason(StrEnum):
     """Why a call is refused; each wire format has its own status and body for it."""
 
-    MINUTE_QUOTA = "minute quota"
-    DAY_QUOTA = "day quota"
-    BOTH_QUOTAS = "minute and day quota"
+    QUOTA = "quota"
     UNEXPLAINED_QUOTA = "unexplained quota"
+    RAMP = "ramp"
+    SPEND_LIMIT = "spend limit"
+    OWN_SPEND_LIMIT = "spend limit of the user's own"
+    INSUFFICIENT_QUOTA = "insufficient quota"
+    NO_CREDIT = "no credit"
     KEY_MISSING = "key missing"
     KEY_INVALID = "key invalid"
     BAD_REQUEST = "bad request"
@@ -68,7 +90,7 @@ class Reply:
     """`length` announces the body's size, None sends it in chunks; `pause` waits before each piece."""
 
     status: int
-    headers: tuple[tuple[str, str], ...]
+    headers: Headers
     body: Iterable[bytes]
     length: int | None = None
     pause: float = 0.0
@@ -77,11 +99,16 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """`reserved` are the tokens of the answer that count against a limit before they are written;
+    `tool` is the one that has to be used."""
+
     model: str
     system: str
     text: str
     wants_json: bool
     max_tokens: int | None = None
+    reserved: int = 0
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +124,51 @@ class Answer:
     text: str
     prompt_tokens: int
     finish: Finish = Finish.STOP
+    serial: int = 0
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A limit that a call is over; `wait` is when it would be under it."""
+
+    quota: Quota
+    limit: int | None = None
+    wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`retry_delay` stands in the body, `retry_after` is sent as the header, whatever it says."""
+    """`retry_delay` is the hint, in the header or in the body; `retry_after` is sent as the header,
+    whatever it says; `code` is the vendor's word for the cause, where it is not the usual one."""
 
     reason: Reason
     message: str = ""
     retry_delay: float | None = None
     retry_after: str | None = None
-    limit: int | None = None
+    violations: tuple[Violation, ...] = ()
     model: str = ""
+    code: str = ""
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How far a limit is used up; it is whole again at `resets_at`."""
+
+    quota: Quota
+    limit: int
+    remaining: int
+    resets_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What is told of every call beside its answer."""
+
+    serial: int
+    now: float
+    gauges: tuple[Gauge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +181,7 @@ class Dialect:
     count: Callable[[int], Reply]
     models: Callable[[], Reply]
     refuse: Callable[[Refusal], Reply]
+    headers: Callable[[Stamp], Headers]
 
 
 def count_tokens(text: str) -> int:
@@ -129,3 +190,19 @@ def count_tokens(text: str) -> int:
 
 def whole(status: int, content_type: str, body: bytes, *headers: tuple[str, str]) -> Reply:
     return Reply(status, (("content-type", content_type), *headers), (body,), length=len(body))
+
+
+def pieces(text: str) -> list[str]:
+    """At least one, for an answer without text is streamed as well."""
+    return [text[start : start + PIECE] for start in range(0, max(len(text), 1), PIECE)]
+
+
+def bearer(request: Request) -> str:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def hint_of(refusal: Refusal) -> float | None:
+    """The delay that was asked for, else the longest wait of the limits that the call is over."""
+    waits = [over.wait for over in refusal.violations if over.wait is not None]
+    return max(waits, default=None) if refusal.retry_delay is None else refusal.retry_delay
