@@ -1,6 +1,7 @@
 """Puts a run together and conducts it."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -15,7 +16,7 @@ from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.errors import NoCredentials, PreflightError, UsageError
 from agentos.core.items import Item
-from agentos.core.orders import Order
+from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
@@ -25,6 +26,7 @@ from agentos.core.wire import pack
 from agentos.engines.process import ProcessEngine, Recipe
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
+from agentos.models.prices import price_list
 from agentos.outputs.audit import Audit
 from agentos.outputs.console import Console
 from agentos.outputs.jsonlines import JsonLines
@@ -33,28 +35,30 @@ from agentos.outputs.records import SummaryFile
 from agentos.outputs.writer import LineWriter
 from agentos.settings import Settings, environment, worker_environment
 from agentos.signals import Signals
+from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.files import private_file
+from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
-from agentos.survey import survey, sweep
+from agentos.survey import check_project, survey, sweep
 from agentos.workflows.base import Workflow
 from agentos.workflows.registry import find_workflow
 
 WORKER = "agentos.worker:main"
+PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
     "agentos.worker",
-    "agentos.models.gemini",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",
     "langgraph.graph",
     "langgraph.runtime",
 )
-NO_KEY = """no API key for gemini. Give one in one of three ways:
-  1. export GEMINI_API_KEY_1=...     (also _2, _3, ...; or a single GEMINI_API_KEY)
-  2. agentos keys add                (asks for it, and keeps it in {file})
+NO_KEY = """no API key for {provider}. Give one in one of three ways:
+  1. export {variable}_1=...     (also _2, _3, ...; or a single {variable})
+  2. agentos keys add --provider {provider}   (asks for it, and keeps it in {file})
   3. a [[credential]] table in that file, with key_env = "VARIABLE" or keyring = "service/user"
 Or try it without a key: add --offline"""
 
@@ -95,25 +99,30 @@ class _Assembly:
         self._workflow: Workflow = find_workflow(request.workflow)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
+        self._roles: tuple[RoleModel, ...] = ()
+        self._prices = price_list(self._settings.prices)
         self._run_id = ""
 
     def conduct(self, signals: Signals) -> int:
         with contextlib.ExitStack() as stack:
+            check_project(self._workflow, self._settings.project)
             source = self._source()
+            found = [] if self._request.offline else source.read()
+            self._home.open()
             server = self._server(stack)
-            found = [] if server else source.read()
-            engine = self._engine(found, stack)
+            log = None if server else self._host_log(stack)
+            engine = self._engine(found, log, stack)
             plan = self._plan()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
             pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
-            folder = self._folder(stack)
-            listeners = self._listeners(folder, stack)
+            self._cast(pool)
+            listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
-            run = Run(plan.ids, pool, self._limits(), random.random, time.monotonic())
-            clock = Clock(time.monotonic, time.time)
+            run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
+            clock = Clock(host_clock, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
-            return Coordinator(run, engine, listeners, clock).conduct(
+            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
                 self._started(plan, pool), Outside(signals.arrived, watch)
             )
 
@@ -127,7 +136,6 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
-        self._home.open()
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, Keep(runs=settings.keep_runs), time.time())
@@ -148,17 +156,49 @@ class _Assembly:
             settings.key_concurrency,
         )
 
+    def _host_log(self, stack: contextlib.ExitStack) -> HostLog:
+        name = f"{os.getpid()}-{time.time_ns()}"
+        return stack.enter_context(contextlib.closing(HostLog(self._home.quota, name)))
+
     def _usable(self, credentials: list[Credential]) -> list[Credential]:
         self._redact.learn(credential.secret for credential in credentials)
-        usable = [credential for credential in credentials if credential.provider == "gemini"]
-        if not any(credential.enabled for credential in usable):
-            raise NoCredentials(NO_KEY.format(file=self._home.credentials))
-        return usable
+        if not any(credential.enabled for credential in credentials):
+            raise self._no_key("gemini")
+        for provider in {credential.provider for credential in credentials if credential.enabled}:
+            if importlib.util.find_spec(PACKAGES[provider]) is None:
+                raise PreflightError(
+                    f"there is a key for {provider}, but not its SDK: type pip install 'agentos[{provider}]'"
+                )
+        return credentials
 
-    def _engine(self, credentials: list[Credential], stack: contextlib.ExitStack) -> Engine:
+    def _cast(self, pool: Pool) -> None:
+        """Who plays which role; every role needs a key, and with a budget, a price."""
+        have = tuple(dict.fromkeys(pool.providers()))
+        self._roles = self._settings.role_models(have)
+        prices = self._prices
+        for role in self._roles:
+            if not set(role.providers) & set(have):
+                raise self._no_key(role.providers[0])
+            unknown = [model for model in role.models if prices.of(model) is None]
+            if self._settings.budget is not None and unknown and not self._request.offline:
+                raise PreflightError(
+                    f"--budget needs the price of {unknown[0]}: give it in agentos.toml as "
+                    f'[prices."{unknown[0]}"] with input and output, in dollars per million tokens'
+                )
+
+    def _no_key(self, provider: str) -> NoCredentials:
+        variable = f"{provider.upper()}_API_KEY"
+        return NoCredentials(NO_KEY.format(provider=provider, variable=variable, file=self._home.credentials))
+
+    def _engine(
+        self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
+    ) -> Engine:
         """Its imports take a second: they begin here, while the rest is made ready."""
         surroundings = worker_environment(tuple(credential.secret for credential in credentials))
-        engine = ProcessEngine(Recipe(WORKER, PRELOAD, surroundings), self._order, self._redact)
+        providers = {credential.provider for credential in credentials} or {"gemini"}
+        preload = (*PRELOAD, *(f"agentos.models.{provider}" for provider in sorted(providers)))
+        recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
+        engine = ProcessEngine(recipe, self._order, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
         after = self._settings.simulate_429
         return engine if after is None else RefusingEngine(engine, after)
@@ -176,7 +216,7 @@ class _Assembly:
             item=item,
             database=str(database),
             max_iterations=settings.max_iterations,
-            models=settings.role_models(("gemini",)),
+            models=self._roles,
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=self._request.selection.fresh and bool(self._request.selection.words),
         )
@@ -205,7 +245,14 @@ class _Assembly:
 
     def _limits(self) -> Limits:
         settings = self._settings
-        return Limits(settings.parallel, settings.retries, settings.timeout, settings.max_wait)
+        return Limits(
+            settings.parallel,
+            settings.retries,
+            settings.timeout,
+            settings.max_wait,
+            settings.budget,
+            self._prices,
+        )
 
     def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
         return events.RunStarted(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentos.core import events
 from agentos.core.credentials import Credential
-from agentos.core.ports import Engine, Listener
+from agentos.core.ports import Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
@@ -33,24 +33,26 @@ class Outside:
 class Coordinator:
     """The hands of one run: its only thread that touches engine and listeners."""
 
-    def __init__(self, run: Run, engine: Engine, listeners: Sequence[Listener], clock: Clock) -> None:
+    def __init__(
+        self, run: Run, engine: Engine, listeners: Sequence[Listener], clock: Clock, neighbours: Neighbours
+    ) -> None:
         self._run = run
         self._engine = engine
         self._listeners = listeners
         self._clock = clock
+        self._neighbours = neighbours
 
     def conduct(self, started: events.RunStarted, outside: Outside) -> int:
         """Until every item has ended; gives the exit code."""
         self._tell(started)
         self._look_outside(outside)
         if not self._run.over:
-            self._apply(self._run.begin(self._clock.monotonic()))
+            self._decide(self._run.begin)
         while not self._run.over:
-            told = self._engine.receive(self._patience())
-            for event in told:
+            for event in self._engine.receive(self._patience()):
                 self._hear(event)
             self._look_outside(outside)
-            self._apply(self._run.wake(self._clock.monotonic()))
+            self._decide(self._run.wake)
         return self._run.exit_code()
 
     def _patience(self) -> float:
@@ -68,12 +70,20 @@ class Coordinator:
             case events.CredentialsRejected() as rejected:
                 self._tell(rejected)
             case credentials:
-                self._apply(self._run.change_credentials(credentials, self._clock.monotonic()))
+                self._decide(lambda now: self._run.change_credentials(credentials, now))
 
     def _hear(self, event: events.Event) -> None:
         if not isinstance(event, events.StopRequested):
             self._tell(event)
-        self._apply(self._run.hear(event, self._clock.monotonic()))
+        self._decide(lambda now: self._run.hear(event, now))
+
+    def _decide(self, decide: Callable[[float], Decision]) -> None:
+        """Keys are given out in turns: what the others did is known before, what we do is told within."""
+        with self._neighbours.turn() as notes:
+            self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
+            decision = decide(self._clock.monotonic())
+            self._neighbours.leave(self._run.take_notes())
+        self._apply(decision)
 
     def _apply(self, decision: Decision) -> None:
         """News first: what is started or granted is written down before it happens."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError, UsageError
+from agentos.core.money import Price
 from agentos.core.orders import RoleModel
+from agentos.core.roles import cast
 from agentos.core.secrets import Secret
 
 PROJECT_FILE = "agentos.toml"
-DEFAULT_MODEL = "gemini-2.5-pro"
 ROLES = ("drafter", "reviewer")
 _SECRETIVE = (
     "GEMINI_",
@@ -30,8 +31,10 @@ class Settings:
 
     home: Path
     project: Path
-    drafter: str = DEFAULT_MODEL
-    reviewer: str = DEFAULT_MODEL
+    drafter: tuple[str, ...] = ()
+    reviewer: tuple[str, ...] = ()
+    budget: float | None = None
+    prices: tuple[tuple[str, Price], ...] = ()
     max_iterations: int = 5
     timeout: float = 1800.0
     retries: int = 2
@@ -44,7 +47,7 @@ class Settings:
     simulate_429: int | None = None
 
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
-        return tuple(RoleModel(role, providers, getattr(self, role)) for role in ROLES)
+        return tuple(cast(role, getattr(self, role), providers) for role in ROLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Flags:
     retries: int | None = None
     max_wait: float | None = None
     parallel: int | None = None
+    budget: float | None = None
 
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
@@ -117,8 +121,10 @@ def _is_secretive(name: str) -> bool:
 
 
 _FILE_KEYS: dict[str, type] = {
-    "drafter": str,
-    "reviewer": str,
+    "drafter": tuple,
+    "reviewer": tuple,
+    "budget": float,
+    "prices": dict,
     "max_iterations": int,
     "timeout": float,
     "retries": int,
@@ -148,9 +154,32 @@ def _checked(path: Path, name: str, value: object) -> object:
         raise PreflightError(f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}")
     if kind is float and type(value) is int:
         return float(value)
+    if kind is tuple:
+        return _models(path, name, value)
+    if kind is dict:
+        return _prices(path, value)
     if type(value) is not kind or (kind is not str and isinstance(value, int | float) and value < 0):
         raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: {_WORDS[kind]}")
     return value
+
+
+def _models(path: Path, name: str, value: object) -> tuple[str, ...]:
+    words = [value] if isinstance(value, str) else value
+    if isinstance(words, list) and words and all(isinstance(word, str) and word for word in words):
+        return tuple(words)
+    raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: a model, or a list of models")
+
+
+def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
+    try:
+        assert isinstance(value, dict)
+        return tuple(
+            (str(name), Price(float(one["input"]), float(one["output"]))) for name, one in value.items()
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise PreflightError(
+            f'{path}: prices are not what was expected: [prices."model"] with input and output'
+        ) from error
 
 
 _WORDS = {str: "a text in quotes", int: "a whole number", float: "a number of seconds"}

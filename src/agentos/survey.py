@@ -18,11 +18,7 @@ FINISHED = "finished"
 
 def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     """Reads only."""
-    if not any((project / folder).is_dir() for folder in workflow.folders):
-        raise PreflightError(
-            f"no project here: {project} has no {' or '.join(workflow.folders)} folder. "
-            "Go to a project, name one with --repo PATH, or make an example with: agentos demo"
-        )
+    check_project(workflow, project)
     found = strike_problems(workflow.candidates(project))
     held = ItemLocks(project).held()
     failed = _failed_before(workflow, project, home)
@@ -36,6 +32,15 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
         )
         for candidate in found
     ]
+
+
+def check_project(workflow: Workflow, project: Path) -> None:
+    """A project is a folder that has a place for the workflow's items."""
+    if not any((project / folder).is_dir() for folder in workflow.folders):
+        raise PreflightError(
+            f"no project here: {project} has no {' or '.join(workflow.folders)} folder. "
+            "Go to a project, name one with --repo PATH, or make an example with: agentos demo"
+        )
 
 
 def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:

@@ -39,12 +39,6 @@ from agentos.workflows.registry import find_workflow
 GRACE = 2.0
 STEPS_A_ROUND = 8
 FINISHED = "finished"
-PRELOAD = (
-    "agentos.worker",
-    "langgraph.graph",
-    "langgraph.checkpoint.sqlite.aio",
-    "agentos.models.gemini",
-)
 
 
 def main(connection: socket.socket) -> None:
@@ -97,7 +91,7 @@ class _Carrier:
         self._database = Path(order.database)
         self._workflow: Workflow = find_workflow(order.workflow)
         self._documents = ProjectFolder(Path(order.project))
-        self._model = LeasedModel(self._item.id, order.models, {"gemini": _gemini}, channel.tell)
+        self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
         self._stopping = asyncio.Event()
 
     async def carry(self) -> Outcome:
@@ -235,6 +229,21 @@ def _gemini() -> Provider:
     from agentos.models.gemini import Gemini
 
     return Gemini()
+
+
+def _anthropic() -> Provider:
+    from agentos.models.anthropic import Anthropic
+
+    return Anthropic()
+
+
+def _openai() -> Provider:
+    from agentos.models.openai import OpenAI
+
+    return OpenAI()
+
+
+PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}
 
 
 def _say(text: str) -> None:

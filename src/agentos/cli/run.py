@@ -27,6 +27,7 @@ Examples:
   {name} --all --max-iterations 3      at most three reviews an item
   {name} --all --retries 0             never try a crashed item again
   {name} --all --max-wait 10m          give up when no key comes back in ten minutes
+  {name} --all --budget 5              stop, resumable, before it costs over five dollars
   {name} --all --json                  one JSON event a line on stdout
   {name} --all --repo ../shop          another project
 
@@ -54,6 +55,7 @@ class Words:
     timeout: float | None
     retries: int | None
     max_wait: float | None
+    budget: float | None
     json: bool
     repo: Path | None
 
@@ -113,6 +115,12 @@ def options() -> list[click.Parameter]:
             help="For a key to come back; then exit 75 (1h).",
         ),
         click.Option(
+            ["--budget"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="USD",
+            help="Stop, resumable, before a call that would pass it.",
+        ),
+        click.Option(
             ["--json"],
             is_flag=True,
             help="One JSON event a line on stdout, people's text on stderr.",
@@ -169,6 +177,7 @@ def execute(workflow: str, words: Words, name: str) -> int:
             words.retries,
             words.max_wait,
             parallel,
+            words.budget,
         )
     )
     selection = Selection(

@@ -1,8 +1,10 @@
 """A named key: the name is printable, the secret never."""
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agentos.core.pacing import Dimension, Rate
 from agentos.core.secrets import Secret
 
 
@@ -18,10 +20,17 @@ class Credential:
     bucket: str = ""
     concurrency: int = 1
     enabled: bool = True
+    rates: tuple[tuple[Dimension, Rate], ...] = ()
 
     @property
     def quota(self) -> str:
-        return self.bucket or self.name
+        """Names the quota on this host: keys of one bucket share it, in whatever run."""
+        return f"{self.provider}:{self.bucket}" if self.bucket else self.fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells the key apart on this host; the secret cannot be had from it."""
+        return hashlib.sha256(f"{self.provider} {self.secret.reveal()}".encode()).hexdigest()[:16]
 
 
 class KeyState(StrEnum):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from agentos.core.pacing import Dimension, LimitSeen
 from agentos.core.refusals import Refusal
 from agentos.core.results import Outcome, Usage
 
@@ -27,6 +28,10 @@ class LeaseWanted:
     item: str
     call: str
     providers: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class LeaseReturned:
     usage: Usage = field(default_factory=Usage)
     refusal: Refusal | None = None
     model: str = ""
+    limits: tuple[LimitSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,17 @@ class LeaseGranted:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCounted:
+    """A call that gave an answer; the cost is None when nobody knows the model's price."""
+
+    item: str
+    key: str
+    model: str
+    usage: Usage
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyLimited:
     key: str
     seconds: float
@@ -183,6 +200,17 @@ class KeyQuarantined:
 @dataclass(frozen=True, slots=True)
 class KeyRecovered:
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitLearnt:
+    """The provider has named a limit of the bucket that this key belongs to."""
+
+    key: str
+    model: str
+    dimension: Dimension
+    amount: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +313,12 @@ News = (
     | ItemEnded
     | ItemQuiet
     | LeaseGranted
+    | CallCounted
     | KeyLimited
     | KeySpent
     | KeyQuarantined
     | KeyRecovered
+    | LimitLearnt
     | KeysChanged
     | PoolLow
     | PoolExhausted

@@ -1,93 +1,149 @@
-"""What the asking for keys, and their giving back, means for the run."""
-
-from dataclasses import dataclass
+"""What the asking for keys, and their giving back, means for the pool."""
 
 from agentos.core import events
 from agentos.core.backoff import Jitter, backoff
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
-from agentos.core.pool import Lease, Pool, Want
-from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.money import Purse
+from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note
+from agentos.core.pacing import LimitSeen, Load
+from agentos.core.pool import Bucket, Lease, Pool, Want
+from agentos.core.refusals import Refusal, RefusalKind, clamp_hint
 
 DAY = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Standstill:
-    """Why no key can serve this run; `exit_code` is what it ends with."""
-
-    exit_code: int
-    reason: str
-    detail: str
+LOOK_AGAIN = 0.02
+# Whoever carries the notes to the neighbours puts the name of this run.
+US = ""
 
 
 class Leasing:
-    """Owns the pool; remembers which calls failed how often, and which episode is on."""
+    """Owns the pool; remembers which calls failed how often, and what the neighbours should know."""
 
-    def __init__(self, pool: Pool, jitter: Jitter, max_wait: float) -> None:
+    def __init__(self, pool: Pool, jitter: Jitter, purse: Purse) -> None:
         self.pool = pool
+        self.purse = purse
         self._jitter = jitter
-        self._max_wait = max_wait
         self._troubles: dict[tuple[str, str], int] = {}
-        self._low = False
-        self._exhausted_since: float | None = None
-        self._limited_since: float | None = None
-        self.refusals = 0
-
-    # Events.
+        self._notes: list[Note] = []
 
     def wanted(self, event: events.LeaseWanted, now: float) -> None:
         failures = self._troubles.get((event.item, event.call), 0)
         wait = backoff(failures, self._jitter) if failures else 0.0
-        self.pool.ask(Want(event.item, event.call, event.providers, now, now + wait))
+        self.pool.ask(
+            Want(
+                holder=event.item,
+                call=event.call,
+                providers=event.providers,
+                asked_at=now,
+                not_before=now + wait,
+                models=event.models,
+                load=Load(event.input_tokens, event.output_tokens),
+                behind=event.behind,
+            )
+        )
+
+    def grants(self, now: float) -> list[Lease]:
+        granted = self.pool.grant(now, self.purse.affords)
+        for lease in granted:
+            self.purse.reserve(lease.id, lease.model, lease.want.load)
+            self._notes.append(self._sent(lease))
+        return granted
 
     def returned(self, event: events.LeaseReturned, now: float) -> list[events.News]:
         lease = self.pool.give_back(event.lease)
-        if lease is None or lease.credential.name not in self.pool.names():
+        name = self.pool.known_as(lease.credential) if lease else None
+        if lease is None:
             return []
+        used = Load(event.usage.input_tokens, event.usage.output_tokens)
+        self._notes.append(CallOver(US, lease.id, used))
+        news = self._counted(lease, event)
+        if name is None:
+            return news
+        news += self._limits_seen(lease, name, event.limits)
         if event.refusal is None:
-            return self._served(lease, now)
-        return self._refused(lease, event.refusal, now)
+            return news + self._served(lease, name, used, now)
+        return news + self._refused(lease, name, event.refusal, now)
 
     def gone(self, holder: str) -> None:
-        self.pool.forget(holder)
+        self._notes += [CallOver(US, lease.id) for lease in self.pool.forget(holder)]
         self._troubles = {key: n for key, n in self._troubles.items() if key[0] != holder}
 
     def replaced(self, credentials: list[Credential]) -> list[events.News]:
         added, removed = self.pool.replace(credentials)
         return [events.KeysChanged(added, removed)] if added or removed else []
 
-    def _served(self, lease: Lease, now: float) -> list[events.News]:
+    def take_notes(self) -> list[Note]:
+        taken, self._notes = self._notes, []
+        return taken
+
+    def wake_at(self, now: float) -> float | None:
+        """When a waiting call might be served; what neighbours hold is looked at again soon."""
+        moments = [at] if (at := self.pool.wake_at(now)) is not None else []
+        if self.pool.foreign_runs() and self.pool.waiting(now):
+            moments.append(now + LOOK_AGAIN)
+        return min(moments, default=None)
+
+    # What an answer, or a refusal, teaches.
+
+    def _counted(self, lease: Lease, event: events.LeaseReturned) -> list[events.News]:
+        model = event.model or lease.model
+        cost = self.purse.settle(lease.id, lease.model or model, event.usage)
+        if not event.usage.calls:
+            return []
+        return [events.CallCounted(event.item, lease.credential.name, model, event.usage, cost)]
+
+    def _served(self, lease: Lease, name: str, used: Load, now: float) -> list[events.News]:
         news: list[events.News] = []
+        bucket = self.pool.bucket(name, lease.model)
+        bucket.pace.settle(lease.booking, used)
         self._troubles.pop((lease.want.holder, lease.want.call), None)
         if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
             news.append(events.StormEnded(lease.credential.provider, lasted))
-        if self.pool.rest(lease.credential.name).served(lease.granted_at):
-            news.append(events.KeyRecovered(lease.credential.name))
+        rested = bucket.rest.strikes or bucket.rest.spent_until
+        if bucket.rest.served(lease.granted_at):
+            news.append(events.KeyRecovered(name))
+        if rested:
+            self._notes.append(BucketBack(US, lease.credential.quota, lease.model))
         return news
 
-    def _refused(self, lease: Lease, refusal: Refusal, now: float) -> list[events.News]:
-        name = lease.credential.name
-        rest = self.pool.rest(name)
+    def _refused(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
+        bucket = self.pool.bucket(name, lease.model)
         match refusal.kind:
             case RefusalKind.RATE_LIMITED:
-                self.refusals += 1
-                return [
-                    events.KeyLimited(
-                        name,
-                        rest.limit(now, refusal.seconds, refusal.reason),
-                        refusal.reason,
-                    )
-                ]
+                learnt = self._learn(lease, name, refusal, now)
+                seconds = bucket.rest.limit(now, refusal.seconds, refusal.reason)
+                self._note_rest(lease, bucket)
+                return [*learnt, events.KeyLimited(name, seconds, refusal.reason)]
             case RefusalKind.DAY_EXHAUSTED:
-                self.refusals += 1
-                ends = rest.spend(now, refusal.seconds, refusal.day_seconds or DAY, refusal.reason)
+                ends = bucket.rest.spend(now, refusal.seconds, refusal.day_seconds or DAY, refusal.reason)
+                self._note_rest(lease, bucket)
                 return [events.KeySpent(name, ends, refusal.reason)]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
                 return [events.KeyQuarantined(name, refusal.reason)]
             case RefusalKind.TROUBLE:
                 return self._trouble(lease, refusal, now)
+
+    def _learn(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
+        """A named limit is taken; an unnamed refusal is measured."""
+        if refusal.limits:
+            return self._limits_seen(lease, name, refusal.limits)
+        took = now - lease.granted_at
+        pace = self.pool.bucket(name, lease.model).pace
+        pace.refused(lease.booking, took + clamp_hint(refusal.seconds), took)
+        if (found := pace.per_second()) is not None:
+            self._notes.append(BucketLearnt(US, lease.credential.quota, lease.model, per_second=found))
+        return []
+
+    def _limits_seen(self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]) -> list[events.News]:
+        pace = self.pool.bucket(name, lease.model).pace
+        news = tuple(limit for limit in limits if pace.tell(limit.dimension, limit.rate))
+        if news:
+            self._notes.append(BucketLearnt(US, lease.credential.quota, lease.model, news))
+        return [
+            events.LimitLearnt(name, lease.model, limit.dimension, limit.amount, limit.seconds)
+            for limit in news
+        ]
 
     def _trouble(self, lease: Lease, refusal: Refusal, now: float) -> list[events.News]:
         call = (lease.want.holder, lease.want.call)
@@ -98,72 +154,22 @@ class Leasing:
             return [events.StormBegan(provider, refusal.reason, weather.open_until - now)]
         return []
 
-    # Decisions.
-
-    def grants(self, now: float) -> list[Lease]:
-        return self.pool.grant(now)
-
-    def episodes(self, now: float) -> list[events.News]:
-        """What has changed for everybody since the last look: low, exhausted, limited, and back."""
-        waiting, slots = self.pool.waiting(now), self.pool.usable_slots(now)
-        return [
-            *self._lowness(slots),
-            *self._exhaustion(len(waiting), slots, now),
-            *self._limitation(bool(waiting), slots, now),
-        ]
-
-    def blocks_starts(self) -> bool:
-        return (
-            self._exhausted_since is not None or self._limited_since is not None or bool(self.pool.storms())
+    def _sent(self, lease: Lease) -> CallSent:
+        return CallSent(
+            run=US,
+            lease=lease.id,
+            key=lease.credential.fingerprint,
+            bucket=lease.credential.quota,
+            model=lease.model,
+            at=lease.granted_at,
+            load=lease.want.load,
         )
 
-    def low(self, now: float) -> bool:
-        return self.pool.usable_slots(now) < 2
-
-    def standstill(self, now: float) -> Standstill | None:
-        if not self.pool.living():
-            return Standstill(4, "no usable key", _why_none(self.pool))
-        for provider, since in self.pool.storms():
-            if now - since > self._max_wait:
-                return Standstill(
-                    75,
-                    "provider failing",
-                    f"{provider} has failed for longer than --max-wait",
-                )
-        earliest = self.pool.earliest(now) if self._limited_since is not None else None
-        if earliest and earliest[0] - now > self._max_wait:
-            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {earliest[1]}")
-        return None
-
-    def wake_at(self, now: float) -> float | None:
-        moments = [since + self._max_wait + 0.001 for _, since in self.pool.storms()]
-        if (at := self.pool.wake_at(now)) is not None:
-            moments.append(at)
-        return min(moments, default=None)
-
-    def _lowness(self, slots: int) -> list[events.News]:
-        was, self._low = self._low, slots < 2
-        return [events.PoolLow(slots)] if self._low and not was and slots == 1 else []
-
-    def _exhaustion(self, waiting: int, slots: int, now: float) -> list[events.News]:
-        stormy = bool(self.pool.storms())
-        if self._exhausted_since is None and waiting and slots and not stormy:
-            self._exhausted_since = now
-            return [events.PoolExhausted(waiting, slots)]
-        if self._exhausted_since is not None and not waiting:
-            since, self._exhausted_since = self._exhausted_since, None
-            return [events.PoolRestored(now - since)]
-        return []
-
-    def _limitation(self, waiting: bool, slots: int, now: float) -> list[events.News]:
-        earliest = self.pool.earliest(now)
-        if self._limited_since is None and waiting and not slots and earliest:
-            self._limited_since = now
-            return [events.AllKeysLimited(earliest[1], earliest[0] - now)]
-        if self._limited_since is not None and (slots or not waiting):
-            since, self._limited_since = self._limited_since, None
-            return [events.KeysBack(now - since)]
-        return []
+    def _note_rest(self, lease: Lease, bucket: Bucket) -> None:
+        rest = bucket.rest
+        self._notes.append(
+            BucketRefused(US, lease.credential.quota, lease.model, rest.until, rest.spent_until, rest.reason)
+        )
 
 
 def granted(lease: Lease) -> GrantLease:
@@ -177,10 +183,5 @@ def granted(lease: Lease) -> GrantLease:
         provider=credential.provider,
         secret=credential.secret,
         base_url=credential.base_url,
-        model=credential.model,
+        model=lease.model or None,
     )
-
-
-def _why_none(pool: Pool) -> str:
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.quarantined().items())
-    return reasons or "every key is disabled"

@@ -7,11 +7,11 @@ from agentos.core.items import Item
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """Who plays a role: the providers that may, and the model to ask for."""
+    """Who plays a role: providers in the order of preference, and the model to ask each for."""
 
     role: str
     providers: tuple[str, ...]
-    model: str
+    models: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,44 @@
 """Who gets which key, when."""
 
 import itertools
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agentos.core.credentials import Credential, KeyState
+from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note, RunGone
+from agentos.core.pacing import Booking, Load, Pace
 from agentos.core.rests import Rest
 from agentos.core.storm import Weather
+
+HEAD_START = 2.0
+NEVER = float("inf")
+Affords = Callable[[str, Load], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A holder's wish for one call; it is not served before `not_before`."""
+    """A holder's wish for one call; it is not served before `not_before`.
+
+    Each call that its item has behind it counts as if it had asked a little earlier, so that documents
+    are finished rather than all half done; nobody starves by it.
+    """
 
     holder: str
     call: str
     providers: tuple[str, ...]
     asked_at: float
     not_before: float = 0.0
+    models: tuple[str, ...] = ()
+    load: Load = field(default_factory=Load)
+    behind: int = 0
+
+    @property
+    def turn(self) -> float:
+        return self.asked_at - HEAD_START * self.behind
+
+    def model(self, provider: str) -> str:
+        return self.models[self.providers.index(provider)] if self.models else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +49,22 @@ class Lease:
     want: Want
     credential: Credential
     granted_at: float
+    booking: Booking
+    model: str = ""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What the credentials of one quota share, for one model."""
+
+    pace: Pace
+    rest: Rest = field(default_factory=Rest)
 
 
 @dataclass(slots=True)
 class _Key:
     credential: Credential
     leases: set[str] = field(default_factory=set)
-    last_granted: float = float("-inf")
     quarantine: str = ""
 
     @property
@@ -50,12 +80,16 @@ class Pool:
     """All credentials; whoever owns it calls `grant` after anything has changed."""
 
     def __init__(self, credentials: Iterable[Credential]) -> None:
-        self._keys = {credential.name: _Key(credential) for credential in credentials}
-        self._rests: dict[str, Rest] = {}
+        # In the order of their last use: the one that has rested longest comes first.
+        self._keys = OrderedDict((credential.name, _Key(credential)) for credential in credentials)
+        self._buckets: dict[tuple[str, str], Bucket] = {}
         self._weathers: dict[str, Weather] = {}
         self._leases: dict[str, Lease] = {}
         self._waiting: list[Want] = []
+        self._foreign: dict[str, CallSent] = {}
+        self._bookings: dict[str, Booking] = {}
         self._numbers = itertools.count(1)
+        self._next_at: float = NEVER
 
     def __repr__(self) -> str:
         return f"<Pool {len(self._keys)} keys, {len(self._leases)} leased, {len(self._waiting)} waiting>"
@@ -63,26 +97,38 @@ class Pool:
     # What holders do.
 
     def ask(self, want: Want) -> None:
-        self._waiting.append(want)
+        place = len(self._waiting)
+        while place and self._waiting[place - 1].turn > want.turn:
+            place -= 1
+        self._waiting.insert(place, want)
 
     def give_back(self, lease_id: str) -> Lease | None:
         """Ends a lease; one that is not held any more is ignored."""
         lease = self._leases.pop(lease_id, None)
-        if lease and (key := self._keys.get(lease.credential.name)):
-            key.leases.discard(lease_id)
+        if lease is None:
+            return None
+        if name := self.known_as(lease.credential):
+            self._keys[name].leases.discard(lease_id)
+        # Whatever it brought, and if its holder died: the next probe of a storm may go.
+        self.weather(lease.credential.provider).probing = False
         return lease
 
-    def forget(self, holder: str) -> None:
-        """A holder is gone: its wishes and leases with it."""
+    def forget(self, holder: str) -> list[Lease]:
+        """A holder is gone: its wishes and leases with it; gives what it held."""
         self._waiting = [want for want in self._waiting if want.holder != holder]
-        for lease in [lease for lease in self._leases.values() if lease.want.holder == holder]:
+        held = [lease for lease in self._leases.values() if lease.want.holder == holder]
+        for lease in held:
             self.give_back(lease.id)
+        return held
 
     # What is learnt about keys.
 
-    def rest(self, name: str) -> Rest:
-        """The rest of the bucket that this key belongs to."""
-        return self._rests.setdefault(self._keys[name].credential.quota, Rest())
+    def bucket(self, name: str, model: str = "") -> Bucket:
+        """What this key shares with the others of its quota, for this model."""
+        return self._bucket(self._keys[name].credential, model)
+
+    def rest(self, name: str, model: str = "") -> Rest:
+        return self.bucket(name, model).rest
 
     def weather(self, provider: str) -> Weather:
         return self._weathers.setdefault(provider, Weather())
@@ -91,52 +137,164 @@ class Pool:
         self._keys[name].quarantine = reason
 
     def replace(self, credentials: Iterable[Credential]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Takes the new list; names what was added and what is gone. A changed secret is a new key."""
-        fresh = {credential.name: credential for credential in credentials}
-        gone = [name for name, key in self._keys.items() if not _same_key(key, fresh.get(name))]
-        added = [name for name in fresh if name not in self._keys or name in gone]
-        for name in gone:
-            self._rests.pop(self._keys[name].credential.quota, None)
-        self._keys = {
-            name: _Key(credential)
-            if name in added
-            else _Key(credential, self._keys[name].leases, self._keys[name].last_granted)
-            for name, credential in fresh.items()
-        }
-        return tuple(added), tuple(name for name in gone)
+        """Takes the new list; names what was added and what is gone. The secret, not the name, is the key."""
+        fresh = {credential.secret: credential for credential in credentials}
+        before = {key.credential.secret: key for key in self._keys.values()}
+        self._keys = OrderedDict(
+            (credential.name, self._carried(credential)) for credential in fresh.values()
+        )
+        quotas = {credential.quota for credential in fresh.values()}
+        self._buckets = {place: bucket for place, bucket in self._buckets.items() if place[0] in quotas}
+        return (
+            tuple(credential.name for secret, credential in fresh.items() if secret not in before),
+            tuple(key.credential.name for secret, key in before.items() if secret not in fresh),
+        )
+
+    def known_as(self, credential: Credential) -> str | None:
+        """The name that this credential's secret has now; None if it is gone."""
+        if (key := self._keys.get(credential.name)) and key.credential.secret == credential.secret:
+            return credential.name
+        names = (name for name, key in self._keys.items() if key.credential.secret == credential.secret)
+        return next(names, None)
+
+    def _carried(self, credential: Credential) -> _Key:
+        """With the calls that are still under way, also those of a key that was gone for a while."""
+        held = {lease.id for lease in self._leases.values() if lease.credential.secret == credential.secret}
+        far = {lease for lease, call in self._foreign.items() if call.key == credential.fingerprint}
+        return _Key(credential, held | far)
+
+    # What other runs on this host do.
+
+    def hear(self, note: Note) -> None:
+        """Another run's calls hold slots and count; its refusals and findings are ours too."""
+        match note:
+            case CallSent():
+                self._hear_sent(note)
+            case CallOver():
+                self._hear_over(note)
+            case RunGone():
+                for lease in [lease for lease in self._foreign if self._foreign[lease].run == note.run]:
+                    self._hear_over(CallOver(note.run, lease))
+            case BucketRefused() | BucketBack() | BucketLearnt():
+                self._hear_bucket(note)
+
+    def foreign_runs(self) -> set[str]:
+        """The other runs that hold one of our keys."""
+        return {call.run for call in self._foreign.values()}
+
+    def _hear_sent(self, note: CallSent) -> None:
+        lease = f"{note.run} {note.lease}"
+        self._foreign[lease] = note
+        for key in self._keys.values():
+            if key.credential.fingerprint == note.key:
+                key.leases.add(lease)
+        if (bucket := self._known_bucket(note.bucket, note.model)) is not None:
+            self._bookings[lease] = bucket.pace.book(note.load, note.at)
+
+    def _hear_over(self, note: CallOver) -> None:
+        lease = note.lease if note.lease in self._foreign else f"{note.run} {note.lease}"
+        sent, booking = self._foreign.pop(lease, None), self._bookings.pop(lease, None)
+        for key in self._keys.values():
+            key.leases.discard(lease)
+        if sent and booking and (bucket := self._known_bucket(sent.bucket, sent.model)) is not None:
+            bucket.pace.settle(booking, note.used if note.used != Load() else sent.load)
+
+    def _hear_bucket(self, note: BucketRefused | BucketBack | BucketLearnt) -> None:
+        bucket = self._known_bucket(note.bucket, note.model)
+        if bucket is None:
+            return
+        match note:
+            case BucketRefused():
+                bucket.rest.recall(note.until, note.spent_until, note.reason)
+            case BucketBack():
+                bucket.rest.clear()
+            case BucketLearnt():
+                for limit in note.limits:
+                    bucket.pace.tell(limit.dimension, limit.rate)
+                if note.per_second is not None:
+                    bucket.pace.recall(note.per_second)
+
+    def _known_bucket(self, quota: str, model: str) -> Bucket | None:
+        for key in self._keys.values():
+            if key.credential.quota == quota:
+                return self._bucket(key.credential, model)
+        return None
 
     # The decision.
 
-    def grant(self, now: float) -> list[Lease]:
-        """Serves, in the order of asking, every wish that a key can serve now."""
-        granted = []
+    def grant(self, now: float, affords: Affords | None = None) -> list[Lease]:
+        """Serves, in the order of their turns, every wish that a key can serve, and the purse pay, now."""
+        granted: list[Lease] = []
+        blocked: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+        self._next_at = NEVER
         for want in list(self._waiting):
-            key = self._best(want, now) if want.not_before <= now else None
-            if key:
+            if want.not_before > now:
+                self._next_at = min(self._next_at, want.not_before)
+                continue
+            kind, size = (want.providers, want.models), want.load.input_tokens + want.load.output_tokens
+            if size >= blocked.get(kind, size + 1):
+                continue
+            key = self._best(want, now)
+            if key and affords and not affords(self._model(key, want), want.load):
+                break
+            if key is not None:
                 self._waiting.remove(want)
                 granted.append(self._lease(want, key, now))
+            else:
+                blocked[kind] = size
         return granted
 
     def _best(self, want: Want, now: float) -> _Key | None:
-        fits = [key for key in self._keys.values() if key.free and self._can_serve(key, want, now)]
-        return min(fits, key=lambda key: key.last_granted, default=None)
+        """The key that has rested longest, of the first provider that has a usable one."""
+        for provider in want.providers:
+            usable = False
+            for key in self._keys.values():
+                if not key.living or key.credential.provider != provider:
+                    continue
+                at = self._opens_at(key, want, now)
+                if at <= now and key.free:
+                    return key
+                usable = usable or self._can_soon(key, want, now)
+                if key.free:
+                    self._next_at = min(self._next_at, at)
+            if usable:
+                return None
+        return None
 
-    def _can_serve(self, key: _Key, want: Want, now: float) -> bool:
+    def _can_soon(self, key: _Key, want: Want, now: float) -> bool:
+        """Whether the key is only busy or paced, so that its provider is worth waiting for."""
+        rest = self._bucket(key.credential, self._model(key, want)).rest
         return (
-            key.living
-            and key.credential.provider in want.providers
-            and self.weather(key.credential.provider).lets_through(now)
-            and not self._rest_of(key).closed(now)
-            and not (self._rest_of(key).spent(now) and key.leases)
+            self.weather(key.credential.provider).began is None
+            and not rest.limited(now)
+            and not rest.spent(now)
         )
 
+    def _opens_at(self, key: _Key, want: Want, now: float) -> float:
+        weather = self.weather(key.credential.provider)
+        if not weather.lets_through(now):
+            return weather.open_until if weather.open_until > now else NEVER
+        bucket = self._bucket(key.credential, self._model(key, want))
+        if bucket.rest.closed(now):
+            return bucket.rest.opens_at()
+        if bucket.rest.spent(now) and key.leases:
+            return NEVER
+        return bucket.pace.opens_at(want.load, now)
+
+    def _model(self, key: _Key, want: Want) -> str:
+        return key.credential.model or want.model(key.credential.provider)
+
     def _lease(self, want: Want, key: _Key, now: float) -> Lease:
-        lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now)
+        model = self._model(key, want)
+        bucket = self._bucket(key.credential, model)
+        booking = bucket.pace.book(want.load, now)
+        lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now, booking, model)
         key.leases.add(lease.id)
-        key.last_granted = now
+        self._keys.move_to_end(key.credential.name)
         self.weather(key.credential.provider).sent()
-        if self._rest_of(key).spent(now):
-            self._rest_of(key).probed(now)
+        bucket.rest.proved(now)
+        if bucket.rest.spent(now):
+            bucket.rest.probed(now)
         self._leases[lease.id] = lease
         return lease
 
@@ -148,14 +306,19 @@ class Pool:
             return KeyState.DISABLED
         if key.quarantine:
             return KeyState.QUARANTINED
-        if self._rest_of(key).spent(now):
+        rests = self._rests_of(key)
+        if rests and all(rest.spent(now) for rest in rests):
             return KeyState.EXHAUSTED
-        if self._rest_of(key).limited(now):
+        if rests and all(rest.spent(now) or rest.limited(now) for rest in rests):
             return KeyState.RATE_LIMITED
         return KeyState.AVAILABLE if key.free else KeyState.RESERVED
 
     def names(self) -> list[str]:
-        return list(self._keys)
+        return sorted(self._keys, key=_natural)
+
+    def providers(self) -> list[str]:
+        """Of the living keys, in the order in which they were given."""
+        return [self._keys[name].credential.provider for name in self._keys if self._keys[name].living]
 
     def lease(self, lease_id: str) -> Lease | None:
         return self._leases.get(lease_id)
@@ -174,6 +337,10 @@ class Pool:
         """Slots of keys that are not limited, spent, quarantined or disabled, held or not."""
         return sum(key.credential.concurrency for key in self._keys.values() if self._usable(key, now))
 
+    def all_held(self, now: float) -> bool:
+        """Whether every usable slot is in use."""
+        return all(not key.free for key in self._keys.values() if self._usable(key, now))
+
     def living(self) -> list[str]:
         """Keys that are usable now or will be by waiting."""
         return [name for name, key in self._keys.items() if key.living]
@@ -183,18 +350,18 @@ class Pool:
 
     def earliest(self, now: float) -> tuple[float, str] | None:
         """When, by waiting alone, the first resting key can serve again, and which."""
-        ends = [(self._rest_of(key).opens_at(), name) for name, key in self._keys.items() if key.living]
+        ends = [
+            (min(rest.opens_at() for rest in self._rests_of(key)), name)
+            for name, key in self._keys.items()
+            if key.living and self._rests_of(key)
+        ]
         return min(((at, name) for at, name in ends if at > now), default=None)
 
     def wake_at(self, now: float) -> float | None:
         """The next moment at which a waiting wish might be served without anything else happening."""
-        if not self._waiting:
+        if not self._waiting or self._next_at == NEVER:
             return None
-        moments = [want.not_before for want in self._waiting]
-        moments.extend(weather.open_until for weather in self._weathers.values())
-        if earliest := self.earliest(now):
-            moments.append(earliest[0])
-        return min((moment for moment in moments if moment > now), default=None)
+        return max(self._next_at, now)
 
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""
@@ -202,13 +369,26 @@ class Pool:
             (name, weather.began) for name, weather in self._weathers.items() if weather.began is not None
         ]
 
+    def buckets(self) -> dict[tuple[str, str], Bucket]:
+        return dict(self._buckets)
+
     def _usable(self, key: _Key, now: float) -> bool:
-        rest = self._rest_of(key)
-        return key.living and not rest.limited(now) and not rest.spent(now)
+        rests = self._rests_of(key)
+        return key.living and (
+            not rests or any(not rest.limited(now) and not rest.spent(now) for rest in rests)
+        )
 
-    def _rest_of(self, key: _Key) -> Rest:
-        return self._rests.setdefault(key.credential.quota, Rest())
+    def _rests_of(self, key: _Key) -> list[Rest]:
+        quota = key.credential.quota
+        return [bucket.rest for (name, _), bucket in self._buckets.items() if name == quota]
+
+    def _bucket(self, credential: Credential, model: str) -> Bucket:
+        place = (credential.quota, model)
+        if place not in self._buckets:
+            self._buckets[place] = Bucket(Pace(dict(credential.rates)))
+        return self._buckets[place]
 
 
-def _same_key(key: _Key, credential: Credential | None) -> bool:
-    return credential is not None and credential.secret == key.credential.secret
+def _natural(name: str) -> tuple[str, int]:
+    word, _, number = name.rpartition("-")
+    return (word, int(number)) if number.isdigit() else (name, 0)

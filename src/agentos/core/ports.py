@@ -7,6 +7,8 @@ from typing import Protocol
 
 from agentos.core.commands import Command
 from agentos.core.events import EngineEvent, Event, WorkerEvent
+from agentos.core.neighbours import Note, RunGone
+from agentos.core.pacing import LimitSeen
 from agentos.core.results import Usage
 
 
@@ -24,6 +26,22 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Neighbours(Protocol):
+    """The other runs on this host, as far as keys go."""
+
+    def turn(self) -> AbstractContextManager[list[Note]]:
+        """Nobody else decides meanwhile; gives what the others have done since the last turn."""
+        ...
+
+    def leave(self, notes: list[Note]) -> None:
+        """Tells the others; within a turn."""
+        ...
+
+    def gone(self, runs: set[str]) -> list[RunGone]:
+        """Those of the runs that have ended or died."""
+        ...
 
 
 class Listener(Protocol):
@@ -48,6 +66,7 @@ class Answer:
     text: str
     model: str
     usage: Usage
+    limits: tuple[LimitSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

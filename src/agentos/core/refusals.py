@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agentos.core.pacing import LimitSeen
+
 DEFAULT_REST = 60.0
 LONGEST_HINT = 3600.0
 
@@ -23,6 +25,7 @@ class Refusal:
     reason: str
     seconds: float | None = None
     day_seconds: float | None = None
+    limits: tuple[LimitSeen, ...] = ()
 
 
 def clamp_hint(seconds: float | None) -> float:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from agentos.core.refusals import LONGEST_HINT, clamp_hint
 
 PROBE_EVERY = 3600.0
+PROVING = 0.25
+# A hint of 0 s would stay 0 however often it is doubled.
+SHORTEST_DOUBLED = 0.5
 
 
 @dataclass(slots=True)
@@ -15,14 +18,20 @@ class Rest:
     spent_until: float = 0.0
     probe_at: float = 0.0
     strikes: int = 0
+    proving_until: float | None = None
+    sent: int = 0
     refused_at: float = float("-inf")
     reason: str = ""
 
     def limit(self, now: float, hint: float | None, reason: str) -> float:
         """Starts or lengthens the rest; a hint that was obeyed in vain counts double each time."""
         if not self.limited(now):
-            self.strikes += 1
-        seconds = min(clamp_hint(hint) * 2 ** (self.strikes - 1), LONGEST_HINT)
+            self.strikes = self.strikes + 1 if self.sent <= 1 else 1
+        self.sent, self.proving_until = 0, None
+        seconds = clamp_hint(hint)
+        if self.strikes > 1:
+            seconds = max(seconds, SHORTEST_DOUBLED) * 2 ** min(self.strikes - 1, 12)
+        seconds = min(seconds, LONGEST_HINT)
         self.until = max(self.until, now + seconds)
         self.refused_at, self.reason = now, reason
         return self.until - now
@@ -40,12 +49,27 @@ class Rest:
         if granted_at < self.refused_at:
             return False
         was_spent = bool(self.spent_until)
-        self.until = self.spent_until = self.probe_at = 0.0
-        self.strikes = 0
+        self.clear()
         return was_spent
+
+    def clear(self) -> None:
+        self.until = self.spent_until = self.probe_at = 0.0
+        self.strikes, self.proving_until = 0, None
+
+    def recall(self, until: float, spent_until: float, reason: str) -> None:
+        """What another run was told; the later of two ends wins."""
+        self.until, self.reason = max(self.until, until), reason
+        if spent_until > self.spent_until:
+            self.spent_until, self.probe_at = spent_until, max(self.probe_at, spent_until)
 
     def probed(self, now: float) -> None:
         self.probe_at = now + PROBE_EVERY
+
+    def proved(self, now: float) -> None:
+        """The first call after a rest goes alone: only when it was not refused do others follow."""
+        self.sent += 1
+        if self.sent == 1 and self.strikes:
+            self.proving_until = now + PROVING
 
     def limited(self, now: float) -> bool:
         return now < self.until
@@ -55,7 +79,8 @@ class Rest:
 
     def closed(self, now: float) -> bool:
         """Whether no call may be sent now."""
-        return self.limited(now) or (self.spent(now) and now < self.probe_at)
+        proving = self.proving_until is not None and now < self.proving_until
+        return proving or self.limited(now) or (self.spent(now) and now < self.probe_at)
 
     def opens_at(self) -> float:
-        return max(self.until, min(self.spent_until, self.probe_at))
+        return max(self.until, self.proving_until or 0.0, min(self.spent_until, self.probe_at))

@@ -7,8 +7,11 @@ from agentos.core import events
 from agentos.core.backoff import Jitter, backoff
 from agentos.core.commands import Command, KillWorker, StartWorker, StopWorker
 from agentos.core.credentials import Credential
+from agentos.core.episodes import Episodes, Standstill
 from agentos.core.health import Slot
 from agentos.core.leasing import Leasing, granted
+from agentos.core.money import PriceList, Purse
+from agentos.core.neighbours import Note
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Outcome, stumbled
 from agentos.core.work import Work
@@ -22,12 +25,14 @@ EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use: workers, tries, seconds."""
+    """What a run may use: workers, tries, seconds, dollars."""
 
     parallel: int = 1
     retries: int = 2
     timeout: float = 1800.0
     max_wait: float = 3600.0
+    budget: float | None = None
+    prices: PriceList = field(default_factory=PriceList)
 
 
 @dataclass(slots=True)
@@ -49,7 +54,9 @@ class Run:
     ) -> None:
         self._limits = limits
         self._jitter = jitter
-        self._leasing = Leasing(pool, jitter, limits.max_wait)
+        self._purse = Purse(limits.prices, limits.budget)
+        self._leasing = Leasing(pool, jitter, self._purse)
+        self._episodes = Episodes(pool, limits.max_wait)
         self._works = {item: Work(item) for item in items}
         self._queue = deque(self._works.values())
         self._slots = [Slot(number) for number in range(1, limits.parallel + 1)]
@@ -98,13 +105,25 @@ class Run:
         """Time has passed, nothing else."""
         return self._settle(Decision(), now)
 
+    def learn(self, notes: list[Note]) -> None:
+        """What the other runs on this host have done with the keys."""
+        for note in notes:
+            self._leasing.pool.hear(note)
+
+    def take_notes(self) -> list[Note]:
+        """What the other runs on this host should know since the last call."""
+        return self._leasing.take_notes()
+
+    def neighbours(self) -> set[str]:
+        return self._leasing.pool.foreign_runs()
+
     def change_credentials(self, credentials: list[Credential], now: float) -> Decision:
         return self._settle(Decision(news=self._leasing.replaced(credentials)), now)
 
     def deadline(self, now: float) -> float | None:
         """When `wake` is due if nothing happens before."""
         moments = [work.deadline(self._limits.timeout, self._usual()) for work in self._running()]
-        moments.append(self._leasing.wake_at(now))
+        moments += [self._leasing.wake_at(now), self._episodes.wake_at(now)]
         moments += [self._kill_at, self._beat_at]
         if self._queue and not self._stopping:
             moments.extend(slot.rests_until for slot in self._slots if slot.rests_until > now)
@@ -211,8 +230,8 @@ class Run:
 
     def _settle(self, decision: Decision, now: float) -> Decision:
         self._grant(decision, now)
-        decision.news.extend(self._leasing.episodes(now))
-        if not self._stopping and self._unfinished() and (standstill := self._leasing.standstill(now)):
+        decision.news.extend(self._episodes.look(now))
+        if not self._stopping and self._unfinished() and (standstill := self._standstill(now)):
             self._exit_code = standstill.exit_code
             self._stop(standstill.reason, standstill.detail, decision, now)
         self._watch(decision, now)
@@ -225,6 +244,14 @@ class Run:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
             decision.news.append(events.Heartbeat(now - self._started_at))
+
+    def _standstill(self, now: float) -> Standstill | None:
+        if self._purse.refused and not self._leasing.pool.held():
+            spent = (
+                f"the next call would pass --budget {self._limits.budget:.2f} ({self._purse.spent:.4f} spent)"
+            )
+            return Standstill(75, "budget", spent)
+        return self._episodes.standstill(now)
 
     def _grant(self, decision: Decision, now: float) -> None:
         for lease in self._leasing.grants(now):
@@ -255,9 +282,10 @@ class Run:
             decision.commands.append(StartWorker(work.item, slot.number, work.attempts))
 
     def _next(self, now: float) -> Work | None:
-        if self._stopping or self._leasing.blocks_starts():
+        if self._stopping or self._purse.refused:
             return None
-        if self._leasing.low(now) and self._running():
+        # With nobody at work, one has to start: it is its call that finds out whether keys are back.
+        if self._running() and self._episodes.hold_starts(now):
             return None
         return next((work for work in self._queue if work.not_before <= now), None)
 

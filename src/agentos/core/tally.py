@@ -23,6 +23,7 @@ class Row:
     attempts: int = 0
     busy: float = 0.0
     calls: float = 0.0
+    cost: float | None = 0.0
 
     @property
     def word(self) -> str:
@@ -68,6 +69,9 @@ class Tally:
                 self.rows[event.item].busy += event.seconds
             case events.LeaseGranted():
                 self.held[event.lease] = event.key
+            case events.CallCounted():
+                row = self.rows[event.item]
+                row.cost = None if row.cost is None or event.cost is None else row.cost + event.cost
             case events.LeaseReturned():
                 self._hear_return(event)
             case events.KeyLimited() | events.KeySpent():
@@ -111,6 +115,12 @@ class Tally:
     @property
     def running(self) -> list[Row]:
         return [row for row in self.rows.values() if row.running]
+
+    @property
+    def cost(self) -> float | None:
+        """None when a price is unknown."""
+        costs = [row.cost for row in self.rows.values()]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
 
     @property
     def usage(self) -> Usage:

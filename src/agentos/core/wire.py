@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any
 
-from agentos.core import commands, events
+from agentos.core import commands, events, neighbours
 from agentos.core.secrets import Secret
 
 
@@ -119,5 +119,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)
+    kind.__name__: kind
+    for union in (events.Event, commands.Command, neighbours.Note)
+    for kind in typing.get_args(union)
 }

@@ -33,6 +33,7 @@ class Recipe:
     entry: str
     preload: tuple[str, ...]
     environment: Mapping[str, str]
+    inherited: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class ProcessEngine:
         self._template = subprocess.Popen(
             [sys.executable, "-m", "agentos.engines.template", *arguments],
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *self._recipe.inherited],
             env=dict(self._recipe.environment),
             start_new_session=True,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentos.core.pacing import Dimension, LimitSeen
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.models.hints import (
     protobuf_duration,
@@ -37,7 +38,18 @@ def _too_many(details: list[dict[str, Any]], headers: Mapping[str, str], wall: f
     if any("PerDay" in str(violation.get("quotaId", "")) for violation in violations):
         day = seconds_to_midnight_pacific(wall)
         return Refusal(RefusalKind.DAY_EXHAUSTED, f"429 {quotas}", hint, day)
-    return Refusal(RefusalKind.RATE_LIMITED, f"429 {quotas}".strip(), hint)
+    return Refusal(RefusalKind.RATE_LIMITED, f"429 {quotas}".strip(), hint, limits=_named(violations))
+
+
+def _named(violations: list[dict[str, Any]]) -> tuple[LimitSeen, ...]:
+    """The limits that a refusal names with their values."""
+    found = []
+    for violation in violations:
+        value, quota = str(violation.get("quotaValue", "")), str(violation.get("quotaId", ""))
+        if value.isascii() and value.isdigit() and "PerMinute" in quota:
+            dimension = Dimension.INPUT if "Tokens" in quota else Dimension.REQUESTS
+            found.append(LimitSeen(dimension, float(value)))
+    return tuple(found)
 
 
 def _hint(details: list[dict[str, Any]], headers: Mapping[str, str], wall: float) -> float | None:

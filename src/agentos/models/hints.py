@@ -5,18 +5,17 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
+_PROTOBUF = re.compile(r"(-?\d+(?:\.\d+)?)s")
+_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
 def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
-    """The Retry-After header, as seconds from now: a number or a date."""
+    """The Retry-After header, as seconds from now: milliseconds, a number or a date."""
+    if (exact := _number(headers.get("retry-after-ms", ""))) is not None:
+        return exact / 1000
     value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        pass
+    if (seconds := _number(value)) is not None:
+        return seconds
     try:
         when = email.utils.parsedate_to_datetime(value)
     except ValueError:
@@ -27,8 +26,17 @@ def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
 
 def protobuf_duration(text: object) -> float | None:
     """Seconds in a duration such as "36s" or "0.5s"."""
-    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    found = _PROTOBUF.fullmatch(text) if isinstance(text, str) else None
     return float(found[1]) if found else None
+
+
+def span(text: str) -> float | None:
+    """Seconds in a span such as "6m0s" or "12ms"."""
+    found = _SPAN.fullmatch(text.strip())
+    if not text.strip() or found is None:
+        return None
+    hours, minutes, seconds, thousandths = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
 
 
 def seconds_to_midnight_pacific(wall: float) -> float:
@@ -43,3 +51,10 @@ def seconds_to_midnight_pacific(wall: float) -> float:
         return 86400 - (wall - 8 * 3600) % 86400
     passed = local.hour * 3600 + local.minute * 60 + local.second + local.microsecond / 1e6
     return 86400 - passed
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

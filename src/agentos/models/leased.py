@@ -9,7 +9,11 @@ from agentos.core.errors import CallRefused
 from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
 from agentos.core.orders import RoleModel
 from agentos.core.ports import Access, Answer, Provider, Question
+from agentos.core.refusals import Refusal
 from agentos.core.results import Usage
+
+CHARACTERS_A_TOKEN = 4
+USUAL_OUTPUT = 1500
 
 
 class LeasedModel:
@@ -29,6 +33,8 @@ class LeasedModel:
         self._tell = tell
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
         self._stopped = False
+        self._behind = 0
+        self._usual: dict[str, int] = {}
 
     def grant(self, command: GrantLease) -> None:
         """A key has come; one that nobody waits for any more goes back unused."""
@@ -48,38 +54,56 @@ class LeasedModel:
         """The answer, however many keys it takes; refusals never end a call, a bad request does."""
         role = self._roles[question.role]
         while True:
-            lease = await self._lease(call, role)
+            lease = await self._lease(call, role, question)
             try:
-                return await self._try(lease, question, role)
+                answer = await self._try(lease, question)
             except CallRefused:
                 continue
+            self._behind += 1
+            self._usual[question.role] = answer.usage.output_tokens
+            return answer
 
-    async def _lease(self, call: str, role: RoleModel) -> GrantLease:
+    async def _lease(self, call: str, role: RoleModel, question: Question) -> GrantLease:
         if self._stopped:
             raise asyncio.CancelledError
         waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
         self._grants[call] = waiting
-        self._tell(LeaseWanted(self._item, call, role.providers))
+        self._tell(
+            LeaseWanted(
+                item=self._item,
+                call=call,
+                providers=role.providers,
+                models=role.models,
+                input_tokens=len(question.prompt) // CHARACTERS_A_TOKEN,
+                output_tokens=self._usual.get(role.role, USUAL_OUTPUT),
+                behind=self._behind,
+            )
+        )
         return await waiting
 
-    async def _try(self, lease: GrantLease, question: Question, role: RoleModel) -> Answer:
-        began, usage, refusal, model = (
-            time.monotonic(),
-            Usage(),
-            None,
-            lease.model or role.model,
-        )
+    async def _try(self, lease: GrantLease, question: Question) -> Answer:
+        began, model = time.monotonic(), lease.model or ""
+        answer: Answer | None = None
+        refusal: Refusal | None = None
         access = Access(lease.key, lease.secret.reveal(), lease.base_url, model)
         try:
             answer = await self._provider(lease.provider).ask(question, access)
-            usage, model = answer.usage, answer.model
             return answer
         except CallRefused as error:
             refusal = error.refusal
             raise
         finally:
-            seconds = time.monotonic() - began
-            self._tell(LeaseReturned(self._item, lease.lease, seconds, usage, refusal, model))
+            self._tell(
+                LeaseReturned(
+                    item=self._item,
+                    lease=lease.lease,
+                    seconds=time.monotonic() - began,
+                    usage=answer.usage if answer else Usage(),
+                    refusal=refusal,
+                    model=answer.model if answer else model,
+                    limits=answer.limits if answer else (),
+                )
+            )
 
     def _provider(self, name: str) -> Provider:
         if name not in self._providers:

@@ -6,7 +6,7 @@ from agentos.core import events
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
 from agentos.outputs.summary import ending_lines, summary_lines
-from agentos.outputs.words import duration, sentence, tokens
+from agentos.outputs.words import dollars, duration, sentence, tokens
 
 COORDINATOR = "[COORDINATOR]"
 Write = Callable[[str], None]
@@ -64,7 +64,7 @@ def progress_line(tally: Tally, at: float) -> str:
         f"running: {running}" if running else "",
         f"keys in use: {len(set(tally.held.values()))}/{keys}",
         f"{tokens(tally.usage.tokens)} tokens",
-        "cost ?",
+        f"cost {dollars(tally.cost)}",
         _time_left(tally, at),
     ]
     return " | ".join(part for part in parts if part)

@@ -7,7 +7,7 @@ from agentos.core import events
 from agentos.core.results import Ending, Outcome, Verdict
 from agentos.core.tally import Row, Tally
 from agentos.core.wire import pack
-from agentos.outputs.words import count, duration, tokens
+from agentos.outputs.words import count, dollars, duration, tokens
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
@@ -48,7 +48,7 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Items: {_items(tally)}",
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
-        f"{count(tally.usage.calls, 'call')}; cost ?",
+        f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
         f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
     return lines + next_steps(tally)
@@ -92,7 +92,7 @@ def as_json(tally: Tally) -> dict[str, Any]:
         "overhead_percent": round(overhead(tally), 2),
         "warm_up": round(tally.warm_up, 3),
         "usage": pack(tally.usage),
-        "cost": None,
+        "cost": tally.cost,
         "items": [_row_json(row) for row in tally.rows.values()],
     }
 
@@ -108,7 +108,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "rounds": row.round,
         "seconds": round(row.seconds, 3),
         "usage": pack(row.usage),
-        "cost": None,
+        "cost": row.cost,
         "attempts": row.attempts,
         "outcome": pack(row.outcome) if row.outcome else None,
     }
@@ -128,7 +128,7 @@ def _width(tally: Tally) -> int:
 def _row_line(row: Row, width: int) -> str:
     parts = [
         f"{row.item:<{width}}  {row.word:<14}",
-        f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost ?",
+        f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}",
     ]
     if row.outcome and row.outcome.error:
         parts.append(row.outcome.error)

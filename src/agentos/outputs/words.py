@@ -27,6 +27,13 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
+def dollars(cost: float | None) -> str:
+    """`?` where nobody knows."""
+    if cost is None:
+        return "?"
+    return f"${cost:.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
+
+
 def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
 
@@ -59,6 +66,8 @@ def sentence(event: events.News | events.CredentialsRejected, at: float) -> str 
             return f"{event.key} was rejected ({event.reason}). Not used again until its credential changes."
         case events.KeyRecovered():
             return f"{event.key} answers again before its time. Using it."
+        case events.LimitLearnt():
+            return f"{event.key} ({event.model}): the provider allows {event.amount:,.0f} {event.dimension} in {duration(event.seconds)}. Pacing calls."
         case events.KeysChanged():
             return _changed(event)
         case events.CredentialsRejected():
@@ -96,6 +105,7 @@ def sentence(event: events.News | events.CredentialsRejected, at: float) -> str 
             events.ItemStarted()
             | events.ItemEnded()
             | events.LeaseGranted()
+            | events.CallCounted()
             | events.Heartbeat()
             | events.RunEnded()
         ):

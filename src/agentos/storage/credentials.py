@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentos.core.credentials import Credential
 from agentos.core.errors import PreflightError
+from agentos.core.pacing import Dimension, Rate
 from agentos.core.secrets import Secret
 
 PROVIDERS = ("gemini", "anthropic", "openai")
@@ -120,6 +121,7 @@ class _Reader:
             bucket=str(entry.get("bucket", "")),
             concurrency=_whole(entry.get("concurrency"), 1),
             enabled=bool(entry.get("enabled", True)),
+            rates=_rates(entry),
         )
 
     def _check(self, number: int, name: str, value: object) -> None:
@@ -210,6 +212,17 @@ def _named(credentials: list[Credential]) -> list[Credential]:
             counts[word] += 1
         named.append(replace(credential, name=credential.name or f"{word}-{counts[word]}"))
     return named
+
+
+def _rates(entry: dict[str, object]) -> tuple[tuple[Dimension, Rate], ...]:
+    """Gemini counts the tokens that go in, the others all of them."""
+    tokens = Dimension.INPUT if entry.get("provider", "gemini") == "gemini" else Dimension.TOKENS
+    named = {"rpm": (Dimension.REQUESTS, 60.0), "tpm": (tokens, 60.0), "rpd": (Dimension.DAY, 86400.0)}
+    return tuple(
+        (dimension, Rate(float(_whole(entry[name], 1)), seconds))
+        for name, (dimension, seconds) in named.items()
+        if name in entry
+    )
 
 
 def _text(value: object) -> str | None:

@@ -25,6 +25,10 @@ class Home:
         return self.path / "config.toml"
 
     @property
+    def quota(self) -> Path:
+        return self.path / "quota"
+
+    @property
     def runs(self) -> Path:
         return self.path / "logs" / "parallel"
 

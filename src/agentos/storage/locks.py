@@ -27,7 +27,7 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self.descriptor: int | None = None
 
     def acquire(self) -> bool:
         """Takes it or says no at once; only "held elsewhere" is a no, other errors are raised."""
@@ -43,19 +43,19 @@ class LockFile:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         return True
 
     def wait(self) -> None:
         """Takes it when it is free; for moments, not for work."""
         descriptor = os.open(self.path, _FLAGS, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
 
 
 class ItemLocks:

@@ -1,0 +1,87 @@
+"""When the keys, all together, hold the run up: low, exhausted, limited, or at an end."""
+
+from dataclasses import dataclass
+
+from agentos.core import events
+from agentos.core.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """Why no key can serve this run; `exit_code` is what it ends with."""
+
+    exit_code: int
+    reason: str
+    detail: str
+
+
+class Episodes:
+    """Each is told once, when it begins and when it is over."""
+
+    def __init__(self, pool: Pool, max_wait: float) -> None:
+        self._pool = pool
+        self._max_wait = max_wait
+        self._low = False
+        self._exhausted_since: float | None = None
+        self._limited_since: float | None = None
+
+    def look(self, now: float) -> list[events.News]:
+        """What has changed for everybody since the last look."""
+        waiting, slots = self._pool.waiting(now), self._pool.usable_slots(now)
+        return [
+            *self._lowness(slots),
+            *self._exhaustion(len(waiting), slots, now),
+            *self._limitation(bool(waiting), slots, now),
+        ]
+
+    def hold_starts(self, now: float) -> bool:
+        """Whether no further item is to start while others are at work."""
+        paused = self._exhausted_since is not None or self._limited_since is not None
+        return paused or bool(self._pool.storms()) or self._pool.usable_slots(now) < 2
+
+    def standstill(self, now: float) -> Standstill | None:
+        if not self._pool.living():
+            return Standstill(4, "no usable key", _why_none(self._pool))
+        for provider, since in self._pool.storms():
+            if now - since > self._max_wait:
+                return Standstill(75, "provider failing", f"{provider} has failed for longer than --max-wait")
+        earliest = self._pool.earliest(now) if self._limited_since is not None else None
+        if earliest and earliest[0] - now > self._max_wait:
+            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {earliest[1]}")
+        return None
+
+    def wake_at(self, now: float) -> float | None:
+        """When a storm has lasted too long, or keys for more workers may be back."""
+        moments = [at for _, since in self._pool.storms() if (at := since + self._max_wait + 0.001) > now]
+        if earliest := self._pool.earliest(now):
+            moments.append(earliest[0])
+        return min(moments, default=None)
+
+    def _lowness(self, slots: int) -> list[events.News]:
+        was, self._low = self._low, slots < 2
+        return [events.PoolLow(slots)] if self._low and not was and slots == 1 else []
+
+    def _exhaustion(self, waiting: int, slots: int, now: float) -> list[events.News]:
+        begins = self._exhausted_since is None and waiting and slots and not self._pool.storms()
+        if begins and self._pool.all_held(now):
+            self._exhausted_since = now
+            return [events.PoolExhausted(waiting, slots)]
+        if self._exhausted_since is not None and not waiting:
+            since, self._exhausted_since = self._exhausted_since, None
+            return [events.PoolRestored(now - since)]
+        return []
+
+    def _limitation(self, waiting: bool, slots: int, now: float) -> list[events.News]:
+        earliest = self._pool.earliest(now)
+        if self._limited_since is None and waiting and not slots and earliest:
+            self._limited_since = now
+            return [events.AllKeysLimited(earliest[1], earliest[0] - now)]
+        if self._limited_since is not None and (slots or not waiting):
+            since, self._limited_since = self._limited_since, None
+            return [events.KeysBack(now - since)]
+        return []
+
+
+def _why_none(pool: Pool) -> str:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.quarantined().items())
+    return reasons or "every key is disabled"

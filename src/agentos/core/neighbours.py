@@ -1,0 +1,69 @@
+"""What runs on one host tell each other about keys, so that none is used beyond its limits in sum."""
+
+from dataclasses import dataclass, field
+
+from agentos.core.pacing import LimitSeen, Load
+
+
+@dataclass(frozen=True, slots=True)
+class CallSent:
+    """A call began: it holds a slot of its key and counts for its bucket."""
+
+    run: str
+    lease: str
+    key: str
+    bucket: str
+    model: str
+    at: float
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class CallOver:
+    """A call ended: its slot is free, and what it used is known."""
+
+    run: str
+    lease: str
+    used: Load = field(default_factory=Load)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRefused:
+    """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota."""
+
+    run: str
+    bucket: str
+    model: str
+    until: float
+    spent_until: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketBack:
+    """A call went through in spite of a rest: it is over."""
+
+    run: str
+    bucket: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLearnt:
+    """What was told or found out about a bucket's limits."""
+
+    run: str
+    bucket: str
+    model: str
+    limits: tuple[LimitSeen, ...] = ()
+    per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunGone:
+    """A run has ended, or died: it holds nothing any more."""
+
+    run: str
+
+
+Note = CallSent | CallOver | BucketRefused | BucketBack | BucketLearnt | RunGone

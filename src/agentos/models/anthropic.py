@@ -1,0 +1,73 @@
+"""Claude, through Anthropic's own SDK; its refusals become ours."""
+
+import json
+import time
+from typing import Any
+
+import anthropic
+
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.ports import Access, Answer, Question
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.results import Usage
+from agentos.models.anthropic_refusals import limits_seen, read_refusal
+
+TIMEOUT = 300.0
+MOST_TOKENS = 16_000
+
+
+class Anthropic:
+    """One client per base URL serves all its keys: the key goes with each call."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str | None, anthropic.AsyncAnthropic] = {}
+
+    async def ask(self, question: Question, access: Access) -> Answer:
+        try:
+            raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
+            message = raw.parse()
+        except anthropic.APIStatusError as error:
+            raise _translate(error) from error
+        except (anthropic.APIError, ValueError) as error:
+            raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
+        text = "".join(block.text for block in message.content if block.type == "text")
+        if not text:
+            raise BadRequest(f"the model gave no text (stop reason: {message.stop_reason})")
+        usage = Usage(1, message.usage.input_tokens, message.usage.output_tokens)
+        return Answer(text, message.model, usage, limits_seen(_lowered(raw.headers)))
+
+    def _client(self, access: Access) -> anthropic.AsyncAnthropic:
+        if access.base_url not in self._clients:
+            self._clients[access.base_url] = anthropic.AsyncAnthropic(
+                api_key="given-per-call", base_url=access.base_url, max_retries=0, timeout=TIMEOUT
+            )
+        return self._clients[access.base_url].with_options(api_key=access.secret)
+
+
+def _words(question: Question, access: Access) -> dict[str, Any]:
+    words: dict[str, Any] = {
+        "model": access.model,
+        "max_tokens": MOST_TOKENS,
+        "messages": [{"role": "user", "content": question.prompt}],
+    }
+    if question.schema is not None:
+        schema = _closed(json.loads(question.schema))
+        words["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return words
+
+
+def _closed(schema: Any) -> Any:
+    """The same schema, with every object closed to other names, as Anthropic wants it."""
+    if isinstance(schema, dict):
+        inner = {name: _closed(value) for name, value in schema.items()}
+        return {**inner, "additionalProperties": False} if schema.get("type") == "object" else inner
+    return [_closed(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _translate(error: anthropic.APIStatusError) -> Exception:
+    refusal = read_refusal(error.status_code, error.body, _lowered(error.response.headers), time.time())
+    return CallRefused(refusal) if refusal else BadRequest(f"{error.status_code}: {error.message}")
+
+
+def _lowered(headers: Any) -> dict[str, str]:
+    return {str(name).casefold(): str(value) for name, value in headers.items()}

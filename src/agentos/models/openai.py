@@ -1,0 +1,78 @@
+"""GPT and every server that speaks its language, through OpenAI's own SDK."""
+
+import json
+import time
+from typing import Any
+
+import openai
+
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.ports import Access, Answer, Question
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.results import Usage
+from agentos.models.openai_refusals import limits_seen, read_refusal
+
+TIMEOUT = 300.0
+
+
+class OpenAI:
+    """One client per base URL serves all its keys: the key goes with each call."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str | None, openai.AsyncOpenAI] = {}
+
+    async def ask(self, question: Question, access: Access) -> Answer:
+        try:
+            raw = await self._client(access).chat.completions.with_raw_response.create(
+                **_words(question, access)
+            )
+            completion = raw.parse()
+        except openai.APIStatusError as error:
+            raise _translate(error) from error
+        except (openai.APIError, ValueError) as error:
+            raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
+        choice = completion.choices[0] if completion.choices else None
+        if choice is None or not choice.message.content:
+            raise BadRequest(
+                f"the model gave no text (finish reason: {choice.finish_reason if choice else '?'})"
+            )
+        counted = completion.usage
+        usage = Usage(1, counted.prompt_tokens if counted else 0, counted.completion_tokens if counted else 0)
+        return Answer(choice.message.content, completion.model, usage, limits_seen(_lowered(raw.headers)))
+
+    def _client(self, access: Access) -> openai.AsyncOpenAI:
+        if access.base_url not in self._clients:
+            self._clients[access.base_url] = openai.AsyncOpenAI(
+                api_key="given-per-call",
+                base_url=_with_version(access.base_url),
+                max_retries=0,
+                timeout=TIMEOUT,
+            )
+        return self._clients[access.base_url].with_options(api_key=access.secret)
+
+
+def _words(question: Question, access: Access) -> dict[str, Any]:
+    words: dict[str, Any] = {
+        "model": access.model,
+        "messages": [{"role": "user", "content": question.prompt}],
+    }
+    if question.schema is not None:
+        form = {"name": "verdict", "schema": json.loads(question.schema)}
+        words["response_format"] = {"type": "json_schema", "json_schema": form}
+    return words
+
+
+def _with_version(base_url: str | None) -> str | None:
+    """The SDK wants /v1 in it; people leave it out."""
+    if base_url is None or base_url.rstrip("/").rpartition("/")[2].startswith("v"):
+        return base_url
+    return f"{base_url.rstrip('/')}/v1"
+
+
+def _translate(error: openai.APIStatusError) -> Exception:
+    refusal = read_refusal(error.status_code, error.body, _lowered(error.response.headers), time.time())
+    return CallRefused(refusal) if refusal else BadRequest(f"{error.status_code}: {error.message}")
+
+
+def _lowered(headers: Any) -> dict[str, str]:
+    return {str(name).casefold(): str(value) for name, value in headers.items()}

@@ -1,0 +1,170 @@
+"""The notes that runs on one host leave for each other, in a file that only grows while they live."""
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from agentos.core.neighbours import BucketLearnt, BucketRefused, CallSent, Note, RunGone
+from agentos.core.wire import WireError, decode, encode
+from agentos.storage.files import private_folder
+from agentos.storage.locks import LockFile
+
+NAME = "notes.jsonl"
+PATIENCE = 0.2
+
+
+class HostLog:
+    """One run's place among the others; its lock is held by all its processes, until the last is gone."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self._folder = private_folder(folder)
+        self._run = run
+        self._turn = os.open(
+            folder / "turn.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        self._life = LockFile(self._life_path(run))
+        self._life.acquire()
+        with self._locked():
+            if not self._others():
+                self._shorten()
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(folder / NAME, flags, 0o600)
+        self._read_to = 0
+        self._torn = b""
+
+    @property
+    def life(self) -> int:
+        """The descriptor that every process of this run inherits."""
+        descriptor = self._life.descriptor
+        assert descriptor is not None
+        return descriptor
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[list[Note]]:
+        """Nobody else decides meanwhile; gives what the others have written since the last turn."""
+        with self._locked():
+            yield self._read()
+
+    def leave(self, notes: list[Note]) -> None:
+        """Writes to the others; within a turn."""
+        lines = "".join(f"{self._line(replace(note, run=self._run))}\n" for note in notes)
+        if lines:
+            os.write(self._file, lines.encode())
+
+    def gone(self, runs: set[str]) -> list[RunGone]:
+        """Those of the runs of which no process is left."""
+        return [RunGone(run) for run in runs if not self._lives(run)]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._life_path(self._run).unlink()
+        self._life.release()
+        os.close(self._turn)
+        os.close(self._file)
+
+    def _read(self) -> list[Note]:
+        chunk = os.pread(self._file, 1 << 24, self._read_to)
+        self._read_to += len(chunk)
+        *lines, self._torn = (self._torn + chunk).split(b"\n")
+        found = (read_note(line) for line in lines)
+        return [note for note in found if note is not None and note.run != self._run]
+
+    def _line(self, note: Note) -> str:
+        stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
+        return json.dumps({**encode(note), **stamp}, separators=(",", ":"))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Waits a moment for its turn; one who was stopped in the middle of it holds nobody up for long."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.0002)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _others(self) -> bool:
+        names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
+        return any(self._lives(name) for name in names if name != self._run)
+
+    def _lives(self, run: str) -> bool:
+        path = self._life_path(run)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        path.unlink(missing_ok=True)
+        return False
+
+    def _shorten(self) -> None:
+        """Alone here: what is over is dropped, what was learnt and what still rests is kept."""
+        path = self._folder / NAME
+        if not path.exists():
+            return
+        kept: dict[tuple[str, str, str], str] = {}
+        for line in path.read_bytes().splitlines():
+            note = read_note(line)
+            if isinstance(note, BucketLearnt) or (isinstance(note, BucketRefused) and _is_ahead(note)):
+                kept[type(note).__name__, note.bucket, note.model] = self._line(replace(note, run="earlier"))
+        tmp = path.with_suffix(".tmp")
+        tmp.write_text("".join(f"{line}\n" for line in kept.values()))
+        tmp.chmod(0o600)
+        os.replace(tmp, path)
+
+    def _life_path(self, run: str) -> Path:
+        return self._folder / f"run-{run}.lock"
+
+
+def read_note(line: bytes) -> Note | None:
+    """A note with its times by this boot's clock; None for what cannot be read."""
+    try:
+        record = json.loads(line)
+        note: Note = decode(record)
+        if record["boot"] == boot_id():
+            return note
+        return _shifted(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
+    except (WireError, ValueError, KeyError, TypeError):
+        return None
+
+
+def host_clock() -> float:
+    """Seconds since the machine was started, the same for every process, sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@functools.cache
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+
+
+def _shifted(note: Note, seconds: float) -> Note:
+    match note:
+        case CallSent():
+            return replace(note, at=note.at + seconds)
+        case BucketRefused():
+            return replace(note, until=note.until + seconds, spent_until=note.spent_until + seconds)
+        case _:
+            return note
+
+
+def _is_ahead(note: BucketRefused) -> bool:
+    return max(note.until, note.spent_until) > host_clock()
