@@ -37,6 +37,7 @@ from agentos.workflows.desk import Desk
 from agentos.workflows.registry import find_workflow
 
 GRACE = 2.0
+OUR_FRAMES = 3
 STEPS_A_ROUND = 8
 FINISHED = "finished"
 
@@ -75,7 +76,7 @@ async def carry(order: Order, channel: Channel) -> Outcome:
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
     except Exception as error:  # The one place where any failure becomes an outcome.
-        traceback.print_exc()
+        traceback.print_exc(limit=-OUR_FRAMES)
         return stumbled(f"{type(error).__name__}: {error}")
     finally:
         lock.release()

@@ -25,7 +25,7 @@ class Anthropic:
     async def ask(self, question: Question, access: Access) -> Answer:
         try:
             raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
-            message = raw.parse()
+            message = await raw.parse()
         except anthropic.APIStatusError as error:
             raise _translate(error) from error
         except (anthropic.APIError, ValueError) as error:
