@@ -4,24 +4,28 @@ import sys
 
 import click
 
+from agentos.cli.words import Duration
+
 
 def _list() -> int:
-    from agentos.settings import environment, home_folder
-    from agentos.storage.credentials import CredentialSource
-    from agentos.storage.layout import Home
+    from agentos.keyring_view import view_keys
+    from agentos.outputs.words import clock, duration
 
-    home = Home(home_folder())
-    found = CredentialSource(home.credentials, environment()).read()
-    if not found:
+    rows = view_keys()
+    if not rows:
         click.echo("No keys. Set GEMINI_API_KEY_1, or type: agentos keys add")
         return 0
-    width = max(len(credential.name) for credential in found)
-    for credential in found:
-        state = "available" if credential.enabled else "disabled"
-        where = credential.base_url or "the provider's own address"
-        click.echo(
-            f"{credential.name:<{width}}  {credential.provider:<9} {state:<10} bucket {credential.quota}  {where}"
-        )
+    width = max(len(row.credential.name) for row in rows)
+    for row in rows:
+        parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {row.state}"]
+        if row.seconds > 0:
+            parts.append(f"until {clock(row.until)} (in {duration(row.seconds)})")
+        if row.credential.bucket:
+            parts.append(f"bucket {row.credential.bucket}")
+        parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]
+        if row.reason:
+            parts.append(f"last refusal: {row.reason}")
+        click.echo(", ".join(parts))
     return 0
 
 
@@ -39,27 +43,41 @@ def _add(provider: str, name: str | None) -> int:
     return 0
 
 
-command = click.Group(
-    "keys",
-    help="The credentials, and where they stand; secrets are never shown.",
-    invoke_without_command=True,
-    callback=lambda: None,
-    commands={
-        "list": click.Command("list", help="Every key by name.", callback=_list),
-        "add": click.Command(
-            "add",
-            help="Keep a key in credentials.toml; asks without echo, or reads one line from stdin.",
-            callback=_add,
-            params=[
-                click.Option(
-                    ["--provider"], type=click.Choice(["gemini", "anthropic", "openai"]), default="gemini"
-                ),
-                click.Option(["--name"], help="What it is called; without it key-1, key-2, ..."),
-            ],
-            epilog="\b\nExamples:\n  agentos keys add\n  pass show gemini | agentos keys add --name work",
-        ),
-    },
-)
+def _check(names: tuple[str, ...]) -> int:
+    from agentos.keyring_view import check_keys
+
+    findings = check_keys(names)
+    for name, trouble in findings.items():
+        click.echo(f"{name}: {trouble or 'answers'}")
+    return 4 if all(findings.values()) else 0
+
+
+def _rest(name: str, seconds: float) -> int:
+    from agentos.keyring_view import rest_key
+    from agentos.outputs.words import duration
+
+    rest_key(name, seconds)
+    click.echo(f"{name} rests for {duration(seconds)}, in every run on this machine. See: agentos keys")
+    return 0
+
+
+def _switch(enabled: str) -> click.Command:
+    word = {"true": "enable", "false": "disable"}[enabled]
+
+    def run(name: str) -> int:
+        from agentos.keyring_view import switch_key
+
+        switch_key(name, enabled)
+        click.echo(f"{name} is {word}d. Runs that are under way take it up by themselves.")
+        return 0
+
+    return click.Command(
+        word,
+        help=f"{word.capitalize()} a key of credentials.toml; runs take it up by themselves.",
+        params=[click.Argument(["name"])],
+        callback=run,
+        epilog=f"\b\nExample:\n  agentos keys {word} key-2",
+    )
 
 
 @click.pass_context
@@ -67,4 +85,51 @@ def _default(ctx: click.Context) -> int:
     return _list() if ctx.invoked_subcommand is None else 0
 
 
-command.callback = _default
+command = click.Group(
+    "keys",
+    help="The credentials, and where they stand; secrets are never shown.",
+    invoke_without_command=True,
+    callback=_default,
+    commands={
+        "list": click.Command(
+            "list",
+            help="Every key: state, until when, used of what limit, last refusal.",
+            callback=_list,
+            epilog="\b\nExample:\n  agentos keys list",
+        ),
+        "add": click.Command(
+            "add",
+            help="Keep a key in credentials.toml; asks without echo, or reads one line from stdin.",
+            callback=_add,
+            params=[
+                click.Option(
+                    ["--provider"],
+                    type=click.Choice(["gemini", "anthropic", "openai"]),
+                    default="gemini",
+                    help="Whose key it is (gemini).",
+                ),
+                click.Option(["--name"], help="What it is called; without it key-1, key-2, ..."),
+            ],
+            epilog="\b\nExamples:\n  agentos keys add\n  pass show gemini | agentos keys add --name work",
+        ),
+        "check": click.Command(
+            "check",
+            help="One cheap call with each key: does it answer?",
+            callback=_check,
+            params=[click.Argument(["names"], nargs=-1)],
+            epilog="\b\nExamples:\n  agentos keys check\n  agentos keys check key-2",
+        ),
+        "rest": click.Command(
+            "rest",
+            help="Leave a key alone for a time, in every run on this machine.",
+            callback=_rest,
+            params=[
+                click.Argument(["name"]),
+                click.Option(["--for", "seconds"], type=Duration(), default="10m", help="How long (10m)."),
+            ],
+            epilog="\b\nExample:\n  agentos keys rest key-2 --for 30m",
+        ),
+        "enable": _switch("true"),
+        "disable": _switch("false"),
+    },
+)

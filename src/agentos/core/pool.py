@@ -13,6 +13,7 @@ from agentos.core.storm import Weather
 
 HEAD_START = 2.0
 NEVER = float("inf")
+EVERY_MODEL = "*"
 Affords = Callable[[str, Load], bool]
 
 
@@ -88,6 +89,7 @@ class Pool:
         self._waiting: list[Want] = []
         self._foreign: dict[str, CallSent] = {}
         self._bookings: dict[str, Booking] = {}
+        self._resting: dict[str, BucketRefused] = {}
         self._numbers = itertools.count(1)
         self._next_at: float = NEVER
 
@@ -200,6 +202,8 @@ class Pool:
             bucket.pace.settle(booking, note.used if note.used != Load() else sent.load)
 
     def _hear_bucket(self, note: BucketRefused | BucketBack | BucketLearnt) -> None:
+        if isinstance(note, BucketRefused) and note.model == EVERY_MODEL:
+            self._put_to_rest(note)
         bucket = self._known_bucket(note.bucket, note.model)
         if bucket is None:
             return
@@ -213,6 +217,13 @@ class Pool:
                     bucket.pace.tell(limit.dimension, limit.rate)
                 if note.per_second is not None:
                     bucket.pace.recall(note.per_second)
+
+    def _put_to_rest(self, note: BucketRefused) -> None:
+        """For every model, also those that nobody has asked for yet."""
+        self._resting[note.bucket] = note
+        for (quota, _), bucket in self._buckets.items():
+            if quota == note.bucket:
+                bucket.rest.recall(note.until, note.spent_until, note.reason)
 
     def _known_bucket(self, quota: str, model: str) -> Bucket | None:
         for key in self._keys.values():
@@ -385,7 +396,9 @@ class Pool:
     def _bucket(self, credential: Credential, model: str) -> Bucket:
         place = (credential.quota, model)
         if place not in self._buckets:
-            self._buckets[place] = Bucket(Pace(dict(credential.rates)))
+            bucket = self._buckets[place] = Bucket(Pace(dict(credential.rates)))
+            if note := self._resting.get(credential.quota):
+                bucket.rest.recall(note.until, note.spent_until, note.reason)
         return self._buckets[place]
 
 

@@ -38,6 +38,7 @@ class CredentialSource:
     environment: Mapping[str, str]
     limit: int | None = None
     concurrency: int | None = None
+    only_file: bool = False
 
     def read(self) -> list[Credential]:
         """Variables, then the file; the same secret is one credential; named in the order found."""
@@ -62,7 +63,7 @@ class CredentialSource:
         return [replace(one, concurrency=concurrency) for one in limited] if concurrency else limited
 
     def _from_environment(self) -> Iterator[Credential]:
-        for provider in PROVIDERS:
+        for provider in () if self.only_file else PROVIDERS:
             numbered = list(_numbered(provider, self.environment))
             plain = self.environment.get(f"{provider.upper()}_API_KEY", "").strip()
             if not numbered and plain:

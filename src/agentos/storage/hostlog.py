@@ -134,6 +134,15 @@ class HostLog:
         return self._folder / f"run-{run}.lock"
 
 
+def read_notes(folder: Path) -> list[Note]:
+    """All that is written, for those who only look."""
+    try:
+        lines = (folder / NAME).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    return [note for line in lines if (note := read_note(line)) is not None]
+
+
 def read_note(line: bytes) -> Note | None:
     """A note with its times by this boot's clock; None for what cannot be read."""
     try:
