@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 if TYPE_CHECKING:
-    from agentos.models.offline import Behaviour, Fault, Key, Latency
+    from agentos.models.offline import Behaviour, Fault, Key, Latency, Limits
 
 EPILOG = """\b
 Examples:
@@ -15,25 +15,66 @@ Examples:
   agentos offline-server --keys 4 --latency 0.2,0.8 --seed 7
   agentos offline-server --rpm 10 --window fixed --rpd 250
   agentos offline-server --rpm 5 --seconds 1 --window bucket --burst 1
+  agentos offline-server --rpm 50 --itpm 30000 --otpm 8000 --per-model
+  agentos offline-server --rpm 60 --tpm 40000 --refused-count --no-hints
+  agentos offline-server --rpm 60 --limit key-1:rpm=5,tpm=9000,concurrency=2
   agentos offline-server --key one=S3CRET --keys-file keys.txt --bucket one=p1
   agentos offline-server --fault '{"kind": "429-minute", "nth": 3, "retry_delay": 2}'
   agentos offline-server --fault '{"kind": "503", "every": 5, "times": null}'
 
 \b
+It speaks, by path and headers:
+  Gemini      POST /v1beta/models/MODEL:generateContent, with x-goog-api-key;
+              :streamGenerateContent, :countTokens, GET /v1beta/models
+  Anthropic   POST /v1/messages (also streamed), with x-api-key or a bearer
+              token; /v1/messages/count_tokens, GET /v1/models
+  OpenAI      POST /v1/chat/completions or /v1/responses (also streamed),
+              with a bearer token; GET /v1/models
+A request for JSON (a schema, JSON mode, or a tool that has to be used) is
+answered by the reviewer, every other one by the writer.
+
+\b
+Limits hold for a bucket; a key without --bucket has one of its own.
+  --rpm --tpm --itpm --otpm   per minute, or per --seconds; --window says how
+              they are counted: sliding, fixed (aligned to the clock) or a
+              bucket that fills evenly, with room for --burst calls
+  tokens      those of the prompt count when the call comes, those of the
+              answer once they are written; OpenAI's max_tokens count at once
+  --limit     NAME:WORD=VALUE,... for one key, or one bucket; words: rpm rpd
+              tpm itpm otpm concurrency burst seconds window; none lifts one
+A refusal names the limits as the vendor does: Gemini's quotaId, quotaValue
+and retryDelay, Anthropic's anthropic-ratelimit-* and OpenAI's x-ratelimit-*
+headers, on answers as well. With --no-hints it is a bare 429.
+
+\b
 A fault has a kind, conditions that all have to hold, and what shapes it:
-  kinds       429-minute 429-day 429-both 429-bare 429-retry-after 400-key
-              400 401 402 403 404 500 502 503 504 529 reset reset-midway hang
-              slow drip cut html huge hostile blocked safety max-tokens
+  kinds       429-minute 429-day 429-both 429-tokens 429-bare 429-retry-after
+              429-ramp 429-spend 429-insufficient 429-credit 400-spend
+              400-key 400 401 402 403 404 500 502 503 504 529
+              stream-overload reset reset-midway hang slow drip cut html huge
+              hostile blocked safety max-tokens
   conditions  nth (call), nth_of_key, every, key (its name), role (draft or
               review), matching (a regular expression in the prompt);
               times: how often, 1 if not given, null without end
-  shape       retry_delay (s), retry_after (any text), limit, message,
+  shape       retry_delay (s), retry_after (any text), limit, message, code,
               seconds (slow, drip), megabytes (huge), payload (hostile: osc52
               csi path prefix injection controls template prose all)
+Each vendor has its own words for a kind; code replaces the word (OpenAI's
+error.code, Anthropic's details.error_code):
+  429-ramp          Anthropic ramp_limit_exceeded, OpenAI slow_down
+  429-spend         enforced_spend_limit_reached, project_spend_limit_exceeded
+  429-insufficient  Anthropic 402 billing_error, OpenAI insufficient_quota
+  429-credit        402 billing_error, credit_balance_exhausted
+  400-spend         Anthropic 400, OpenAI organization_usage_limit_exceeded
+  400-key           an invalid key: Gemini 400, the others 401
+  529               Anthropic overloaded_error; OpenAI, as for 503, 503 with
+                    server_is_overloaded
+  stream-overload   an error halfway in a stream that began with 200
 
 \b
 While it runs:
-  curl URL/_offline/ledger                              every call it saw
+  curl URL/_offline/ledger                              the last 100,000 calls
+  curl URL/_offline/ledger?last=0                       only the counts of all
   curl URL/_offline/faults -d '{"kind": "500"}'         one more fault
   curl URL/_offline/faults -X DELETE                    no more faults
 """
@@ -58,6 +99,13 @@ class Words(TypedDict):
     burst: int | None
     concurrency: int | None
     rpd: int | None
+    tpm: int | None
+    itpm: int | None
+    otpm: int | None
+    limit: tuple[str, ...]
+    per_model: bool
+    refused_count: bool
+    no_hints: bool
     fault: tuple[str, ...]
     faults: Path | None
     ledger: Path | None
@@ -65,7 +113,7 @@ class Words(TypedDict):
 
 
 def _run(**words: object) -> None:
-    """Answer as Gemini would, on this machine, by fixed rules: no key, no network, no cost.
+    """Answer as Gemini, Anthropic or OpenAI would, on this machine, by fixed rules: no key, no network, no cost.
 
     Prints one line of JSON on stdout when it is ready, {"url": ..., "keys": [...]}, with the keys that it
     made; keys that were given to it are not repeated. Everything else goes to stderr. SIGTERM or Ctrl-C
@@ -77,6 +125,8 @@ def _run(**words: object) -> None:
     try:
         made, keys = _keys(given)
         behaviour = _behaviour(given)
+        if not given["any_key"]:
+            _check_limits(behaviour, keys)
         place = Place(given["host"], given["port"], given["die_with_parent"])
         run(behaviour, keys, lambda url: _tell(url, made, len(keys)), place)
     except (ValueError, OSError) as error:
@@ -107,26 +157,56 @@ def _lines(file: Path | None) -> list[str]:
 
 
 def _behaviour(words: Words) -> "Behaviour":
-    from agentos.models.offline import Behaviour, Limits, Window
+    from agentos.models.offline import Behaviour, Hints
 
-    limits = Limits(
-        rate=words["rpm"],
-        seconds=words["seconds"],
-        window=Window(words["window"]),
-        burst=words["burst"],
-        concurrency=words["concurrency"],
-        per_day=words["rpd"],
-    )
+    limits = _limits(words)
     return Behaviour(
         latency=_latency(words["latency"]),
         review_latency=_latency(words["review_latency"]) if words["review_latency"] else None,
         seed=words["seed"],
         limits=limits,
         buckets=dict(_pair(text) for text in words["bucket"]),
+        special_limits=_special_limits(words["limit"], limits),
+        per_model=words["per_model"],
+        hints=Hints.NONE if words["no_hints"] else Hints.VENDOR,
         any_key=words["any_key"],
         faults=_faults(words),
         ledger_file=words["ledger"],
     )
+
+
+def _limits(words: Words) -> "Limits":
+    from agentos.models.offline import Limits, Window
+
+    return Limits(
+        rate=words["rpm"],
+        seconds=words["seconds"],
+        window=Window(words["window"]),
+        burst=words["burst"],
+        concurrency=words["concurrency"],
+        per_day=words["rpd"],
+        tokens=words["tpm"],
+        input_tokens=words["itpm"],
+        output_tokens=words["otpm"],
+        refused_count=words["refused_count"],
+    )
+
+
+def _special_limits(texts: tuple[str, ...], usual: "Limits") -> "dict[str, Limits]":
+    from agentos.models.offline import parse_limits
+
+    found = [parse_limits(text, usual) for text in texts]
+    return {named.name: named.limits for named in found}
+
+
+def _check_limits(behaviour: "Behaviour", keys: "tuple[Key, ...]") -> None:
+    """A limit under a name that nobody has would limit nobody, unnoticed."""
+    alone = {key.name for key in keys} - set(behaviour.buckets)
+    for name in behaviour.special_limits:
+        if name in behaviour.buckets:
+            raise ValueError(f"{name} shares the bucket {behaviour.buckets[name]}: give that one the limit")
+        if name not in alone and name not in behaviour.buckets.values():
+            raise ValueError(f"a limit is for a key or a bucket; there is none called {name}")
 
 
 def _latency(text: str) -> "Latency":
@@ -224,19 +304,32 @@ command = click.Command(
         _flag(
             "--seconds",
             default=60.0,
+            type=click.FloatRange(min=0, min_open=True),
             show_default=True,
-            help="What --rpm calls a minute.",
+            help="What --rpm and the --tpm family call a minute.",
         ),
         _flag(
             "--window",
             type=click.Choice(["sliding", "fixed", "bucket"]),
             default="sliding",
             show_default=True,
-            help="How --rpm is counted; fixed is aligned to the clock.",
+            help="How they are counted; fixed is aligned to the clock.",
         ),
         _flag("--burst", type=_POSITIVE, help="With --window bucket: calls at once."),
         _flag("--concurrency", type=_POSITIVE, help="Calls of a bucket at one time."),
         _flag("--rpd", type=_POSITIVE, help="Calls per day of each bucket."),
+        _flag("--tpm", type=_POSITIVE, help="Tokens per minute, prompt and answer together."),
+        _flag("--itpm", type=_POSITIVE, help="Tokens of prompts per minute."),
+        _flag("--otpm", type=_POSITIVE, help="Tokens of answers per minute."),
+        _flag(
+            "--limit",
+            multiple=True,
+            metavar="KEY:LIMITS",
+            help="Other limits for a key or a bucket, such as key-1:rpm=5,tpm=9000; repeatable.",
+        ),
+        _flag("--per-model", is_flag=True, help="Limits hold for each model of a bucket by itself."),
+        _flag("--refused-count", is_flag=True, help="Refused calls count against --rpm and --rpd."),
+        _flag("--no-hints", is_flag=True, help="Tell nothing of the limits: no name, no delay, no header."),
         _flag(
             "--fault",
             multiple=True,

@@ -43,11 +43,12 @@ class Leasing:
 
     def returned(self, event: events.LeaseReturned, now: float) -> list[events.News]:
         lease = self.pool.give_back(event.lease)
-        if lease is None or lease.credential.name not in self.pool.names():
+        name = self.pool.known_as(lease.credential) if lease else None
+        if lease is None or name is None:
             return []
         if event.refusal is None:
-            return self._served(lease, now)
-        return self._refused(lease, event.refusal, now)
+            return self._served(lease, name, now)
+        return self._refused(lease, name, event.refusal, now)
 
     def gone(self, holder: str) -> None:
         self.pool.forget(holder)
@@ -57,17 +58,16 @@ class Leasing:
         added, removed = self.pool.replace(credentials)
         return [events.KeysChanged(added, removed)] if added or removed else []
 
-    def _served(self, lease: Lease, now: float) -> list[events.News]:
+    def _served(self, lease: Lease, name: str, now: float) -> list[events.News]:
         news: list[events.News] = []
         self._troubles.pop((lease.want.holder, lease.want.call), None)
         if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
             news.append(events.StormEnded(lease.credential.provider, lasted))
-        if self.pool.rest(lease.credential.name).served(lease.granted_at):
-            news.append(events.KeyRecovered(lease.credential.name))
+        if self.pool.rest(name).served(lease.granted_at):
+            news.append(events.KeyRecovered(name))
         return news
 
-    def _refused(self, lease: Lease, refusal: Refusal, now: float) -> list[events.News]:
-        name = lease.credential.name
+    def _refused(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         rest = self.pool.rest(name)
         match refusal.kind:
             case RefusalKind.RATE_LIMITED:
@@ -136,10 +136,17 @@ class Leasing:
         return None
 
     def wake_at(self, now: float) -> float | None:
-        moments = [since + self._max_wait + 0.001 for _, since in self.pool.storms()]
+        moments = [
+            at for _, since in self.pool.storms() if (at := since + self._max_wait + 0.001) > now
+        ]
         if (at := self.pool.wake_at(now)) is not None:
             moments.append(at)
         return min(moments, default=None)
+
+    def more_keys_at(self, now: float) -> float | None:
+        """When, by waiting alone, there are keys for more workers."""
+        earliest = self.pool.earliest(now)
+        return earliest[0] if earliest else None
 
     def _lowness(self, slots: int) -> list[events.News]:
         was, self._low = self._low, slots < 2

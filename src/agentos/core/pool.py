@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentos.core.credentials import Credential, KeyState
 from agentos.core.rests import Rest
+from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 
 
@@ -68,8 +69,12 @@ class Pool:
     def give_back(self, lease_id: str) -> Lease | None:
         """Ends a lease; one that is not held any more is ignored."""
         lease = self._leases.pop(lease_id, None)
-        if lease and (key := self._keys.get(lease.credential.name)):
-            key.leases.discard(lease_id)
+        if lease is None:
+            return None
+        if name := self.known_as(lease.credential):
+            self._keys[name].leases.discard(lease_id)
+        # Whatever it brought, and if its holder died: the next probe of a storm may go.
+        self.weather(lease.credential.provider).probing = False
         return lease
 
     def forget(self, holder: str) -> None:
@@ -91,19 +96,37 @@ class Pool:
         self._keys[name].quarantine = reason
 
     def replace(self, credentials: Iterable[Credential]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Takes the new list; names what was added and what is gone. A changed secret is a new key."""
-        fresh = {credential.name: credential for credential in credentials}
-        gone = [name for name, key in self._keys.items() if not _same_key(key, fresh.get(name))]
-        added = [name for name in fresh if name not in self._keys or name in gone]
-        for name in gone:
-            self._rests.pop(self._keys[name].credential.quota, None)
-        self._keys = {
-            name: _Key(credential)
-            if name in added
-            else _Key(credential, self._keys[name].leases, self._keys[name].last_granted)
-            for name, credential in fresh.items()
-        }
-        return tuple(added), tuple(name for name in gone)
+        """Takes the new list; names what was added and what is gone. The secret, not the name, is the key."""
+        fresh = {credential.secret: credential for credential in credentials}
+        before = {key.credential.secret: key for key in self._keys.values()}
+        self._rests = self._carried_rests(fresh.values(), before)
+        self._keys = {credential.name: self._carried_key(credential, before) for credential in fresh.values()}
+        return (
+            tuple(credential.name for secret, credential in fresh.items() if secret not in before),
+            tuple(key.credential.name for secret, key in before.items() if secret not in fresh),
+        )
+
+    def known_as(self, credential: Credential) -> str | None:
+        """The name that this credential's secret has now; None if it is gone."""
+        names = (name for name, key in self._keys.items() if key.credential.secret == credential.secret)
+        return next(names, None)
+
+    def _carried_key(self, credential: Credential, before: dict[Secret, _Key]) -> _Key:
+        """With the calls that are still under way, also those of a key that was gone for a while."""
+        held = {lease.id for lease in self._leases.values() if lease.credential.secret == credential.secret}
+        old = before.get(credential.secret)
+        return _Key(credential, held, old.last_granted if old else float("-inf"))
+
+    def _carried_rests(
+        self, credentials: Iterable[Credential], before: dict[Secret, _Key]
+    ) -> dict[str, Rest]:
+        """A bucket rests on as long as one of its keys is still there."""
+        rests: dict[str, Rest] = {}
+        for credential in credentials:
+            if key := before.get(credential.secret):
+                known = [replace(self._rest_of(key)), rests.get(credential.quota, Rest())]
+                rests[credential.quota] = max(known, key=Rest.opens_at)
+        return rests
 
     # The decision.
 
@@ -208,7 +231,3 @@ class Pool:
 
     def _rest_of(self, key: _Key) -> Rest:
         return self._rests.setdefault(key.credential.quota, Rest())
-
-
-def _same_key(key: _Key, credential: Credential | None) -> bool:
-    return credential is not None and credential.secret == key.credential.secret

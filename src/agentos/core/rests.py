@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from agentos.core.refusals import LONGEST_HINT, clamp_hint
 
 PROBE_EVERY = 3600.0
+# A hint of 0 s would stay 0 however often it is doubled.
+SHORTEST_DOUBLED = 0.5
 
 
 @dataclass(slots=True)
@@ -22,7 +24,10 @@ class Rest:
         """Starts or lengthens the rest; a hint that was obeyed in vain counts double each time."""
         if not self.limited(now):
             self.strikes += 1
-        seconds = min(clamp_hint(hint) * 2 ** (self.strikes - 1), LONGEST_HINT)
+        seconds = clamp_hint(hint)
+        if self.strikes > 1:
+            seconds = max(seconds, SHORTEST_DOUBLED) * 2 ** min(self.strikes - 1, 12)
+        seconds = min(seconds, LONGEST_HINT)
         self.until = max(self.until, now + seconds)
         self.refused_at, self.reason = now, reason
         return self.until - now

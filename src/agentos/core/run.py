@@ -109,6 +109,7 @@ class Run:
         if self._queue and not self._stopping:
             moments.extend(slot.rests_until for slot in self._slots if slot.rests_until > now)
             moments.extend(work.not_before for work in self._queue if work.not_before > now)
+            moments.append(self._leasing.more_keys_at(now))
         return min((moment for moment in moments if moment is not None), default=None)
 
     # What each event means.
@@ -143,15 +144,10 @@ class Run:
         work.stop_clock(now)
         self._leave_slot(work, event.reason, decision, now)
         work.not_before = now + 1.0
-        if any(not slot.retired for slot in self._slots):
-            self._queue.appendleft(work)
+        if self._stopping:
+            self._end(work, Outcome(Ending.INTERRUPTED), decision, now)
         else:
-            self._end(
-                work,
-                stumbled(f"no worker could be started: {event.reason}"),
-                decision,
-                now,
-            )
+            self._queue.appendleft(work)
 
     def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
@@ -217,6 +213,7 @@ class Run:
             self._stop(standstill.reason, standstill.detail, decision, now)
         self._watch(decision, now)
         self._start(decision, now)
+        self._strand(decision, now)
         self._beat(decision, now)
         self._finish(decision, now)
         return decision
@@ -254,10 +251,16 @@ class Run:
             decision.news.append(events.ItemStarted(work.item, slot.number, work.attempts))
             decision.commands.append(StartWorker(work.item, slot.number, work.attempts))
 
+    def _strand(self, decision: Decision, now: float) -> None:
+        """Without a place to run in, what is left cannot be done."""
+        while self._queue and all(slot.retired for slot in self._slots):
+            self._end(self._queue.popleft(), stumbled("no worker slot is left"), decision, now)
+
     def _next(self, now: float) -> Work | None:
-        if self._stopping or self._leasing.blocks_starts():
+        if self._stopping:
             return None
-        if self._leasing.low(now) and self._running():
+        # With nobody at work, one has to start: it is its call that finds out whether keys are back.
+        if self._running() and (self._leasing.blocks_starts() or self._leasing.low(now)):
             return None
         return next((work for work in self._queue if work.not_before <= now), None)
 

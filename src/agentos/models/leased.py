@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentos.core.commands import GrantLease
-from agentos.core.errors import CallRefused
+from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
 from agentos.core.orders import RoleModel
 from agentos.core.ports import Access, Answer, Provider, Question
 from agentos.core.results import Usage
+from agentos.core.secrets import Redactor
 
 
 class LeasedModel:
@@ -70,13 +72,17 @@ class LeasedModel:
             lease.model or role.model,
         )
         access = Access(lease.key, lease.secret.reveal(), lease.base_url, model)
+        # Whoever answers has seen the key: it must not come back in a document, an error, a checkpoint.
+        redact = Redactor((lease.secret,))
         try:
             answer = await self._provider(lease.provider).ask(question, access)
             usage, model = answer.usage, answer.model
-            return answer
+            return replace(answer, text=redact(answer.text))
         except CallRefused as error:
             refusal = error.refusal
             raise
+        except BadRequest as error:
+            raise BadRequest(redact(str(error))) from None
         finally:
             seconds = time.monotonic() - began
             self._tell(LeaseReturned(self._item, lease.lease, seconds, usage, refusal, model))

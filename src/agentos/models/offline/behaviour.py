@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from .faults import Fault
@@ -20,15 +21,40 @@ class Latency:
         return self.low + (self.high - self.low) * int.from_bytes(digest[:4]) / 2**32
 
 
+class Hints(StrEnum):
+    """What is told of the limits: as much as the vendor tells, or nothing but the refusal."""
+
+    VENDOR = "vendor"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    bucket: str
+    limits: Limits
+
+
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """`buckets` names the bucket of a key; a key that is not in it has one of its own."""
+    """`buckets` names the bucket of a key; a key that is not in it has one of its own.
+
+    `special_limits` are those of a bucket, or of a key with a bucket of its own, that differ from `limits`.
+    With `per_model` each model of a bucket has the limits to itself.
+    """
 
     latency: Latency = Latency()
     review_latency: Latency | None = None
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
     buckets: Mapping[str, str] = field(default_factory=dict)
+    special_limits: Mapping[str, Limits] = field(default_factory=dict)
+    per_model: bool = False
+    hints: Hints = Hints.VENDOR
     any_key: bool = False
     faults: tuple[Fault, ...] = ()
     ledger_file: Path | None = None
+
+    def account(self, key: str) -> Account:
+        shared = self.buckets.get(key)
+        limits = self.special_limits.get(shared or key, self.limits)
+        return Account(shared or f"of {key}", limits)

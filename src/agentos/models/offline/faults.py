@@ -13,6 +13,12 @@ class Kind(StrEnum):
     BOTH_QUOTAS = "429-both"
     BARE_QUOTA = "429-bare"
     RETRY_AFTER = "429-retry-after"
+    INPUT_QUOTA = "429-tokens"
+    RAMP = "429-ramp"
+    SPEND_LIMIT = "429-spend"
+    INSUFFICIENT_QUOTA = "429-insufficient"
+    NO_CREDIT = "429-credit"
+    OWN_SPEND_LIMIT = "400-spend"
     KEY_INVALID = "400-key"
     BAD_REQUEST = "400"
     UNAUTHENTICATED = "401"
@@ -24,6 +30,7 @@ class Kind(StrEnum):
     UNAVAILABLE = "503"
     TIMEOUT = "504"
     OVERLOADED = "529"
+    OVERLOADED_STREAM = "stream-overload"
     RESET = "reset"
     RESET_MIDWAY = "reset-midway"
     HANG = "hang"
@@ -62,6 +69,7 @@ class Fault:
     megabytes: float = 1.0
     payload: str = "all"
     message: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

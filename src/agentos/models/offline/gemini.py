@@ -14,19 +14,22 @@ from .talk import (
     Delivery,
     Dialect,
     Finish,
+    Headers,
     Purpose,
     Question,
     Reason,
     Refusal,
     Reply,
     Request,
+    Stamp,
     count_tokens,
+    pieces,
+    positive,
     whole,
 )
 
 PATH = re.compile(r"^/v1(?:beta|alpha)?/models(?:/(?P<model>[^/:]+)(?::(?P<method>\w+))?)?$")
 JSON_TYPE = "application/json; charset=UTF-8"
-PIECE = 400
 FINISHES = {
     Finish.STOP: "STOP",
     Finish.MAX_TOKENS: "MAX_TOKENS",
@@ -91,7 +94,12 @@ def refuse(refusal: Refusal) -> Reply:
     return whole(status, JSON_TYPE, _json(body), *hint)
 
 
-DIALECT = Dialect(claims, read, answer, count, models, refuse)
+def headers(stamp: Stamp) -> Headers:
+    """Google tells nothing of its limits before they are hit."""
+    return ()
+
+
+DIALECT = Dialect(claims, read, answer, count, models, refuse, headers)
 
 
 def _question(model: str, body: dict[str, Any]) -> Question:
@@ -103,7 +111,7 @@ def _question(model: str, body: dict[str, Any]) -> Question:
         system=_text((request.get("systemInstruction") or {}).get("parts", [])),
         text="\n".join(_text(content["parts"]) for content in request["contents"]),
         wants_json=asked_for_json or "responseSchema" in config or "responseJsonSchema" in config,
-        max_tokens=config.get("maxOutputTokens"),
+        max_tokens=positive(config.get("maxOutputTokens")),
     )
 
 
@@ -129,13 +137,15 @@ def _stream(asked: Asked, given: Answer) -> Reply:
 
 
 def _chunks(asked: Asked, given: Answer) -> Iterator[dict[str, Any]]:
-    starts = range(0, max(len(given.text), 1), PIECE)
-    for start in starts:
-        chunk = _response(asked, given, given.text[start : start + PIECE])
-        if start != starts[-1]:
+    texts = pieces(given.text)
+    for number, text in enumerate(texts, 1):
+        chunk = _response(asked, given, text)
+        if number < len(texts) or given.finish is Finish.OVERLOADED:
             for candidate in chunk.get("candidates", []):
                 del candidate["finishReason"]
         yield chunk
+    if given.finish is Finish.OVERLOADED:
+        yield gemini_errors.body_of(Refusal(Reason.UNAVAILABLE))
 
 
 def _as_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -158,7 +168,9 @@ def _response(asked: Asked, given: Answer, text: str) -> dict[str, Any]:
         "totalTokenCount": given.prompt_tokens + told,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": given.prompt_tokens}],
     }
-    identity = hashlib.sha256((asked.question.text + given.text).encode()).hexdigest()[:22]
+    identity = hashlib.sha256((asked.question.text + given.text).encode(errors="surrogatepass")).hexdigest()[
+        :22
+    ]
     tail = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": identity}
     return _spoken(given.finish, text) | tail
 
@@ -167,8 +179,8 @@ def _spoken(finish: Finish, text: str) -> dict[str, Any]:
     if finish is Finish.BLOCKED:
         return {"promptFeedback": {"blockReason": "SAFETY"}}
     content = {} if finish is Finish.SAFETY else {"content": {"parts": [{"text": text}], "role": "model"}}
-    return {"candidates": [content | {"finishReason": FINISHES[finish], "index": 0}]}
+    return {"candidates": [content | {"finishReason": FINISHES.get(finish), "index": 0}]}
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, indent=2).encode()
+    return json.dumps(value).encode()

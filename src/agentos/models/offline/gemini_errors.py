@@ -4,17 +4,34 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .talk import Reason, Refusal
+from .talk import Quota, Reason, Refusal, Violation, hint_of
 
 TYPE = "type.googleapis.com/google.rpc."
-METRIC = "generativelanguage.googleapis.com/generate_content_free_tier_requests"
-LIMITS_PAGE = "https://ai.google.dev/gemini-api/docs/rate-limits"
-PER_MINUTE = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
-PER_DAY = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
-QUOTA_IDS = {
-    Reason.MINUTE_QUOTA: (PER_MINUTE,),
-    Reason.DAY_QUOTA: (PER_DAY,),
-    Reason.BOTH_QUOTAS: (PER_MINUTE, PER_DAY),
+METRIC = "generativelanguage.googleapis.com/generate_content_free_tier_"
+HELP = {
+    "@type": f"{TYPE}Help",
+    "links": [
+        {
+            "description": "Learn more about Gemini API quotas",
+            "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
+        }
+    ],
+}
+# a day's true end is kept back, as Google does
+LONGEST_HINT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    metric: str
+    id: str
+
+
+# limits that Google does not have are not named
+NAMES = {
+    Quota.REQUESTS: Name("requests", "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"),
+    Quota.INPUT_TOKENS: Name("input_token_count", "GenerateContentInputTokensPerModelPerMinute-FreeTier"),
+    Quota.DAY: Name("requests", "GenerateRequestsPerDayPerProjectPerModel-FreeTier"),
 }
 
 
@@ -26,13 +43,16 @@ class Wording:
 
 
 OVER_QUOTA = "You exceeded your current quota, please check your plan and billing details."
+EXHAUSTED = "Resource has been exhausted (e.g. check quota)."
+EMPTY_BALANCE = "The prepaid balance of this account is empty."
 WORDINGS = {
-    Reason.MINUTE_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
-    Reason.DAY_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
-    Reason.BOTH_QUOTAS: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
-    Reason.UNEXPLAINED_QUOTA: Wording(
-        429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."
-    ),
+    Reason.QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
+    Reason.UNEXPLAINED_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
+    Reason.RAMP: Wording(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
+    Reason.SPEND_LIMIT: Wording(429, "RESOURCE_EXHAUSTED", "The spend cap of this project is reached."),
+    Reason.OWN_SPEND_LIMIT: Wording(429, "RESOURCE_EXHAUSTED", "The spend cap of this project is reached."),
+    Reason.INSUFFICIENT_QUOTA: Wording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
+    Reason.NO_CREDIT: Wording(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
     Reason.KEY_MISSING: Wording(
         403,
         "PERMISSION_DENIED",
@@ -44,7 +64,7 @@ WORDINGS = {
     Reason.UNAUTHENTICATED: Wording(
         401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
     ),
-    Reason.UNPAID: Wording(402, "FAILED_PRECONDITION", "The prepaid balance of this account is empty."),
+    Reason.UNPAID: Wording(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
     Reason.FORBIDDEN: Wording(403, "PERMISSION_DENIED", "The caller does not have permission"),
     Reason.NOT_FOUND: Wording(404, "NOT_FOUND", "Requested entity was not found."),
     Reason.INTERNAL: Wording(500, "INTERNAL", "An internal error has occurred. Please retry."),
@@ -73,13 +93,19 @@ def body_of(refusal: Refusal) -> dict[str, Any]:
 def _details(refusal: Refusal) -> list[dict[str, Any]]:
     if refusal.reason is Reason.KEY_INVALID:
         return [_key_invalid()]
-    if refusal.reason not in QUOTA_IDS:
-        return []
-    help_links = [{"description": "Learn more about Gemini API quotas", "url": LIMITS_PAGE}]
-    found = [_quota_failure(refusal), {"@type": f"{TYPE}Help", "links": help_links}]
-    if refusal.retry_delay is not None:
-        found.append({"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(refusal.retry_delay)})
+    named = [over for over in refusal.violations if over.quota in NAMES]
+    found = [_quota_failure(refusal.model, named), HELP] if named else []
+    hint = _hint(refusal)
+    if refusal.reason is Reason.QUOTA and hint is not None:
+        found.append({"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(hint)})
     return found
+
+
+def _hint(refusal: Refusal) -> float | None:
+    hint = hint_of(refusal)
+    if hint is None or refusal.retry_delay is not None:
+        return hint
+    return min(hint, LONGEST_HINT)
 
 
 def _key_invalid() -> dict[str, Any]:
@@ -91,14 +117,18 @@ def _key_invalid() -> dict[str, Any]:
     }
 
 
-def _quota_failure(refusal: Refusal) -> dict[str, Any]:
-    shared = {
-        "quotaMetric": METRIC,
-        "quotaDimensions": {"location": "global", "model": refusal.model},
+def _quota_failure(model: str, over: list[Violation]) -> dict[str, Any]:
+    return {"@type": f"{TYPE}QuotaFailure", "violations": [_violation(model, one) for one in over]}
+
+
+def _violation(model: str, over: Violation) -> dict[str, Any]:
+    name = NAMES[over.quota]
+    named = {
+        "quotaMetric": f"{METRIC}{name.metric}",
+        "quotaId": name.id,
+        "quotaDimensions": {"location": "global", "model": model},
     }
-    value = {} if refusal.limit is None else {"quotaValue": str(refusal.limit)}
-    violations = [shared | {"quotaId": name} | value for name in QUOTA_IDS[refusal.reason]]
-    return {"@type": f"{TYPE}QuotaFailure", "violations": violations}
+    return named | ({} if over.limit is None else {"quotaValue": str(over.limit)})
 
 
 def _seconds(delay: float) -> str:

@@ -13,6 +13,8 @@ from .talk import Ending, Reply, Request, whole
 Attend = Callable[[Request, Callable[[Reply], Awaitable[None]]], Awaitable[None]]
 
 MOST_BODY = 32 * 1024 * 1024
+# small pieces go out together: a call to the kernel costs more than the copy
+ENOUGH_TO_SEND = 65536
 # closing with these options discards what is queued, which the other side sees as a reset
 LINGER_NOT = struct.pack("ii", 1, 0)
 
@@ -29,6 +31,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._head: h11.Request | None = None
         self._body = bytearray()
+        self._outgoing = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -87,6 +90,7 @@ class Connection(asyncio.Protocol):
     def _go_ahead(self) -> None:
         if self._http.they_are_waiting_for_100_continue:
             self._write(h11.InformationalResponse(status_code=100, headers=[]))
+            self._flush()
 
     async def _exchange(self) -> None:
         assert self._head is not None
@@ -117,20 +121,26 @@ class Connection(asyncio.Protocol):
         self._end(reply.ending)
 
     def _end(self, ending: Ending) -> None:
+        if ending is not Ending.RESET_MIDWAY:
+            self._write(h11.EndOfMessage())
+        self._flush()
         if ending is Ending.RESET_MIDWAY:
             self._reset()
-        else:
-            self._write(h11.EndOfMessage())
 
     async def _wait(self, pause: float) -> None:
+        if pause or len(self._outgoing) > ENOUGH_TO_SEND:
+            self._flush()
         if pause:
             await asyncio.sleep(pause)
         await self._writable.wait()
 
     def _write(self, event: h11.Event) -> None:
-        data = self._http.send(event)
-        if data and not self._transport.is_closing():
-            self._transport.write(data)
+        self._outgoing += self._http.send(event) or b""
+
+    def _flush(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(bytes(self._outgoing))
+        self._outgoing.clear()
 
     def _reset(self) -> None:
         wire: socket.socket | None = self._transport.get_extra_info("socket")
@@ -148,6 +158,7 @@ class Connection(asyncio.Protocol):
                 )
             )
             self._write(h11.EndOfMessage())
+            self._flush()
         self._transport.close()
 
 

@@ -1,32 +1,21 @@
 """Decides whether a bucket may take one more call."""
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import assert_never
+
+from .talk import Gauge, Quota, Violation
+from .windows import FixedWindow, Tally, Window, make_tally
 
 DAY = 86400.0
 # quotas begin anew at midnight Pacific; summer time is of no use to a test server
 PACIFIC = 8 * 3600.0
 
 
-class Window(StrEnum):
-    SLIDING = "sliding"
-    FIXED = "fixed"
-    BUCKET = "bucket"
-
-
-class Quota(StrEnum):
-    MINUTE = "minute"
-    DAY = "day"
-    CONCURRENCY = "concurrency"
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`rate` calls per `seconds`; `burst` is what a token bucket may hold, the rate if not given."""
+    """`rate` calls and so many tokens per `seconds`; `burst` is how many calls a token bucket may hold,
+    the rate if not given. With `refused_count` a refused call counts as a call all the same."""
 
     rate: int | None = None
     seconds: float = 60.0
@@ -34,33 +23,50 @@ class Limits:
     burst: int | None = None
     concurrency: int | None = None
     per_day: int | None = None
+    tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    refused_count: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    quota: Quota
-    limit: int
-    wait: float
+class Spending:
+    """What is known of a call when it arrives; `output_tokens` are those that it reserves."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Meter:
-    """Counts the admitted calls of one bucket; a refused call counts for nothing."""
+    """Counts the calls of one bucket with their tokens."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._admitted: deque[float] = deque()
-        self._tokens = float(limits.burst or limits.rate or 0)
-        self._filled = 0.0
-        self._day = 0
-        self._today = 0
+        self._tallies = _tallies(limits)
         self._inside = 0
 
-    def ask(self, now: float) -> Over | None:
-        """Counts the call unless it is over a limit."""
-        over = self._over_concurrency() or self._over_day(now) or self._over_rate(now)
-        if over is None:
-            self._admit(now)
+    def ask(self, now: float, spending: Spending | None = None) -> tuple[Violation, ...]:
+        """Counts the call unless it is over a limit; gives every limit that it is over."""
+        amounts = _amounts(spending or Spending())
+        over = (*self._over_concurrency(), *self._over(now, amounts))
+        if not over:
+            for quota, tally in self._tallies.items():
+                tally.spend(now, amounts[quota])
+        elif self._limits.refused_count:
+            self._count_refused(now)
         return over
+
+    def written(self, now: float, tokens: int) -> None:
+        """Counts what a call wrote beyond the tokens that it had reserved."""
+        for quota in (Quota.TOKENS, Quota.OUTPUT_TOKENS):
+            if tokens > 0 and quota in self._tallies:
+                self._tallies[quota].spend(now, tokens)
+
+    def gauges(self, now: float) -> tuple[Gauge, ...]:
+        return tuple(
+            Gauge(quota, tally.limit, max(tally.remaining(now), 0), tally.resets_at(now))
+            for quota, tally in self._tallies.items()
+        )
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -70,59 +76,51 @@ class Meter:
         finally:
             self._inside -= 1
 
-    def _admit(self, now: float) -> None:
-        self._today += 1
-        self._tokens -= 1
-        if self._limits.rate is not None:
-            self._admitted.append(now)
-
-    def _over_concurrency(self) -> Over | None:
+    def _over_concurrency(self) -> tuple[Violation, ...]:
         limit = self._limits.concurrency
         if limit is None or self._inside < limit:
-            return None
-        return Over(Quota.CONCURRENCY, limit, 0.0)
+            return ()
+        return (Violation(Quota.CONCURRENCY, limit),)
 
-    def _over_day(self, now: float) -> Over | None:
-        day = int((now - PACIFIC) // DAY)
-        if day != self._day:
-            self._day, self._today = day, 0
-        limit = self._limits.per_day
-        if limit is None or self._today < limit:
-            return None
-        return Over(Quota.DAY, limit, (day + 1) * DAY + PACIFIC - now)
+    def _over(self, now: float, amounts: dict[Quota, int]) -> Iterator[Violation]:
+        for quota, tally in self._tallies.items():
+            # tokens that are counted as they are written need room for one at least
+            wait = tally.wait(now, max(amounts[quota], 1))
+            if wait > 0:
+                yield Violation(quota, tally.limit, wait)
 
-    def _over_rate(self, now: float) -> Over | None:
-        if self._limits.rate is None:
-            return None
-        wait = self._wait(now, self._limits.rate)
-        return Over(Quota.MINUTE, self._limits.rate, wait) if wait > 0 else None
+    def _count_refused(self, now: float) -> None:
+        for quota in (Quota.REQUESTS, Quota.DAY):
+            tally = self._tallies.get(quota)
+            # no deeper in debt than one limit: a caller that falls silent is let in again in time
+            if tally and tally.remaining(now) > -tally.limit:
+                tally.spend(now, 1)
 
-    def _wait(self, now: float, rate: int) -> float:
-        match self._limits.window:
-            case Window.SLIDING:
-                return self._wait_since(now - self._limits.seconds, now, rate)
-            case Window.FIXED:
-                return self._wait_since(now - now % self._limits.seconds, now, rate)
-            case Window.BUCKET:
-                return self._wait_for_token(now, rate)
-            case _:
-                assert_never(self._limits.window)
 
-    def _wait_since(self, start: float, now: float, rate: int) -> float:
-        while self._admitted and (
-            self._admitted[0] < start or self._admitted[0] <= now - self._limits.seconds
-        ):
-            self._admitted.popleft()
-        if len(self._admitted) < rate:
-            return 0.0
-        first = start if self._limits.window is Window.FIXED else self._admitted[-rate]
-        return first + self._limits.seconds - now
+def _tallies(limits: Limits) -> dict[Quota, Tally]:
+    given = {
+        Quota.REQUESTS: limits.rate,
+        Quota.TOKENS: limits.tokens,
+        Quota.INPUT_TOKENS: limits.input_tokens,
+        Quota.OUTPUT_TOKENS: limits.output_tokens,
+    }
+    found: dict[Quota, Tally] = {
+        quota: make_tally(
+            limits.window, limit, limits.seconds, limits.burst if quota is Quota.REQUESTS else None
+        )
+        for quota, limit in given.items()
+        if limit is not None
+    }
+    if limits.per_day is not None:
+        found[Quota.DAY] = FixedWindow(limits.per_day, DAY, PACIFIC)
+    return found
 
-    def _wait_for_token(self, now: float, rate: int) -> float:
-        self._admitted.clear()
-        pace = rate / self._limits.seconds
-        room = float(self._limits.burst or rate)
-        self._tokens = min(room, self._tokens + (now - self._filled) * pace)
-        self._filled = now
-        # a hair of tolerance: a caller that waited exactly as told is not sent away by rounding
-        return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / pace
+
+def _amounts(spending: Spending) -> dict[Quota, int]:
+    return {
+        Quota.REQUESTS: 1,
+        Quota.DAY: 1,
+        Quota.TOKENS: spending.input_tokens + spending.output_tokens,
+        Quota.INPUT_TOKENS: spending.input_tokens,
+        Quota.OUTPUT_TOKENS: spending.output_tokens,
+    }

@@ -5,14 +5,20 @@ from dataclasses import replace
 from itertools import repeat
 
 from .faults import Fault, Kind
-from .talk import Ending, Reason, Refusal, Reply, whole
+from .talk import Asked, Delivery, Ending, Quota, Reason, Refusal, Reply, Violation, whole
 
 REASONS = {
-    Kind.MINUTE_QUOTA: Reason.MINUTE_QUOTA,
-    Kind.DAY_QUOTA: Reason.DAY_QUOTA,
-    Kind.BOTH_QUOTAS: Reason.BOTH_QUOTAS,
+    Kind.MINUTE_QUOTA: Reason.QUOTA,
+    Kind.INPUT_QUOTA: Reason.QUOTA,
+    Kind.DAY_QUOTA: Reason.QUOTA,
+    Kind.BOTH_QUOTAS: Reason.QUOTA,
     Kind.BARE_QUOTA: Reason.UNEXPLAINED_QUOTA,
     Kind.RETRY_AFTER: Reason.UNEXPLAINED_QUOTA,
+    Kind.RAMP: Reason.RAMP,
+    Kind.SPEND_LIMIT: Reason.SPEND_LIMIT,
+    Kind.OWN_SPEND_LIMIT: Reason.OWN_SPEND_LIMIT,
+    Kind.INSUFFICIENT_QUOTA: Reason.INSUFFICIENT_QUOTA,
+    Kind.NO_CREDIT: Reason.NO_CREDIT,
     Kind.KEY_INVALID: Reason.KEY_INVALID,
     Kind.BAD_REQUEST: Reason.BAD_REQUEST,
     Kind.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
@@ -25,8 +31,20 @@ REASONS = {
     Kind.TIMEOUT: Reason.TIMEOUT,
     Kind.OVERLOADED: Reason.OVERLOADED,
 }
+QUOTAS = {
+    Kind.MINUTE_QUOTA: (Quota.REQUESTS,),
+    Kind.INPUT_QUOTA: (Quota.INPUT_TOKENS,),
+    Kind.DAY_QUOTA: (Quota.DAY,),
+    Kind.BOTH_QUOTAS: (Quota.REQUESTS, Quota.DAY),
+}
 # a day's quota comes with a short delay, as Google's does, to mislead whoever believes it
-DELAYS = {Kind.MINUTE_QUOTA: 36.0, Kind.DAY_QUOTA: 5.0, Kind.BOTH_QUOTAS: 5.0}
+DELAYS = {
+    Kind.MINUTE_QUOTA: 36.0,
+    Kind.INPUT_QUOTA: 36.0,
+    Kind.DAY_QUOTA: 5.0,
+    Kind.BOTH_QUOTAS: 5.0,
+    Kind.RAMP: 10.0,
+}
 HEADERS = {Kind.RETRY_AFTER: "30"}
 PAGE = b"<!doctype html><html><head><title>Sign in</title></head><body>Sign in to this network.</body></html>"
 BLOCK = b"a" * 65536
@@ -34,13 +52,25 @@ MARK = "huge-body-goes-here"
 DRIPS = 20
 
 
-def refusal_for(fault: Fault, model: str) -> Refusal | None:
-    reason = REASONS.get(fault.kind)
+def refusal_for(fault: Fault, asked: Asked) -> Refusal | None:
+    reason = _reason(fault.kind, asked.delivery)
     if reason is None:
         return None
-    delay = DELAYS.get(fault.kind) if fault.retry_delay is None else fault.retry_delay
-    after = HEADERS.get(fault.kind) if fault.retry_after is None else fault.retry_after
-    return Refusal(reason, fault.message, delay, after, fault.limit, model)
+    return Refusal(
+        reason,
+        fault.message,
+        retry_delay=DELAYS.get(fault.kind) if fault.retry_delay is None else fault.retry_delay,
+        retry_after=HEADERS.get(fault.kind) if fault.retry_after is None else fault.retry_after,
+        violations=tuple(Violation(quota, fault.limit) for quota in QUOTAS.get(fault.kind, ())),
+        model=asked.question.model,
+        code=fault.code,
+    )
+
+
+def _reason(kind: Kind, delivery: Delivery) -> Reason | None:
+    if kind is Kind.OVERLOADED_STREAM and delivery is Delivery.WHOLE:
+        return Reason.OVERLOADED
+    return REASONS.get(kind)
 
 
 def spoil_reply(fault: Fault, reply: Reply) -> Reply:

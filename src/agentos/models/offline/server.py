@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from . import gemini
+from . import anthropic, gemini, openai, openai_responses
 from .behaviour import Behaviour
 from .fault_json import parse_faults
 from .http import Connection
@@ -16,7 +16,8 @@ from .ledger import Ledger
 from .service import Service
 from .talk import Reply, Request, whole
 
-DIALECTS = (gemini.DIALECT,)
+# the first that claims a request gets it; a path under /v1 that no other knows is Gemini's
+DIALECTS = (anthropic.DIALECT, openai.DIALECT, openai_responses.DIALECT, gemini.DIALECT)
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
@@ -85,7 +86,7 @@ class _Reception:
     def _own_page(self, request: Request) -> Reply:
         match request.method, request.path:
             case "GET", "/_offline/ledger":
-                return _json(200, self._ledger.as_json())
+                return self._ledger_page(request.query.get("last", ""))
             case "POST", "/_offline/faults":
                 return self._add_faults(request)
             case "DELETE", "/_offline/faults":
@@ -93,6 +94,11 @@ class _Reception:
                 return _json(200, b"{}")
             case _:
                 return _json(404, b'{"error": "not found"}')
+
+    def _ledger_page(self, last: str) -> Reply:
+        if last and not last.isdecimal():
+            return whole(400, "text/plain; charset=utf-8", b"last is a number of calls, such as ?last=100")
+        return _json(200, self._ledger.as_json(int(last) if last else None))
 
     def _add_faults(self, request: Request) -> Reply:
         try:

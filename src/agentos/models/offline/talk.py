@@ -206,3 +206,12 @@ def hint_of(refusal: Refusal) -> float | None:
     """The delay that was asked for, else the longest wait of the limits that the call is over."""
     waits = [over.wait for over in refusal.violations if over.wait is not None]
     return max(waits, default=None) if refusal.retry_delay is None else refusal.retry_delay
+
+
+def positive(value: object) -> int | None:
+    """A number that may be left out; a ValueError says that it is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"a positive whole number was expected; found: {value!r}")
+    return value

@@ -2,19 +2,20 @@
 
 from collections import deque
 from enum import StrEnum
+from itertools import accumulate
 from typing import Protocol, assert_never
 
 # a caller that waited exactly as told is not sent away by rounding: clocks of this century tell 0.24 µs apart
 HAIR = 1e-6
 
 
-class WindowKind(StrEnum):
+class Window(StrEnum):
     SLIDING = "sliding"
     FIXED = "fixed"
     BUCKET = "bucket"
 
 
-class Window(Protocol):
+class Tally(Protocol):
     """Spending more than the limit is possible, and makes the next wait longer."""
 
     limit: int
@@ -30,16 +31,16 @@ class Window(Protocol):
         """When it is whole again if nobody spends."""
 
 
-def make_window(kind: WindowKind, limit: int, seconds: float, burst: int | None = None) -> Window:
-    match kind:
-        case WindowKind.SLIDING:
+def make_tally(window: Window, limit: int, seconds: float, burst: int | None = None) -> Tally:
+    match window:
+        case Window.SLIDING:
             return SlidingWindow(limit, seconds)
-        case WindowKind.FIXED:
+        case Window.FIXED:
             return FixedWindow(limit, seconds)
-        case WindowKind.BUCKET:
+        case Window.BUCKET:
             return TokenBucket(limit, seconds, burst or limit)
         case _:
-            assert_never(kind)
+            assert_never(window)
 
 
 class SlidingWindow:
@@ -56,14 +57,7 @@ class SlidingWindow:
         if amount > self.limit:
             return self._seconds
         excess = self._spent + amount - self.limit
-        for end, spent in self._spendings:
-            if excess <= 0:
-                break
-            excess -= spent
-            now, end = (now, end) if excess > 0 else (now, end)
-            if excess <= 0:
-                return end - now
-        return 0.0
+        return self._end_of(excess) - now if excess > 0 else 0.0
 
     def spend(self, now: float, amount: int) -> None:
         self._forget(now)
@@ -77,6 +71,11 @@ class SlidingWindow:
     def resets_at(self, now: float) -> float:
         self._forget(now)
         return self._spendings[-1][0] if self._spendings else now
+
+    def _end_of(self, excess: int) -> float:
+        """When that much, of what is spent, no longer counts."""
+        freed = accumulate(spent for _, spent in self._spendings)
+        return next(end for (end, _), total in zip(self._spendings, freed, strict=True) if total >= excess)
 
     def _forget(self, now: float) -> None:
         while self._spendings and self._spendings[0][0] <= now + HAIR:
