@@ -142,7 +142,7 @@ class _Carrier:
         return kept is not None and kept != self._item.digest
 
     async def _walk(self, checkpoint: Checkpoint) -> Outcome:
-        from langgraph.errors import GraphDrained
+        from langgraph.errors import GraphDrained, NodeCancelledError
         from langgraph.runtime import RunControl
 
         control = RunControl()
@@ -163,7 +163,9 @@ class _Carrier:
         stopping = asyncio.create_task(self._stop(walking, control))
         try:
             await walking
-        except (GraphDrained, asyncio.CancelledError):
+        except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
+            if not self._stopping.is_set():
+                raise
             if following := (await graph.aget_state(config)).next:
                 await checkpoint.note("node", following[0])
             return Outcome(Ending.INTERRUPTED)

@@ -67,7 +67,8 @@ error.code, Anthropic's details.error_code):
   429-credit        402 billing_error, credit_balance_exhausted
   400-spend         Anthropic 400, OpenAI organization_usage_limit_exceeded
   400-key           an invalid key: Gemini 400, the others 401
-  503, 529          Anthropic 529 overloaded_error, OpenAI server_is_overloaded
+  529               Anthropic overloaded_error; OpenAI, as for 503, 503 with
+                    server_is_overloaded
   stream-overload   an error halfway in a stream that began with 200
 
 \b

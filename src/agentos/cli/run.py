@@ -1,5 +1,6 @@
 """`agentos run`, `lld-workflow`, `issue-workflow`."""
 
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -133,9 +134,21 @@ def options() -> list[click.Parameter]:
     ]
 
 
+_BELOW_ZERO = re.compile(r"(?:^| )(?:--parallel[ =]|-j ?)(-\d+)(?: |$)")
+
+
+class RunCommand(click.Command):
+    """Takes `--parallel -1` for a wrong number of workers, not for an option called -1."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if found := _BELOW_ZERO.search(" ".join(args)):
+            Workers().convert(found[1], None, ctx)
+        return super().parse_args(ctx, args)
+
+
 def workflow_command(workflow: str) -> click.Command:
     name = f"{workflow}-workflow"
-    return click.Command(
+    return RunCommand(
         name,
         params=options(),
         help=HELP[workflow],
@@ -152,7 +165,7 @@ def _run(workflow: str, **words: Any) -> int:
     return execute(workflow, Words(**words), f"agentos run {workflow}")
 
 
-command = click.Command(
+command = RunCommand(
     "run",
     params=[click.Argument(["workflow"]), *options()],
     help="Carry items through a workflow: lld or issue.",

@@ -8,6 +8,7 @@ import click
 
 def _run(run_id: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
+    from agentos.core.lines import one_line
     from agentos.outputs.summary import as_json as summary_json
     from agentos.outputs.words import clock, count, duration, tokens
     from agentos.storage.runs import is_alive, tally_of
@@ -28,7 +29,7 @@ def _run(run_id: str | None, as_json: bool) -> int:
         word = "died here" if row.running and not alive else row.word
         since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
         where = f" at {row.node}" if row.running and row.node else ""
-        error = f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
+        error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
         click.echo(
             f"  {row.item:<{width}}  {word + where:<26} {count(row.round, 'round'):<9} {since:>7} "
             f"{tokens(row.usage.tokens):>6} tokens{error}".rstrip()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 LONGEST = 8192
 KEPT_BACK = 512
+ENOUGH = 2 * (LONGEST + KEPT_BACK)
 CUT_MARK = " …"
 
 _ESCAPES = re.compile(
@@ -15,6 +16,9 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"  # two-character escapes
     r"|\x9b[0-?]*[ -/]*[@-~]?"
 )
+_OPEN_ESCAPE = re.compile(
+    r"(\x1b\])[^\x07\x1b]*(\x1b?)\Z|(\x1b[PX^_])[^\x1b]*(\x1b?)\Z|(\x1b\[|\x9b)[ -?]*\Z|(\x1b)[ -/]*\Z"
+)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -22,6 +26,11 @@ def clean(text: str) -> str:
     """The line as a terminal would leave it: the last carriage-return segment, no escapes."""
     segments = [part for part in _ESCAPES.sub("", text).split("\r") if part]
     return _CONTROLS.sub("", segments[-1]) if segments else ""
+
+
+def one_line(text: str) -> str:
+    """A text from outside, such as a title or an error, that can neither end its line nor move the cursor."""
+    return clean(" ".join(text.splitlines()))
 
 
 class LineAssembler:
@@ -33,10 +42,12 @@ class LineAssembler:
         self._tail = ""
 
     def feed(self, chunk: bytes) -> list[str]:
-        parts = (self._tail + self._decode(chunk)).split("\n")
-        self._tail = parts.pop()
-        lines = [piece for part in parts for piece in self._finish(part)]
-        return lines + self._overflow()
+        first, *others = self._decode(chunk).split("\n")
+        lines = self._append(first)
+        for other in others:
+            tail, self._tail = self._tail, ""
+            lines += self._finish(tail) + self._append(other)
+        return lines
 
     def close(self) -> list[str]:
         """What is left when the stream has ended without a newline."""
@@ -48,14 +59,26 @@ class LineAssembler:
         cuts = range(0, max(len(text), 1), LONGEST)
         return [text[at : at + LONGEST] + (CUT_MARK if at + LONGEST < len(text) else "") for at in cuts]
 
-    def _overflow(self) -> list[str]:
+    def _append(self, text: str) -> list[str]:
+        """Cut whenever so much has come together, so that it does not matter how the bytes came."""
         pieces = []
-        if "\r" in self._tail and len(self._tail) > LONGEST:
-            head, _, last = self._tail.rpartition("\r")
-            self._tail = last or head.rpartition("\r")[2]
-        while len(self._tail) >= LONGEST + KEPT_BACK:
+        while text:
+            room = ENOUGH - len(self._tail)
+            self._tail, text = self._tail + text[:room], text[room:]
+            if len(self._tail) == ENOUGH:
+                pieces += self._cut()
+        return pieces
+
+    def _cut(self) -> list[str]:
+        unfinished = _OPEN_ESCAPE.search(self._tail)
+        head = self._tail[: unfinished.start()] if unfinished else self._tail
+        # Of an escape that goes on, the beginning is enough to know that the rest is to be stripped.
+        begun = "".join(part or "" for part in unfinished.groups()) if unfinished else ""
+        returned = "\r" if _ESCAPES.sub("", head).endswith("\r") else ""
+        text, pieces = self._redact(clean(head)), []
+        while len(text) >= LONGEST + KEPT_BACK:
             # A secret that begins before the cut ends before the kept-back part does.
-            text = self._redact(clean(self._tail))
             pieces.append(text[:LONGEST] + CUT_MARK)
-            self._tail = text[LONGEST:]
+            text = text[LONGEST:]
+        self._tail = text + returned + begun
         return pieces

@@ -9,6 +9,7 @@ from agentos.core.credentials import Credential, KeyState
 from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note, RunGone
 from agentos.core.pacing import Booking, Load, Pace
 from agentos.core.rests import Rest
+from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 
 HEAD_START = 2.0
@@ -145,8 +146,7 @@ class Pool:
         self._keys = OrderedDict(
             (credential.name, self._carried(credential)) for credential in fresh.values()
         )
-        quotas = {credential.quota for credential in fresh.values()}
-        self._buckets = {place: bucket for place, bucket in self._buckets.items() if place[0] in quotas}
+        self._carry_rests(fresh, before)
         return (
             tuple(credential.name for secret, credential in fresh.items() if secret not in before),
             tuple(key.credential.name for secret, key in before.items() if secret not in fresh),
@@ -158,6 +158,17 @@ class Pool:
             return credential.name
         names = (name for name, key in self._keys.items() if key.credential.secret == credential.secret)
         return next(names, None)
+
+    def _carry_rests(self, fresh: dict[Secret, Credential], before: dict[Secret, _Key]) -> None:
+        """A bucket rests on as long as one of its keys is still there, whatever it is called now."""
+        known, self._buckets = self._buckets, {}
+        for secret, credential in fresh.items():
+            old = before[secret].credential.quota if secret in before else credential.quota
+            for (quota, model), bucket in known.items():
+                if quota == old:
+                    kept = self._bucket(credential, model) if quota != credential.quota else bucket
+                    kept.rest.recall(bucket.rest.until, bucket.rest.spent_until, bucket.rest.reason)
+                    self._buckets[credential.quota, model] = kept
 
     def _carried(self, credential: Credential) -> _Key:
         """With the calls that are still under way, also those of a key that was gone for a while."""

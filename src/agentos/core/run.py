@@ -162,15 +162,10 @@ class Run:
         work.stop_clock(now)
         self._leave_slot(work, event.reason, decision, now)
         work.not_before = now + 1.0
-        if any(not slot.retired for slot in self._slots):
-            self._queue.appendleft(work)
+        if self._stopping:
+            self._end(work, Outcome(Ending.INTERRUPTED), decision, now)
         else:
-            self._end(
-                work,
-                stumbled(f"no worker could be started: {event.reason}"),
-                decision,
-                now,
-            )
+            self._queue.appendleft(work)
 
     def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
@@ -236,6 +231,7 @@ class Run:
             self._stop(standstill.reason, standstill.detail, decision, now)
         self._watch(decision, now)
         self._start(decision, now)
+        self._strand(decision, now)
         self._beat(decision, now)
         self._finish(decision, now)
         return decision
@@ -280,6 +276,11 @@ class Run:
             work.start(now)
             decision.news.append(events.ItemStarted(work.item, slot.number, work.attempts))
             decision.commands.append(StartWorker(work.item, slot.number, work.attempts))
+
+    def _strand(self, decision: Decision, now: float) -> None:
+        """Without a place to run in, what is left cannot be done."""
+        while self._queue and all(slot.retired for slot in self._slots):
+            self._end(self._queue.popleft(), stumbled("no worker slot is left"), decision, now)
 
     def _next(self, now: float) -> Work | None:
         if self._stopping or self._purse.refused:

@@ -34,7 +34,7 @@ def read_review(text: str) -> Review:
         record = json.loads(text)
         approved = {"APPROVED": True, "REVISE": False}[record["verdict"]]
         rationale = _text(record["rationale"])
-        blocking = tuple(_blocking(entry) for entry in record.get("blocking_issues") or [])
+        blocking = tuple(_blocking(entry) for entry in _entries(record.get("blocking_issues")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _revise(UNREADABLE)
     if approved and blocking:
@@ -46,6 +46,12 @@ def read_review(text: str) -> Review:
 
 def _revise(reason: str) -> Review:
     return Review(Verdict.NEEDS_REVISION, reason, (Blocking("Review", "critical", reason),))
+
+
+def _entries(value: object) -> list[dict[str, object]]:
+    if value is not None and not isinstance(value, list):
+        raise TypeError("expected a list")
+    return value or []
 
 
 def _blocking(entry: dict[str, object]) -> Blocking:

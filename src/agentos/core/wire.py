@@ -102,7 +102,7 @@ def _unpack_plain(hint: Any, value: object) -> Any:
     if hint is Secret and isinstance(value, str):
         return Secret(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _float(value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         try:
             return hint(value)
@@ -111,6 +111,13 @@ def _unpack_plain(hint: Any, value: object) -> Any:
     if type(value) is not hint:
         raise WireError(f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}")
     return value
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise WireError(str(error)) from error
 
 
 @functools.cache

@@ -4,11 +4,12 @@ from agentos.core import events
 from agentos.core.results import Ending, Outcome, Usage, stumbled
 
 LINGER = 5.0
+LONGEST_START = 60.0
 LEVELS = (("SLOW", 1), ("STALLED", 4))
 
 
 class Work:
-    """Time spent waiting for a key does not count against the item."""
+    """Time spent waiting for a key does not count against the item; each try has its own time."""
 
     def __init__(self, item: str) -> None:
         self.item = item
@@ -18,6 +19,7 @@ class Work:
         self.not_before = 0.0
         self.waited = 0.0
         self.spent = 0.0
+        self._tried = 0.0
         self.reported: Outcome | None = None
         self.ended: Outcome | None = None
         self.timed_out = False
@@ -34,7 +36,9 @@ class Work:
         self.attempts += 1
         self.reported = self._reported_at = None
         self.timed_out = False
-        self._active_since = now
+        self._tried = 0.0
+        # Until its process is there it is the machine's time, not the item's; but not for ever.
+        self._active_since = now + LONGEST_START
         self.alive(now)
 
     def wait(self, now: float) -> None:
@@ -51,7 +55,8 @@ class Work:
 
     def stop_clock(self, now: float) -> None:
         if self._active_since is not None:
-            self.spent += now - self._active_since
+            self._tried += max(0.0, now - self._active_since)
+            self.spent += max(0.0, now - self._active_since)
         if self._waiting_since is not None:
             self.waited += now - self._waiting_since
         self._active_since = self._waiting_since = None
@@ -69,7 +74,6 @@ class Work:
     ) -> None:
         self.alive(now)
         if isinstance(event, events.WorkerStarted):
-            # Until here it was the machine's time, not the item's.
             self._active_since = now
         if isinstance(event, events.NodeStarted):
             self.node = event.node
@@ -102,7 +106,7 @@ class Work:
             return self._reported_at + LINGER
         if self._active_since is None:
             return None
-        moments = [] if self.timed_out else [self._active_since + timeout - self.spent]
+        moments = [] if self.timed_out or self.reported else [self._active_since + timeout - self._tried]
         if self._level < len(LEVELS):
             moments.append(self._quiet_at(usual))
         return min(moments, default=None)
@@ -110,7 +114,7 @@ class Work:
     def is_over_time(self, timeout: float, now: float) -> bool:
         if self._active_since is None or self.timed_out or self.reported:
             return False
-        return now >= self._active_since + timeout - self.spent
+        return now >= self._active_since + timeout - self._tried
 
     def lingers(self, now: float) -> bool:
         """Whether the worker has said its last word long ago, and is still there; said once."""

@@ -12,7 +12,6 @@ from agentos.models.hints import (
 )
 
 _REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
-_TROUBLE = {408, 500, 502, 503, 504, 529}
 
 
 def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
@@ -24,7 +23,7 @@ def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) 
         return Refusal(RefusalKind.KEY_REJECTED, "400 API_KEY_INVALID")
     if code == 429:
         return _too_many(details, headers, wall)
-    if code in _TROUBLE:
+    if code == 408 or code >= 500:
         return Refusal(RefusalKind.TROUBLE, str(code), seconds=retry_after(headers, wall))
     return None
 

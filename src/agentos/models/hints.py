@@ -3,7 +3,7 @@
 import email.utils
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 
 _PROTOBUF = re.compile(r"(-?\d+(?:\.\d+)?)s")
 _SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -18,7 +18,7 @@ def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
         return seconds
     try:
         when = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max(0.0, when.timestamp() - wall)
@@ -45,12 +45,12 @@ def seconds_to_midnight_pacific(wall: float) -> float:
     try:
         from zoneinfo import ZoneInfo
 
-        local = now.astimezone(ZoneInfo("America/Los_Angeles"))
+        pacific = ZoneInfo("America/Los_Angeles")
     except KeyError:
         # No time zone data on this machine: midnight in winter time is never too early.
         return 86400 - (wall - 8 * 3600) % 86400
-    passed = local.hour * 3600 + local.minute * 60 + local.second + local.microsecond / 1e6
-    return 86400 - passed
+    tomorrow = now.astimezone(pacific).date() + timedelta(days=1)
+    return datetime.combine(tomorrow, time(), pacific).timestamp() - wall
 
 
 def _number(text: str) -> float | None:

@@ -3,14 +3,16 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentos.core.commands import GrantLease
-from agentos.core.errors import CallRefused
+from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
 from agentos.core.orders import RoleModel
 from agentos.core.ports import Access, Answer, Provider, Question
 from agentos.core.refusals import Refusal
 from agentos.core.results import Usage
+from agentos.core.secrets import Redactor
 
 CHARACTERS_A_TOKEN = 4
 USUAL_OUTPUT = 1500
@@ -86,12 +88,17 @@ class LeasedModel:
         answer: Answer | None = None
         refusal: Refusal | None = None
         access = Access(lease.key, lease.secret.reveal(), lease.base_url, model)
+        # Whoever answers has seen the key: it must not come back in a document, an error, a checkpoint.
+        redact = Redactor((lease.secret,))
         try:
             answer = await self._provider(lease.provider).ask(question, access)
+            answer = replace(answer, text=redact(answer.text))
             return answer
         except CallRefused as error:
             refusal = error.refusal
             raise
+        except BadRequest as error:
+            raise BadRequest(redact(str(error))) from None
         finally:
             self._tell(
                 LeaseReturned(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from agentos.core import events
+from agentos.core.lines import one_line
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
 from agentos.outputs.summary import ending_lines, summary_lines
@@ -51,7 +52,7 @@ class Console:
         self._say(COORDINATOR, progress_line(self._tally, at))
 
     def _say(self, prefix: str, text: str) -> None:
-        self._write(self._redact(f"{prefix} {text}".rstrip()))
+        self._write(self._redact(f"{prefix} {one_line(text)}".rstrip()))
 
 
 def progress_line(tally: Tally, at: float) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentos.core import events
+from agentos.core.lines import one_line
 from agentos.outputs.summary import ending_lines
 
 OpenFile = Callable[[Path], int]
@@ -36,7 +37,7 @@ class LogFiles:
             os.close(self._files.popitem()[1])
 
     def _append(self, item: str, lines: list[str]) -> None:
-        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        content = "".join(f"{one_line(line)}\n" for line in lines).encode("utf-8", "replace")
         try:
             if item not in self._files:
                 self._files[item] = self._open_file(self._folder / f"{item}.log")

@@ -117,7 +117,9 @@ class Folder:
 
 def private_folder(path: Path) -> Path:
     """Makes the folder for its owner alone, parents too."""
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    if not path.parent.exists():
+        private_folder(path.parent)
+    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
     return path
 
 

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from google import genai
@@ -18,15 +19,27 @@ from google.genai import types
 from agentos.models.offline import Behaviour, Fault, Key, Kind, Match, serve
 
 KEYS = (Key("key-1", "secret-one"), Key("key-2", "secret-two"))
+UNENCRYPTED = {"verify": False}
 ISSUE = (
     "<issue>\n# Show rows\n\nPeople cannot see rows.\n\n## Requirements\n\n- The page shows 3 rows.\n</issue>"
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Running:
     url: str
-    client: genai.Client
+
+    @cached_property
+    def client(self) -> genai.Client:
+        """Made when it is asked for, without certificates: reading them takes longer than most tests."""
+        options = types.HttpOptions(
+            base_url=self.url, timeout=5000, client_args=UNENCRYPTED, async_client_args=UNENCRYPTED
+        )
+        return genai.Client(api_key=KEYS[0].secret, http_options=options)
+
+    def close(self) -> None:
+        if "client" in vars(self):
+            self.client.close()
 
     def ask(self, text: str = ISSUE, secret: str = KEYS[0].secret) -> types.GenerateContentResponse:
         options = types.HttpOptions(headers={"x-goog-api-key": secret})
@@ -73,10 +86,9 @@ def running(behaviour: Behaviour | None = None) -> Iterator[Running]:
     thread = threading.Thread(target=run)
     thread.start()
     url, stop = up.get(timeout=5)
-    options = types.HttpOptions(base_url=url, timeout=5000)
     try:
-        with genai.Client(api_key=KEYS[0].secret, http_options=options) as client:
-            yield Running(url, client)
+        with contextlib.closing(Running(url)) as server:
+            yield server
     finally:
         stop()
         thread.join(5)

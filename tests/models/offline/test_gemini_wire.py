@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from google.genai import errors, types
 
-from agentos.models.offline import Behaviour, Latency, Limits
+from agentos.models.offline import Behaviour, Hints, Latency, Limits
 from agentos.models.offline.server import loopback
 
 from .serving import ISSUE, KEYS, running
@@ -93,6 +93,50 @@ def test_a_call_over_the_rate_is_told_when_to_come_back() -> None:
     assert violation["quotaId"] == "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
     assert violation["quotaValue"] == "1"
     assert 50 < float(details[f"{TYPE}RetryInfo"]["retryDelay"].rstrip("s")) <= 60
+
+
+def test_every_quota_that_a_call_is_over_is_named_with_its_value() -> None:
+    limits = Limits(rate=1, per_day=1, input_tokens=(len(ISSUE) + 3) // 4)
+    with running(Behaviour(limits=limits)) as server:
+        server.ask()
+        with pytest.raises(errors.ClientError) as refused:
+            server.ask()
+    failure = refused.value.details["error"]["details"][0]
+    assert [(over["quotaId"], over["quotaValue"]) for over in failure["violations"]] == [
+        ("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "1"),
+        ("GenerateContentInputTokensPerModelPerMinute-FreeTier", str(limits.input_tokens)),
+        ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "1"),
+    ]
+    assert failure["violations"][1]["quotaMetric"].endswith("_input_token_count")
+    assert refused.value.details["error"]["details"][2]["retryDelay"] == "60s"
+
+
+def test_without_hints_a_refusal_tells_nothing() -> None:
+    with running(Behaviour(limits=Limits(rate=1), hints=Hints.NONE)) as server:
+        server.ask()
+        with pytest.raises(errors.ClientError) as refused:
+            server.ask()
+    assert refused.value.code == 429
+    assert "details" not in refused.value.details["error"]
+
+
+def test_a_key_or_a_bucket_may_have_limits_of_its_own() -> None:
+    special = {"key-1": Limits(rate=2)}
+    with running(Behaviour(limits=Limits(rate=1), special_limits=special)) as server:
+        assert server.ask() and server.ask() and server.ask(secret=KEYS[1].secret)
+        with pytest.raises(errors.ClientError):
+            server.ask(secret=KEYS[1].secret)
+        with pytest.raises(errors.ClientError):
+            server.ask()
+        assert server.ledger()["statuses"] == {"key-1": {"200": 2, "429": 1}, "key-2": {"200": 1, "429": 1}}
+
+
+def test_each_model_may_have_the_limits_to_itself() -> None:
+    with running(Behaviour(limits=Limits(rate=1), per_model=True)) as server:
+        for model in ("one", "two"):
+            assert server.client.models.generate_content(model=model, contents=ISSUE).text
+        with pytest.raises(errors.ClientError):
+            server.client.models.generate_content(model="two", contents=ISSUE)
 
 
 def test_keys_of_one_bucket_share_its_limit() -> None:

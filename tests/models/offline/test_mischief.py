@@ -19,6 +19,12 @@ STATUSES = [
     (Kind.BOTH_QUOTAS, 429),
     (Kind.BARE_QUOTA, 429),
     (Kind.RETRY_AFTER, 429),
+    (Kind.INPUT_QUOTA, 429),
+    (Kind.RAMP, 429),
+    (Kind.SPEND_LIMIT, 429),
+    (Kind.OWN_SPEND_LIMIT, 429),
+    (Kind.INSUFFICIENT_QUOTA, 429),
+    (Kind.NO_CREDIT, 402),
     (Kind.KEY_INVALID, 400),
     (Kind.BAD_REQUEST, 400),
     (Kind.UNAUTHENTICATED, 401),
@@ -30,6 +36,7 @@ STATUSES = [
     (Kind.UNAVAILABLE, 503),
     (Kind.TIMEOUT, 504),
     (Kind.OVERLOADED, 529),
+    (Kind.OVERLOADED_STREAM, 529),
 ]
 
 
@@ -151,3 +158,12 @@ def test_faults_can_be_added_and_cleared_while_it_runs() -> None:
         assert refusal(server).code == 503
         server.call("DELETE", "/_offline/faults")
         assert server.ask().text
+
+
+def test_an_overload_can_come_inside_a_stream_that_began_well() -> None:
+    heard: list[str] = []
+    with failing(Kind.OVERLOADED_STREAM) as server:
+        stream = server.client.models.generate_content_stream(model="any", contents=ISSUE)
+        with pytest.raises(errors.ServerError, match="overloaded"):
+            heard.extend(piece.text or "" for piece in stream)
+    assert heard and heard[0].startswith("# Low-level design")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,18 @@ except ConnectionError:
 """
 
 
+def test_the_flags_for_limits_reach_the_server() -> None:
+    flags = ["--rpm", "9", "--tpm", "9000", "--limit", "key-1:rpm=1", "--per-model", "--refused-count"]
+    with process("--keys", "1", "--no-hints", *flags) as started:
+        url, (secret,) = ready(started)
+        with urllib.request.urlopen(send(url, secret), timeout=5) as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="429") as refused:
+            urllib.request.urlopen(send(url, secret), timeout=5)
+        with refused.value as error:
+            assert b"details" not in error.read()
+
+
 def test_it_dies_with_its_parent_if_told_to() -> None:
     with process("--die-with-parent") as started:
         ready(started)
@@ -119,6 +132,10 @@ def test_given_keys_open_it_and_are_not_repeated(tmp_path: Path) -> None:
         (["--key", "nameless"], "NAME=SECRET"),
         (["--bucket", "key-1"], "KEY=BUCKET"),
         (["--keys", "1", "--key", "key-1=x"], "two keys have one name"),
+        (["--limit", "rpm=5"], "KEY:WORD=VALUE"),
+        (["--limit", "key-9:rpm=5"], "none called key-9"),
+        (["--limit", "key-1:rpm=5", "--bucket", "key-1=p"], "shares the bucket p"),
+        (["--seconds", "0"], "not in the range"),
     ],
 )
 def test_a_wrong_flag_is_a_usage_error(flags: list[str], complaint: str) -> None:

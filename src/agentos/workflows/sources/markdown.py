@@ -7,6 +7,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.core.lines import one_line
+
 LARGEST = 1024 * 1024
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _NUMBER = re.compile(r"\d{1,9}")
@@ -63,7 +65,7 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     return Page(
         path=path,
         number=_number(front.get("number"), path, problems),
-        title=str(title or (heading[1] if heading else path.stem)),
+        title=one_line(str(title or (heading[1] if heading else path.stem))),
         body=body,
         digest=hashlib.sha256(raw).hexdigest(),
         is_open=str(front.get("state", "open")).casefold() != "closed",
@@ -127,14 +129,14 @@ def _number(value: object, path: Path, problems: list[str]) -> int | None:
 
 def _labels(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        return tuple(one_line(part.strip()) for part in value.split(",") if part.strip())
     if isinstance(value, list):
-        return tuple(str(part) for part in value)
+        return tuple(one_line(str(part)) for part in value)
     return ()
 
 
 def _unusable(path: Path, problem: str) -> Page:
-    return Page(path, file_number(path), path.stem, "", "", problems=(problem,))
+    return Page(path, file_number(path), one_line(path.stem), "", "", problems=(problem,))
 
 
 def markdown_files(folder: Path) -> list[Path]:

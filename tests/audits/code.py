@@ -1,0 +1,109 @@
+"""What the package's source may not contain, found in its syntax tree."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from .tree import modules
+
+READERS = {"settings.py"}
+PRINTERS = {"worker.py", "cli/offline_server.py"}
+STARTERS = {"engines/process.py", "models/offline_process.py"}
+FORKERS = {"engines/template.py"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "multiprocessing"}
+FORBIDDEN_ATTRIBUTES = {
+    ("os", "system"),
+    ("os", "popen"),
+    ("yaml", "load_all"),
+    ("yaml", "unsafe_load"),
+    ("yaml", "full_load"),
+    ("subprocess", "getoutput"),
+    ("subprocess", "getstatusoutput"),
+}
+ENVIRONMENT = {("os", "environ"), ("os", "getenv"), ("os", "environb")}
+STARTING = {("subprocess", name) for name in ("Popen", "run", "call", "check_call", "check_output")}
+FORKING = {("os", "fork"), ("os", "forkpty"), ("os", "execv"), ("os", "execve"), ("os", "posix_spawn")}
+
+
+def environment_readers() -> Iterator[str]:
+    """Writing into a process's own environment is no reading: a worker notes its database there."""
+    for name, tree in modules().items():
+        written = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        }
+        uses = [node for node in _attributes(tree, ENVIRONMENT) if id(node) not in written]
+        if name not in READERS:
+            yield from (f"{name}, line {node.lineno}: reads the environment" for node in uses)
+        elif not uses:
+            yield f"{name} was expected to read the environment, and does not"
+
+
+def dangerous_calls() -> Iterator[str]:
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if problem := _danger(node):
+                yield f"{name}, line {getattr(node, 'lineno', 0)}: {problem}"
+        yield from (
+            f"{name}, line {node.lineno}: {ast.unparse(node)}"
+            for node in _attributes(tree, FORBIDDEN_ATTRIBUTES)
+        )
+
+
+def prints() -> Iterator[str]:
+    for name, tree in modules().items():
+        for node in _calls(tree, "print"):
+            if name not in PRINTERS:
+                yield f"{name}, line {node.lineno}: prints; people are written to by cli and outputs"
+
+
+def process_starters() -> Iterator[str]:
+    for places, attributes in ((STARTERS, STARTING), (FORKERS, FORKING)):
+        found = {name: list(_attributes(tree, attributes)) for name, tree in modules().items()}
+        yield from (f"{name} starts a process" for name in found if found[name] and name not in places)
+        yield from (f"{name} was expected to start a process" for name in places if not found.get(name))
+
+
+def _danger(node: ast.AST) -> str | None:
+    match node:
+        case ast.Call(func=ast.Name(id=called)) if called in FORBIDDEN_CALLS:
+            return f"calls {called}"
+        case ast.Import(names=names) if (
+            found := {alias.name.split(".")[0] for alias in names} & FORBIDDEN_MODULES
+        ):
+            return f"imports {found.pop()}"
+        case ast.ImportFrom(module=str(module)) if module.split(".")[0] in FORBIDDEN_MODULES:
+            return f"imports {module}"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="yaml"), attr="load")) if not _is_safe_load(node):
+            return "loads YAML with another loader than the safe one"
+        case ast.keyword(arg="shell", value=ast.Constant(value=True)):
+            return "shell=True"
+    return None
+
+
+def _is_safe_load(call: ast.AST) -> bool:
+    loaders = [
+        word.value for word in ast.walk(call) if isinstance(word, ast.keyword) and word.arg == "Loader"
+    ]
+    named = {name for loader in loaders for name in re.findall(r"\w*Loader\w*", ast.unparse(loader))}
+    return bool(named) and named <= {"SafeLoader", "CSafeLoader"}
+
+
+def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
+            yield node
+
+
+def _attributes(tree: ast.Module, wanted: set[tuple[str, str]]) -> Iterator[ast.Attribute]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if (node.value.id, node.attr) in wanted:
+                yield node
+        elif isinstance(node, ast.ImportFrom) and any(
+            (node.module, alias.name) in wanted for alias in node.names
+        ):
+            # Imported by name, it could be used without being seen here.
+            yield ast.Attribute(ast.Name("os"), "environ", ast.Load(), lineno=node.lineno, col_offset=0)

@@ -1,0 +1,37 @@
+"""The files of the repository, as git knows them."""
+
+import ast
+import functools
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "agentos"
+
+
+@functools.cache
+def tracked() -> tuple[str, ...]:
+    """Every file that is, or will be with the next commit, part of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return tuple(sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()}))
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    """The package's own modules, parsed, by their path below `src/agentos`."""
+    return {
+        str(path.relative_to(SOURCE)): ast.parse(path.read_text("utf-8"))
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def functions_of(path: Path) -> set[str]:
+    """The names of the functions in a file."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

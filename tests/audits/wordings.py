@@ -1,0 +1,55 @@
+"""Whether lines that the documentation shows are lines that the program can write."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+
+from .pages import Page
+from .tree import modules
+
+LEAST = 5
+SPOKEN = re.compile(r"^\[(?:COORDINATOR|(?:LLD|ISSUE)-\d+)\] (.*)$|^((?:Warning|Error): .*)$")
+VARIABLE = re.compile(r"\bAGENTOS_[A-Z0-9_]+\b")
+
+
+def unspoken(page: Page) -> Iterator[str]:
+    """Lines of output on the page that nothing in the package would write."""
+    for block in page.blocks:
+        for line in block.lines:
+            if (found := SPOKEN.match(line)) and not _is_written(found[1] or found[2]):
+                yield line
+
+
+@functools.cache
+def variables() -> set[str]:
+    """The AGENTOS_ variables that the package knows."""
+    texts = (
+        node.value for tree in modules().values() for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    )
+    return {text for text in texts if isinstance(text, str) and VARIABLE.fullmatch(text)}
+
+
+def _is_written(text: str) -> bool:
+    return not text.strip() or any(pattern.search(text) for pattern in _patterns())
+
+
+@functools.cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Each text in the source, with anything where it has a value."""
+    texts = {_pattern(node) for tree in modules().values() for node in ast.walk(tree)}
+    return tuple(re.compile(text) for text in texts if text)
+
+
+def _pattern(node: ast.AST) -> str | None:
+    match node:
+        case ast.JoinedStr(values=parts):
+            texts = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+        case ast.Constant(value=str(text)):
+            texts = [text]
+        case _:
+            return None
+    fixed = "".join(str(text) for text in texts if text is not None)
+    if len(re.sub(r"[\s.,:%()-]", "", fixed)) < LEAST or "\n" in fixed:
+        return None
+    return "".join(".*" if text is None else re.escape(str(text)) for text in texts)

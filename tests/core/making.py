@@ -1,0 +1,22 @@
+"""Small things that tests of the core are made of."""
+
+from agentos.core.credentials import Credential
+from agentos.core.pool import Want
+from agentos.core.secrets import Secret
+
+
+def key(name: str, provider: str = "gemini", bucket: str = "", concurrency: int = 1) -> Credential:
+    return Credential(name, provider, Secret(f"secret of {name}"), bucket=bucket, concurrency=concurrency)
+
+
+def keys(count: int) -> list[Credential]:
+    return [key(f"key-{number}") for number in range(1, count + 1)]
+
+
+def want(holder: str, asked_at: float = 0.0, not_before: float = 0.0) -> Want:
+    return Want(holder, "call-1", ("gemini",), asked_at, not_before)
+
+
+def steady() -> float:
+    """The jitter that changes nothing."""
+    return 0.5

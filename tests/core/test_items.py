@@ -1,0 +1,27 @@
+"""Which texts can name an item, and so a file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentos.core.items import is_safe_id
+
+
+@pytest.mark.parametrize("text", ["LLD-42", "ISSUE-17", "a", "a.b_c-d", "x" * 64])
+def test_a_plain_name_is_safe(text: str) -> None:
+    assert is_safe_id(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "../../x", "/etc/x", "a/b", "a\0", "a\n", "\na", "x" * 300, "🙂", "-rf", ".", "..", ".hidden", "a b", "é"],
+)
+def test_a_name_that_leads_elsewhere_is_not(text: str) -> None:
+    assert not is_safe_id(text)
+
+
+@given(st.text(max_size=80))
+def test_a_safe_id_is_one_harmless_path_component(text: str) -> None:
+    if is_safe_id(text):
+        assert text.isascii() and text.isprintable()
+        assert not set(text) & set("/\\ \0") and text[0] not in ".-" and len(text) <= 64

@@ -1,0 +1,125 @@
+"""Which items run, in what order, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentos.core.errors import NothingMatches
+from agentos.core.items import Item
+from agentos.core.plan import Candidate, Plan, Selection, Standing, make_plan, strike_problems
+
+
+def candidate(number: int, standing: Standing = Standing.PENDING, *labels: str) -> Candidate:
+    item = Item(f"LLD-{number}", "lld", number, "A title", f"issues/{number:03}-title.md", labels=labels)
+    return Candidate(item, standing)
+
+
+BACKLOG = [
+    candidate(40, Standing.PENDING, "ui"),
+    candidate(41, Standing.APPROVED, "ui"),
+    replace(candidate(42, Standing.PENDING, "api"), node="N3_review", failed_before=True),
+    candidate(43, Standing.UNCHANGED),
+    candidate(44, Standing.CHANGED, "ui", "api"),
+    candidate(45, Standing.CLOSED),
+]
+
+
+def plan(*words: str, backlog: list[Candidate] | None = None, **asked: object) -> Plan:
+    selection = replace(Selection(words=words, everything=not words), **asked)  # type: ignore[arg-type]
+    return make_plan(BACKLOG if backlog is None else backlog, selection)
+
+
+def test_all_takes_what_is_pending_or_changed_in_order() -> None:
+    assert plan().ids == ("LLD-40", "LLD-42", "LLD-44")
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"),
+    [
+        ("42", ("LLD-42",)),
+        ("042", ("LLD-42",)),
+        ("LLD-42", ("LLD-42",)),
+        ("lld-42", ("LLD-42",)),
+        ("issues/042-title.md", ("LLD-42",)),
+        ("42-44", ("LLD-42", "LLD-43", "LLD-44")),
+        ("44-99", ("LLD-44", "LLD-45")),
+    ],
+)
+def test_an_item_is_named_by_number_id_range_or_file(word: str, ids: tuple[str, ...]) -> None:
+    assert plan(word).ids == ids
+
+
+def test_named_items_run_in_the_order_of_naming_and_once_each() -> None:
+    assert plan("44", "40-42", "LLD-40").ids == ("LLD-44", "LLD-40", "LLD-42")
+
+
+@pytest.mark.parametrize("word", ["99", "LLD-99", "90-99", "44-40", "nothing.md", "", "-", "4²"])
+def test_an_unknown_word_is_refused_with_what_there_is(word: str) -> None:
+    with pytest.raises(NothingMatches, match="LLD-40, LLD-41"):
+        plan(word)
+
+
+def test_an_approved_item_that_is_named_is_told_as_done() -> None:
+    found = plan("41")
+    assert found.entries == () and [one.item.id for one in found.done] == ["LLD-41"]
+
+
+def test_fresh_takes_what_needed_revision_but_an_approved_item_only_by_name() -> None:
+    assert plan(fresh=True).ids == ("LLD-40", "LLD-42", "LLD-43", "LLD-44")
+    assert plan("41", fresh=True).ids == ("LLD-41",)
+
+
+def test_labels_narrow_the_choice_and_all_of_them_have_to_be_there() -> None:
+    assert plan(labels=("ui",)).ids == ("LLD-40", "LLD-44")
+    assert plan(labels=("ui", "api")).ids == ("LLD-44",)
+
+
+def test_an_unknown_label_is_refused_with_the_labels_in_use() -> None:
+    with pytest.raises(NothingMatches, match="labels in use: api, ui"):
+        plan(labels=("urgent",))
+
+
+def test_a_known_label_that_nothing_pending_has_gives_an_empty_plan() -> None:
+    assert plan(labels=("ui",), backlog=[candidate(1, Standing.APPROVED, "ui")]).ids == ()
+
+
+def test_failed_takes_those_that_the_last_run_left_failed() -> None:
+    assert plan(failed=True).ids == ("LLD-42",)
+
+
+def test_the_limit_counts_what_runs_not_what_is_held_elsewhere() -> None:
+    held = replace(BACKLOG[0], held_by="process 4711")
+    found = plan(limit=1, backlog=[held, *BACKLOG[1:]])
+    assert found.ids == ("LLD-42",)
+    assert [one.item.id for one in found.elsewhere] == ["LLD-40"]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("40", "new"),
+        ("42", "failed before, resumes at N3_review"),
+        ("43", "needed revision before"),
+        ("45", "closed, but named"),
+    ],
+)
+def test_each_entry_says_why_it_runs(word: str, reason: str) -> None:
+    assert plan(word).entries[0].reason == reason
+
+
+def test_reasons_of_all_and_of_fresh() -> None:
+    assert plan().entries[-1].reason == "changed since it needed revision"
+    assert {entry.reason for entry in plan(fresh=True).entries} == {"starts over"}
+
+
+def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
+    second = replace(candidate(40), item=replace(candidate(40).item, source="issues/40-other.md"))
+    (found,) = strike_problems([candidate(40), second])
+    assert found.item.source == "issues/040-title.md"
+    assert found.item.problems == (
+        "number 40 is claimed by issues/040-title.md and issues/40-other.md: give each its own number",
+    )
+
+
+def test_items_with_numbers_of_their_own_stay_as_they_are() -> None:
+    assert strike_problems(BACKLOG) == BACKLOG

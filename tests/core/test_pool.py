@@ -1,0 +1,190 @@
+"""The pool, one promise at a time; the state machine tries them together."""
+
+from dataclasses import replace
+
+from agentos.core.credentials import KeyState
+from agentos.core.pool import Lease, Pool, Want
+from agentos.core.secrets import Secret
+
+from .making import key, keys, steady, want
+
+
+def granted(pool: Pool, now: float = 0.0) -> list[tuple[str, str]]:
+    return [(lease.want.holder, lease.credential.name) for lease in pool.grant(now)]
+
+
+def only(leases: list[Lease]) -> Lease:
+    (lease,) = leases
+    return lease
+
+
+def test_wishes_are_served_in_the_order_of_asking() -> None:
+    pool = Pool(keys(2))
+    for holder in ("LLD-1", "LLD-2", "LLD-3"):
+        pool.ask(want(holder))
+    assert granted(pool) == [("LLD-1", "key-1"), ("LLD-2", "key-2")]
+    assert repr(pool) == "<Pool 2 keys, 2 leased, 1 waiting>"
+
+
+def test_the_key_that_has_rested_longest_goes_first() -> None:
+    pool = Pool(keys(2))
+    for now in (1.0, 2.0):
+        pool.ask(want("LLD-1"))
+        pool.give_back(only(pool.grant(now)).id)
+    pool.ask(want("LLD-1"))
+    assert granted(pool, 3.0) == [("LLD-1", "key-1")]
+
+
+def test_a_wish_that_has_to_wait_lets_later_ones_pass() -> None:
+    pool = Pool(keys(1))
+    pool.ask(want("LLD-1", not_before=5.0))
+    pool.ask(want("LLD-2"))
+    assert granted(pool) == [("LLD-2", "key-1")]
+    assert pool.wake_at(0.0) == 5.0
+
+
+def test_a_key_with_a_concurrency_of_two_carries_two_calls() -> None:
+    pool = Pool([key("key-1", concurrency=2)])
+    for holder in ("LLD-1", "LLD-2", "LLD-3"):
+        pool.ask(want(holder))
+    assert len(pool.grant(0.0)) == 2
+    assert pool.state("key-1", 0.0) is KeyState.RESERVED
+
+
+def test_a_key_of_another_provider_serves_nobody_who_did_not_name_it() -> None:
+    pool = Pool([key("key-1", provider="anthropic")])
+    pool.ask(want("LLD-1"))
+    assert granted(pool) == []
+    pool.ask(Want("LLD-2", "call-1", ("gemini", "anthropic"), 0.0))
+    assert granted(pool) == [("LLD-2", "key-1")]
+
+
+def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
+    pool = Pool(keys(1))
+    pool.rest("key-1").limit(10.0, 30.0, "429")
+    pool.ask(want("LLD-1"))
+    assert granted(pool, 39.9) == []
+    assert pool.state("key-1", 39.9) is KeyState.RATE_LIMITED
+    assert pool.wake_at(10.0) == 40.0
+    assert granted(pool, 40.0) == [("LLD-1", "key-1")]
+
+
+def test_keys_of_one_bucket_rest_together() -> None:
+    pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project"), key("key-3")])
+    pool.rest("key-1").limit(0.0, 30.0, "429")
+    states = [pool.state(name, 1.0) for name in pool.names()]
+    assert states == [KeyState.RATE_LIMITED, KeyState.RATE_LIMITED, KeyState.AVAILABLE]
+    assert pool.usable_slots(1.0) == 1
+
+
+def test_a_spent_day_is_looked_at_by_one_call_at_the_hint_and_then_hourly() -> None:
+    pool = Pool([key("key-1", concurrency=3)])
+    pool.rest("key-1").spend(0.0, 36.0, 80000.0, "429")
+    for holder in ("LLD-1", "LLD-2"):
+        pool.ask(want(holder))
+    assert granted(pool, 35.0) == []
+    assert granted(pool, 36.0) == [("LLD-1", "key-1")]
+    assert pool.state("key-1", 36.0) is KeyState.EXHAUSTED
+    assert granted(pool, 37.0) == []
+    assert pool.wake_at(37.0) == 36.0 + 3600.0
+
+
+def test_a_dead_holder_holds_nothing_and_waits_for_nothing() -> None:
+    pool = Pool(keys(1))
+    for holder in ("LLD-1", "LLD-1", "LLD-2"):
+        pool.ask(want(holder))
+    pool.grant(0.0)
+    pool.forget("LLD-1")
+    assert granted(pool) == [("LLD-2", "key-1")]
+
+
+def test_a_late_giving_back_changes_nothing() -> None:
+    pool = Pool(keys(1))
+    pool.ask(want("LLD-1"))
+    first = only(pool.grant(0.0))
+    pool.forget("LLD-1")
+    pool.ask(want("LLD-2"))
+    second = only(pool.grant(1.0))
+    assert pool.give_back(first.id) is None
+    assert pool.lease(second.id) is second
+
+
+def test_a_quarantined_key_is_not_used_until_the_file_changes() -> None:
+    pool = Pool(keys(1))
+    pool.quarantine("key-1", "401 unauthorised")
+    assert pool.living() == []
+    assert pool.quarantined() == {"key-1": "401 unauthorised"}
+    assert pool.replace(keys(1)) == ((), ())
+    assert pool.state("key-1", 0.0) is KeyState.AVAILABLE
+
+
+def test_a_disabled_key_is_not_used() -> None:
+    pool = Pool([replace(key("key-1"), enabled=False)])
+    assert pool.state("key-1", 0.0) is KeyState.DISABLED
+    assert pool.living() == [] and pool.usable_slots(0.0) == 0
+
+
+def test_added_and_removed_keys_are_named() -> None:
+    pool = Pool(keys(2))
+    assert pool.replace([key("key-1"), key("spare")]) == (("spare",), ("key-2",))
+
+
+def test_a_changed_secret_is_a_new_key_under_the_old_name() -> None:
+    pool = Pool(keys(1))
+    pool.rest("key-1").limit(0.0, 30.0, "429")
+    assert pool.replace([replace(key("key-1"), secret=Secret("another one"))]) == (("key-1",), ("key-1",))
+    assert pool.state("key-1", 1.0) is KeyState.AVAILABLE
+
+
+def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
+    pool = Pool([key("key-1"), replace(key("key-2"), concurrency=2)])
+    pool.ask(want("LLD-1"))
+    pool.ask(want("LLD-2"))
+    _, second = pool.grant(0.0)
+    pool.rest("key-2").limit(0.0, 30.0, "429")
+    pool.replace([replace(key("key-2"), name="key-1")])
+    assert pool.state("key-1", 1.0) is KeyState.RATE_LIMITED
+    assert pool.state("key-1", 30.0) is KeyState.RESERVED
+    assert pool.known_as(second.credential) == "key-1"
+    pool.give_back(second.id)
+    assert pool.state("key-1", 30.0) is KeyState.AVAILABLE
+
+
+def test_a_bucket_rests_on_when_one_of_its_keys_is_removed() -> None:
+    pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project")])
+    pool.rest("key-1").limit(0.0, 30.0, "429")
+    pool.replace([key("key-2", bucket="project")])
+    assert pool.state("key-2", 1.0) is KeyState.RATE_LIMITED
+
+
+def test_a_key_that_comes_back_during_a_call_is_not_given_to_a_second_one() -> None:
+    pool = Pool(keys(1))
+    pool.ask(want("LLD-1"))
+    pool.grant(0.0)
+    pool.replace([])
+    pool.replace(keys(1))
+    pool.ask(want("LLD-2"))
+    assert granted(pool, 1.0) == []
+
+
+def test_in_a_storm_one_call_goes_through_when_its_time_has_come() -> None:
+    pool = Pool(keys(3))
+    for _ in range(5):
+        pool.weather("gemini").failed(0.0, steady)
+    for holder in ("LLD-1", "LLD-2"):
+        pool.ask(want(holder))
+    assert granted(pool, 1.9) == []
+    assert pool.wake_at(0.0) == 2.0
+    assert granted(pool, 2.0) == [("LLD-1", "key-1")]
+    assert pool.storms() == [("gemini", 0.0)]
+
+
+def test_a_probe_whose_holder_died_does_not_keep_the_storm_closed() -> None:
+    pool = Pool(keys(2))
+    for _ in range(5):
+        pool.weather("gemini").failed(0.0, steady)
+    for holder in ("LLD-1", "LLD-2"):
+        pool.ask(want(holder))
+    pool.grant(2.0)
+    pool.forget("LLD-1")
+    assert granted(pool, 3.0) == [("LLD-2", "key-2")]

@@ -1,0 +1,46 @@
+"""The documentation is true: the audits pass, the marked examples run, the quotes are exact."""
+
+import pytest
+
+from tests.audits import alignment, examples, inventory, security
+from tests.audits.pages import pages
+from tests.audits.tree import ROOT
+
+PAGES = [name for name in pages() if examples.marked(name)]
+REPORT = "docs/reports/parallel-execution/test-report.md"
+
+
+def test_the_security_audit_passes() -> None:
+    report = security.run()
+    assert report.passed, f"\n{report}"
+
+
+def test_the_documentation_alignment_audit_passes() -> None:
+    report = alignment.run()
+    assert report.passed, f"\n{report}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_marked_example_runs_as_its_page_says(name: str) -> None:
+    objections = examples.run_page(name)
+    assert not objections, "\n" + "\n".join(objections)
+
+
+def test_there_are_examples_to_run() -> None:
+    assert {"README.md", "docs/tutorial.md", "docs/how-to/lld-workflow.md"} <= set(PAGES)
+
+
+def test_the_inventory_is_what_its_generator_writes() -> None:
+    assert (ROOT / inventory.PAGE).read_text("utf-8") == inventory.text(), (
+        "write it anew with: .venv/bin/python -m tests.audits.generate"
+    )
+
+
+def test_the_test_report_quotes_the_audits_word_for_word() -> None:
+    text = (ROOT / REPORT).read_text("utf-8")
+    for report in (security.run(), alignment.run()):
+        assert str(report) in text
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 150

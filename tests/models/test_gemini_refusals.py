@@ -1,0 +1,154 @@
+"""Every answer of Gemini's that is known, and what it means for the key."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.models.gemini_refusals import read_refusal
+
+WALL = 1782892800.0  # 2026-07-01, one o'clock in the morning Pacific
+TO_MIDNIGHT = 23 * 3600.0
+TYPE = "type.googleapis.com/google.rpc."
+MINUTE = "GenerateRequestsPerMinutePerProjectPerModel"
+DAY = "GenerateRequestsPerDayPerProjectPerModel"
+
+
+def quota(*ids: str, value: object = "15") -> dict[str, Any]:
+    shared = {"quotaMetric": "generate_requests", "quotaDimensions": {"model": "pro"}, "quotaValue": value}
+    return {"@type": f"{TYPE}QuotaFailure", "violations": [shared | {"quotaId": name} for name in ids]}
+
+
+def delay(text: object) -> dict[str, Any]:
+    return {"@type": f"{TYPE}RetryInfo", "retryDelay": text}
+
+
+def reason(text: str) -> dict[str, Any]:
+    return {"@type": f"{TYPE}ErrorInfo", "reason": text, "domain": "googleapis.com"}
+
+
+HELP = {"@type": f"{TYPE}Help", "links": [{"url": "https://ai.google.dev/429"}]}
+
+
+def read(code: int, *details: object, message: str = "", **headers: str) -> Refusal | None:
+    body = {"error": {"code": code, "message": message, "status": "X", "details": list(details)}}
+    return read_refusal(code, body, {name.replace("_", "-"): text for name, text in headers.items()}, WALL)
+
+
+def limited(why: str, seconds: float | None = None) -> Refusal:
+    return Refusal(RefusalKind.RATE_LIMITED, why, seconds)
+
+
+def spent(why: str, seconds: float | None = None) -> Refusal:
+    return Refusal(RefusalKind.DAY_EXHAUSTED, why, seconds, TO_MIDNIGHT)
+
+
+def rejected(why: str) -> Refusal:
+    return Refusal(RefusalKind.KEY_REJECTED, why)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        MINUTE,
+        f"{MINUTE}-FreeTier",
+        "GenerateContentInputTokensPerModelPerMinute-FreeTier",
+        "GenerateContentPaidTierInputTokensPerModelPerMinute",
+    ],
+)
+def test_a_quota_per_minute_rests_the_key_as_long_as_it_says(name: str) -> None:
+    assert read(429, quota(name), HELP, delay("36s")) == limited(f"429 {name}", 36.0)
+
+
+@pytest.mark.parametrize("name", [DAY, f"{DAY}-FreeTier", "GenerateContentInputTokensPerModelPerDay-FreeTier"])
+@pytest.mark.parametrize("hint", ["0s", "5s", "36s"])
+def test_a_quota_per_day_is_over_until_midnight_pacific_whatever_the_hint(name: str, hint: str) -> None:
+    assert read(429, quota(name), delay(hint)) == spent(f"429 {name}", float(hint[:-1]))
+
+
+def test_of_several_quotas_the_day_decides() -> None:
+    assert read(429, quota(MINUTE, DAY), delay("5s")) == spent(f"429 {MINUTE}, {DAY}", 5.0)
+    assert read(429, quota(MINUTE), quota(DAY)) == spent(f"429 {MINUTE}, {DAY}")
+
+
+def test_a_429_without_details_has_no_hint() -> None:
+    assert read(429) == limited("429")
+    assert read_refusal(429, {"error": {"code": 429}}, {}, WALL) == limited("429")
+    assert read_refusal(429, None, {}, WALL) == limited("429")
+
+
+def test_the_header_is_believed_before_the_details() -> None:
+    assert read(429, delay("5s"), retry_after="7") == limited("429", 7.0)
+
+
+def test_the_longest_of_several_hints_counts() -> None:
+    assert read(429, delay("5s"), delay("9s"), delay("soon")) == limited("429", 9.0)
+
+
+@pytest.mark.parametrize("value", ["0", 0])
+def test_a_limit_of_nothing_is_no_access(value: object) -> None:
+    found = read(429, quota(f"{DAY}-FreeTier", value=value), delay("36s"))
+    assert found == rejected(f"429 no access: limit 0 for {DAY}-FreeTier")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"), [(401, "401 unauthorised"), (402, "402 unpaid"), (403, "403 forbidden")]
+)
+def test_a_key_that_may_not_is_rejected(code: int, why: str) -> None:
+    assert read(code) == rejected(why)
+
+
+def test_an_invalid_key_comes_as_a_400() -> None:
+    assert read(400, reason("API_KEY_INVALID")) == rejected("400 API_KEY_INVALID")
+
+
+def test_billing_and_keys_are_looked_at_before_quotas() -> None:
+    assert read(402, quota(MINUTE), delay("5s")) == rejected("402 unpaid")
+
+
+@pytest.mark.parametrize("code", [408, 500, 501, 502, 503, 504, 520, 529])
+def test_trouble_is_the_providers_not_the_keys(code: int) -> None:
+    assert read(code) == Refusal(RefusalKind.TROUBLE, str(code))
+    assert read(code, retry_after="4") == Refusal(RefusalKind.TROUBLE, str(code), 4.0)
+
+
+@pytest.mark.parametrize("code", [400, 404, 409, 413, 422])
+def test_a_bad_request_of_our_own_making_is_no_refusal(code: int) -> None:
+    assert read(code) is None
+    assert read(code, reason("FIELD_INVALID")) is None
+
+
+@pytest.mark.parametrize("code", [400, 404])
+@pytest.mark.parametrize(
+    "message",
+    ["429 RESOURCE_EXHAUSTED", "quota exceeded, retry in 36s", "API_KEY_INVALID", "PerDay limit: 0, see 429"],
+)
+def test_text_means_nothing(code: int, message: str) -> None:
+    assert read(code, message=message) is None
+    assert read(code, HELP, {"@type": f"{TYPE}LocalizedMessage", "message": message}) is None
+
+
+def test_text_in_a_429_means_nothing_either() -> None:
+    assert read(429, message="PerDay quota, limit: 0, retry in 36s, API_KEY_INVALID") == limited("429")
+
+
+def test_a_reason_of_another_type_means_nothing() -> None:
+    assert read(400, {"@type": f"{TYPE}Help", "reason": "API_KEY_INVALID"}) is None
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["error", "details", "@type", "violations", "retryDelay", "quotaId", "quotaValue"]),
+        inner | st.sampled_from([f"{TYPE}{kind}" for kind in ("QuotaFailure", "RetryInfo", "ErrorInfo")]),
+    ),
+)
+
+
+@given(st.integers(400, 599), anything)
+def test_no_body_whatever_is_an_error(code: int, body: object) -> None:
+    found = read_refusal(code, body, {}, WALL)
+    assert (found is not None) == (code in (401, 402, 403, 408, 429) or code >= 500)

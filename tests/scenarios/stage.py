@@ -1,0 +1,471 @@
+"""A stage for scenarios: a project, a home, a model server, and the real commands as processes."""
+
+import contextlib
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+PROGRAMS = Path(sys.executable).parent
+KEYS = ("canary-key-alpha-9f31", "canary-key-beta-77c2", "canary-key-gamma-05de", "canary-key-delta-e410")
+_GOOD = """
+People need item {number} every day and have no way to do it.
+
+## Requirements
+
+- The page of item {number} shows 3 rows, newest first.
+- `GET /things/{number}` answers within 200 ms.
+
+## Acceptance criteria
+
+- With 5 rows stored, the page shows the newest 3.
+- `GET /things/{number}` answers within 200 ms in the benchmark.
+"""
+_FAILURES = """
+## When it fails
+
+- If the store is unreachable, the page says so and shows no row.
+"""
+_HOPELESS = """
+It should all be a bit nicer.
+
+## What we want
+
+- A modern look
+- A friendly tone
+"""
+TEXTS = {"good": _GOOD + _FAILURES, "weak": _GOOD, "hopeless": _HOPELESS}
+CALLS = {"good": 2, "weak": 4, "hopeless": 4}
+Json = dict[str, Any]
+
+
+def title_of(number: int) -> str:
+    """What the witness calls the item of this number."""
+    return f"Thing {number} can be used"
+
+
+def until(true: Callable[[], object], seconds: float = 15.0) -> float:
+    """Waits for something outside of this process; gives how long that took."""
+    began = time.monotonic()
+    while not true():
+        passed = time.monotonic() - began
+        assert passed < seconds, f"not within {seconds} s: {getattr(true, '__name__', true)}"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def of(self, speaker: str) -> list[str]:
+        """What one speaker said, without the prefix."""
+        prefix = f"[{speaker}] "
+        return [line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One process, never mistaken for a later one of the same number."""
+
+    pid: int
+    born: str
+
+    @property
+    def alive(self) -> bool:
+        state = _stat(self.pid)
+        return state is not None and state[19] == self.born and state[0] != "Z"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return None
+
+
+def descendants(root: int) -> list[Mark]:
+    """Every living process below one, itself not among them."""
+    stats = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    parents = {pid: int(found[1]) for pid, found in stats.items() if found}
+    below, fresh = set[int](), {root}
+    while fresh:
+        fresh = {pid for pid, parent in parents.items() if parent in fresh and pid not in below}
+        below |= fresh
+    return [Mark(pid, found[19]) for pid in sorted(below) if (found := stats[pid]) and found[0] != "Z"]
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A command under way; its output goes to files, so that no test holds it up."""
+
+    process: subprocess.Popen[bytes]
+    out_path: Path
+    err_path: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def out(self) -> str:
+        return self.out_path.read_text("utf-8", "replace")
+
+    @property
+    def err(self) -> str:
+        return self.err_path.read_text("utf-8", "replace")
+
+    def says(self, text: str, seconds: float = 15.0) -> float:
+        """Waits until the text is there."""
+        return until(lambda: text in self.out or self._ended_without(text), seconds)
+
+    def _ended_without(self, text: str) -> bool:
+        if self.process.poll() is not None and text not in self.out:
+            raise AssertionError(
+                f"ended with {self.process.returncode}, never said {text!r}:\n{self.out}{self.err}"
+            )
+        return False
+
+    def processes(self) -> list[Mark]:
+        """Every process of the run but the coordinator."""
+        return descendants(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, seconds: float = 30.0) -> Done:
+        code = self.process.wait(seconds)
+        return Done(code, self.out, self.err)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The model server, and what it saw."""
+
+    url: str
+
+    def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(f"{self.url}{path}", data=body, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            found: bytes = answer.read()
+        return found
+
+    def ledger(self) -> Json:
+        found: Json = json.loads(self._get("GET", "/_offline/ledger"))
+        return found
+
+    def calls(self, number: int | None = None) -> list[Json]:
+        """Every call, or those for one item."""
+        found: list[Json] = self.ledger()["calls"]
+        return [call for call in found if number is None or call["item"] == title_of(number)]
+
+    def answered(self, number: int | None = None) -> list[Json]:
+        return [call for call in self.calls(number) if call["status"] == 200 and call["ending"] == "complete"]
+
+    def asked_twice(self) -> list[tuple[str, str]]:
+        """Prompts that were answered more than once, item by item."""
+        seen = [(call["item"], call["prompt_sha256"]) for call in self.answered()]
+        return sorted({one for one in seen if seen.count(one) > 1})
+
+    def add_fault(self, **fault: object) -> None:
+        self._get("POST", "/_offline/faults", json.dumps(fault).encode())
+
+    def clear_faults(self) -> None:
+        self._get("DELETE", "/_offline/faults")
+
+
+@dataclass(slots=True)
+class Stage:
+    """One project with one home; everything that is started here ends here."""
+
+    root: Path
+    _stack: contextlib.ExitStack
+    keys: tuple[str, ...] = KEYS
+    urls: list[str] = field(default_factory=list)
+    _count: int = 0
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, root: Path) -> Iterator[Self]:
+        with contextlib.ExitStack() as stack:
+            stage = cls(root, stack)
+            for folder in (stage.project / "issues", stage.user):
+                folder.mkdir(parents=True)
+            yield stage
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def user(self) -> Path:
+        return self.root / "user"
+
+    # The backlog.
+
+    def issue(self, number: int, quality: str = "good", *labels: str) -> Path:
+        front = f"---\nnumber: {number}\nlabels: [{', '.join(labels)}]\n---\n\n"
+        path = self.project / "issues" / f"{number:03}-thing.md"
+        path.write_text(f"{front}# {title_of(number)}\n{TEXTS[quality].format(number=number)}")
+        return path
+
+    def issues(self, *numbers: int, quality: str = "good") -> None:
+        for number in numbers:
+            self.issue(number, quality)
+
+    def brief(self, name: str, number: int, quality: str = "good") -> Path:
+        folder = self.project / "ideas" / "active"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
+        path.write_text(f"# {title_of(number)}\n{TEXTS[quality].format(number=number)}")
+        return path
+
+    def demo_backlog(self) -> None:
+        with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
+            for folder in ("issues", "ideas"):
+                shutil.copytree(backlog / folder, self.project / folder, dirs_exist_ok=True)
+
+    def document(self, number: int) -> Path:
+        return self.project / "docs/lld/active" / f"LLD-{number:03}.md"
+
+    def revision(self, number: int) -> Path:
+        return self.project / "docs/lld/needs-revision" / f"LLD-{number:03}.md"
+
+    def databases(self) -> list[str]:
+        return sorted(path.name for path in self.home.glob("checkpoints/*/*"))
+
+    # The model.
+
+    def server(self, *flags: str, keys: tuple[str, ...] = KEYS, fault: Json | None = None) -> Witness:
+        """Starts the model server; the commands that follow are given its address and these keys."""
+        file = self.root / "server-keys"
+        file.write_text("".join(f"key-{n}={key}\n" for n, key in enumerate(keys, 1)))
+        words = [*flags, "--fault", json.dumps(fault)] if fault else list(flags)
+        process = subprocess.Popen(
+            [PROGRAMS / "agentos", "offline-server", "--die-with-parent", "--keys-file", file, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self.environment(),
+            start_new_session=True,
+        )
+        self._stack.callback(_end_server, process)
+        assert process.stdout
+        self.urls.append(json.loads(process.stdout.readline())["url"])
+        self.keys = keys
+        return Witness(self.urls[-1])
+
+    # The commands.
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Built from nothing: what the machine's own has does not count."""
+        return {
+            "PATH": f"{PROGRAMS}:/usr/bin:/bin",
+            "HOME": str(self.user),
+            "LANG": "C.UTF-8",
+            "AGENTOS_HOME": str(self.home),
+            **self._credentials(),
+            **more,
+        }
+
+    def _credentials(self) -> dict[str, str]:
+        if not self.urls:
+            return {}
+        numbered = enumerate(self.keys, 1)
+        return {
+            name: value
+            for number, key in numbered
+            for name, value in (
+                (f"GEMINI_API_KEY_{number}", key),
+                (f"GEMINI_BASE_URL_{number}", self.urls[-1]),
+            )
+        }
+
+    def start(
+        self, *words: object, program: str = "lld-workflow", stdout: int | None = None, **env: str
+    ) -> Running:
+        """Starts a command in the project; `env` is added to its environment."""
+        self._count += 1
+        out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
+        with open(out, "wb") as out_file, open(err, "wb") as err_file:
+            process = subprocess.Popen(
+                [PROGRAMS / program, *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=out_file if stdout is None else stdout,
+                stderr=err_file,
+                cwd=self.project,
+                env=self.environment(**env),
+                start_new_session=True,
+            )
+        self._stack.callback(_end_tree, process)
+        return Running(process, out, err)
+
+    def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
+        return self.start(*words, program=program, stdout=None, **env).end(60)
+
+    def terminal(self, *words: object, program: str = "lld-workflow", **env: str) -> "Terminal":
+        """Starts a command as the foreground of a pseudo-terminal of its own."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=self.project,
+            env=self.environment(TERM="xterm", **env),
+        )
+        os.close(theirs)
+        terminal = Terminal(process, ours)
+        self._stack.callback(_end_tree, process)
+        self._stack.callback(terminal.close)
+        return terminal
+
+    # The records.
+
+    def runs(self) -> list[Path]:
+        """Oldest first."""
+        found = [path for path in self.home.glob("logs/parallel/*Z*") if not path.is_symlink()]
+        return sorted(found, key=lambda path: (path.stat().st_ctime_ns, path.name))
+
+    def journal(self, run: Path | None = None) -> list[Json]:
+        folder = run or self.home / "logs/parallel/latest"
+        with contextlib.suppress(FileNotFoundError):
+            text = (folder / "events.jsonl").read_text("utf-8")
+            return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+        return []
+
+    def events(self, kind: str, run: Path | None = None) -> list[Json]:
+        return [event for event in self.journal(run) if event["type"] == kind]
+
+    def summary(self) -> Json:
+        found: Json = json.loads((self.home / "logs/parallel/latest/summary.json").read_text("utf-8"))
+        return found
+
+    def worker(self, item: str) -> int:
+        """The process that carries the item now."""
+        until(lambda: any(event["item"] == item for event in self.events("WorkerStarted")))
+        pids: list[int] = [event["pid"] for event in self.events("WorkerStarted") if event["item"] == item]
+        return pids[-1]
+
+
+_FOREGROUND = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A command in a pseudo-terminal, and the keyboard before it."""
+
+    process: subprocess.Popen[bytes]
+    keyboard: int
+    _screen: bytes = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def screen(self) -> str:
+        """Everything that was written so far."""
+        os.set_blocking(self.keyboard, False)
+        with contextlib.suppress(OSError):
+            while chunk := os.read(self.keyboard, 65536):
+                self._screen += chunk
+        return self._screen.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def says(self, text: str, seconds: float = 15.0) -> float:
+        return until(lambda: text in self.screen, seconds)
+
+    def ctrl_c(self, times: int = 1) -> None:
+        for _ in range(times):
+            os.write(self.keyboard, b"\x03")
+
+    def processes(self) -> list[Mark]:
+        return descendants(self.pid)
+
+    def end(self, seconds: float = 30.0) -> Done:
+        until(lambda: [self.screen, self.process.poll() is not None][1], seconds)
+        return Done(self.process.wait(), self.screen, "")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.keyboard)
+
+
+def _end_server(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
+
+
+def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    left = descendants(process.pid)
+    process.kill()
+    process.wait()
+    for mark in left:
+        if mark.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(mark.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def full_pipe() -> Iterator[int]:
+    """The writing end of a pipe that nobody reads and that has no room left."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"." * 4096)
+        os.set_blocking(writing, True)
+        yield writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def snapshot(*folders: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything below the folders: mode, time of change and content of each."""
+    found = {}
+    for folder in folders:
+        for path in [folder, *folder.rglob("*")] if folder.exists() else []:
+            state = path.lstat()
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            found[str(path)] = (state.st_mode, state.st_mtime_ns, content)
+    return found

@@ -1,0 +1,290 @@
+"""Bad input: a clear message, the right exit code, nothing lost, nothing half-written."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .stage import PROGRAMS, Stage, snapshot
+
+INVALID = "FAILED: Invalid spec format"
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def unchanged(stage: Stage, *words: object, code: int, **env: str) -> str:
+    """Runs a command that is refused; gives what it said."""
+    before = snapshot(stage.project, stage.home)
+    around = sorted(stage.root.parent.iterdir())
+    done = stage.run(*words, **env)
+    said = done.out + done.err
+    assert done.code == code, said
+    assert "Traceback" not in said
+    after = snapshot(stage.project, stage.home)
+    assert {name: state for name, state in after.items() if "/home" not in name} == {
+        name: state for name, state in before.items() if "/home" not in name
+    }
+    assert sorted(stage.root.parent.iterdir()) == around
+    return " ".join(said.split())
+
+
+def test_a_folder_without_issues_is_no_project(stage: Stage) -> None:
+    (stage.project / "issues").rmdir()
+    said = unchanged(stage, "--all", "--offline", code=3)
+    assert "no project here" in said and "--repo" in said and "agentos demo" in said
+
+
+def test_a_missing_project_folder_is_named(stage: Stage) -> None:
+    missing = stage.root / "nowhere"
+    said = unchanged(stage, "--all", "--offline", "--repo", missing, code=3)
+    assert str(missing) in said and "--repo PATH" in said and not missing.exists()
+
+
+def test_an_empty_backlog_is_no_error(stage: Stage) -> None:
+    done = stage.run("--all", "--offline")
+    assert done.code == 0 and "Nothing is pending" in done.out
+
+
+def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(stage: Stage) -> None:
+    stage.issue(40)
+    folder = stage.project / "issues"
+    (folder / "041-empty.md").write_text("")
+    (folder / "042-no-heading.md").write_text("Only words.\n")
+    with open(folder / "043-large.md", "wb") as large:
+        large.truncate(200 * 1024 * 1024)
+    (folder / "044-latin.md").write_bytes("# Größe\n\nEs gibt nur eine Größe.\n".encode("latin-1"))
+    for name in ("045-one.md", "045-two.md"):
+        (folder / name).write_text("# Twice\n\nThe same number twice.\n")
+    (folder / "046-path.md").write_text('---\nnumber: "../../x"\n---\n# Escape\n\nOut of here.\n')
+    (folder / "047-open.md").write_text("---\nnumber: 47\n# Never closed\n\nText.\n")
+    witness = stage.server()
+    done = stage.run("--all", "--parallel", 3)
+    assert done.code == 1
+    reasons = {
+        41: "empty",
+        42: "no heading",
+        43: "209,715,200 bytes",
+        44: "line 1 is not UTF-8",
+        45: "claimed by issues/045-one.md and issues/045-two.md",
+        46: "not a whole number",
+        47: "front matter",
+    }
+    for number, reason in reasons.items():
+        at = done.lines.index(f"[LLD-{number}] {INVALID}")
+        assert reason in done.lines[at + 1] and done.lines[at + 1].startswith(f"[LLD-{number}]   ")
+    assert "1 completed, 7 failed" in done.out
+    assert {call["item"] for call in witness.calls()} == {"Thing 40 can be used"}
+    assert [path.name for path in stage.project.rglob("LLD-*.md")] == ["LLD-040.md"]
+
+
+@pytest.mark.parametrize("words", [["0"], ["-1"], ["abc"], ["1.5"], [""]])
+def test_a_number_of_workers_that_is_none_is_a_usage_error(stage: Stage, words: list[str]) -> None:
+    stage.issue(42)
+    said = unchanged(stage, "--all", "--offline", "--parallel", *words, code=2)
+    assert "number of workers" in said and "1 to 10" in said
+
+
+def test_too_many_workers_are_capped_with_a_warning(stage: Stage) -> None:
+    stage.issue(42)
+    done = stage.run("--all", "--parallel", 11, "--dry-run")
+    assert done.code == 0
+    assert done.err == "Warning: Requested parallelism 11 exceeds maximum 10. Capping to 10.\n"
+
+
+def test_a_number_of_workers_with_nothing_selected_explains_itself(stage: Stage) -> None:
+    stage.issue(42)
+    said = unchanged(stage, "--parallel", 42, "--offline", code=2)
+    assert "42 was read as the number of workers" in said
+    assert "lld-workflow 42 --parallel" in said and "--all" in said
+    assert "nothing is selected" in unchanged(stage, code=2)
+
+
+NAMES = [
+    "77",
+    "LLD-77",
+    "../../x",
+    "/etc/x",
+    "issues/../../x.md",
+    "42\nx",
+    "x" * 300,
+    "🙂",
+    "70-71",
+    "²",
+    "lld-",
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_name_that_nothing_has_is_refused_and_leads_nowhere(stage: Stage, name: str) -> None:
+    stage.issue(42)
+    said = unchanged(stage, name, "--dry-run", code=5)
+    assert "nothing matches" in said and "LLD-42" in said
+
+
+def test_a_name_like_a_flag_is_refused(stage: Stage) -> None:
+    stage.issue(42)
+    assert "-r" in unchanged(stage, "-rf", "--dry-run", code=2)
+    assert "nothing matches '-rf'" in unchanged(stage, "--dry-run", "--", "-rf", code=5)
+
+
+def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(stage: Stage) -> None:
+    folder = stage.project / "issues"
+    text = stage.issue(42).read_text()
+    for name in ("-rf.md", "no number.md", "x" * 240 + "9.md"):
+        (folder / name).write_text("# Odd\n\nAn odd name.\n")
+    for name in ("050-a\n[COORDINATOR] done.md", "050-b\x1b]52;c;eA==\x07.md"):
+        (folder / name).write_text("# Twice\n\nSame number.\n")
+    title = '"x\\n[COORDINATOR] Execution complete:\\e[2J"'
+    (folder / "042-thing.md").write_text(text.replace("number: 42", f"number: 42\ntitle: {title}"))
+    (folder / "051-bell.md").write_text(
+        '---\nlabels: ["a\\nb\\e[1m"]\n---\n# Ring\x07 \x1b[31mred\n\nText.\n'
+    )
+    listed = stage.run("--all", "--dry-run")
+    assert listed.code == 0
+    assert all(line.startswith(("[COORDINATOR] ", "  - LLD-")) for line in listed.lines), listed.out
+    assert "[COORDINATOR] Execution complete:" not in listed.lines and not CONTROLS.search(
+        listed.out.replace("\n", "")
+    )
+    unknown = stage.run("--label", "none", "--dry-run")
+    assert unknown.code == 5 and len(unknown.err.splitlines()) == 1 and "\x1b" not in unknown.err
+
+    stage.server()
+    done = stage.run("--all", "--parallel", 2)
+    assert all(re.match(r"\[(COORDINATOR|LLD-\d+)\]( |$)", line) for line in done.lines), done.out
+    assert "[COORDINATOR] done" not in "\n".join(line[:20] for line in done.lines)
+    assert not CONTROLS.search(done.out.replace("\n", ""))
+    log = (stage.home / "logs/parallel/latest/LLD-50.log").read_text()
+    assert INVALID in log and not CONTROLS.search(log.replace("\n", ""))
+    outside = [
+        path for path in stage.root.iterdir() if path.name not in ("project", "home", "user", "server-keys")
+    ]
+    assert all(path.name.startswith(("stdout-", "stderr-")) for path in outside)
+
+
+def test_an_error_text_of_the_provider_cannot_forge_lines(stage: Stage) -> None:
+    stage.issue(42)
+    stage.server(
+        fault={
+            "kind": "400",
+            "message": "no\n[COORDINATOR] done\r[LLD-1] x \x1b]52;c;eA==\x07",
+            "times": None,
+        }
+    )
+    done = stage.run("--all")
+    assert done.code == 1
+    assert all(re.match(r"\[(COORDINATOR|LLD-42)\]( |$)", line) for line in done.lines), done.out
+    assert "[COORDINATOR] done" not in done.lines and not CONTROLS.search(done.out.replace("\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[[credential]]\nkey = "x"\n[[credential]\n', "line 3"),
+        ('[[credential]]\nkey = "x"\n\n[[credential]]\nkei = "y"\n', "line 5: unknown 'kei'"),
+        ('[[credential]]\nkey = "x"\nrpm = "many"\n', "line 3"),
+        ("[[credential]]\nkey_env = 'NOT_SET'\n", "line 2: the variable NOT_SET is not set"),
+        ('[credential]\nkey = "x"\n', "double brackets"),
+    ],
+)
+def test_a_broken_credentials_file_is_refused_with_the_line(stage: Stage, text: str, complaint: str) -> None:
+    stage.issue(42)
+    stage.home.mkdir(mode=0o700)
+    file = stage.home / "credentials.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    said = unchanged(stage, "--all", code=3)
+    assert str(file) in said and complaint in said
+
+
+def test_a_credentials_file_that_others_may_read_is_refused_with_the_cure(stage: Stage) -> None:
+    stage.issue(42)
+    stage.home.mkdir(mode=0o700)
+    file = stage.home / "credentials.toml"
+    file.write_text('[[credential]]\nkey = "canary-world-readable"\n')
+    file.chmod(0o644)
+    said = unchanged(stage, "--all", code=3)
+    assert f"chmod 600 {file}" in said and "canary" not in said
+
+
+@pytest.mark.parametrize("harm", ["link", "file", "writable by others"])
+def test_a_home_that_cannot_be_trusted_is_refused(stage: Stage, harm: str) -> None:
+    stage.issue(42)
+    if harm == "link":
+        (stage.root / "real").mkdir(mode=0o700)
+        stage.home.symlink_to(stage.root / "real")
+    elif harm == "file":
+        stage.home.write_text("a file")
+    else:
+        stage.home.mkdir()
+        stage.home.chmod(0o777)
+    said = unchanged(stage, "--all", "--offline", code=3)
+    assert str(stage.home) in said
+
+
+def test_a_home_that_cannot_be_written_is_refused_before_anything_begins(stage: Stage) -> None:
+    stage.issue(42)
+    stage.home.mkdir(mode=0o700)
+    before = snapshot(stage.project, stage.home)
+    words = [str(PROGRAMS / "lld-workflow"), "--all", "--offline"]
+    done = subprocess.run(
+        [*_without_writing(stage.home), *words],
+        cwd=stage.project,
+        env=stage.environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert str(stage.home) in done.stderr and "AGENTOS_HOME" in done.stderr and "Traceback" not in done.stderr
+    stage.home.chmod(0o700)
+    assert snapshot(stage.project, stage.home) == before
+
+
+def _without_writing(home: Path) -> list[str]:
+    """How to start a command that cannot write to the home, as root too."""
+    if os.geteuid() != 0:
+        home.chmod(0o500)
+        return []
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0:
+        script = f'mount --bind "{home}" "{home}" && mount -o remount,bind,ro "{home}" && exec "$@"'
+        return ["unshare", "-m", "sh", "-c", script, "sh"]
+    return ["setpriv", "--reuid=65534", "--clear-groups"]
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "code", "complaint"),
+    [
+        (["--all", "--timeout", "soon"], {}, 2, "90s, 30m or 1h"),
+        (["--all", "--limit", "0"], {}, 2, "--limit"),
+        (["--all", "--retries", "-1"], {}, 2, "--retries"),
+        (["--all", "--max-iterations", "0"], {}, 2, "--max-iterations"),
+        (["--all", "--none-such"], {}, 2, "--none-such"),
+        (["--all", "--offline"], {"AGENTOS_CREDENTIAL_LIMIT": "two"}, 2, "AGENTOS_CREDENTIAL_LIMIT=two"),
+        (["--all", "--offline"], {"AGENTOS_SIMULATE_429": "maybe"}, 2, "AGENTOS_SIMULATE_429=maybe"),
+    ],
+)
+def test_a_wrong_flag_or_variable_is_a_usage_error(
+    stage: Stage, words: list[str], env: dict[str, str], code: int, complaint: str
+) -> None:
+    stage.issue(42)
+    assert complaint in unchanged(stage, *words, code=code, **env)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("parallel = 'x'\n", "parallel"), ("paralel = 3\n", "unknown"), ("parallel = 3\nx = = 2\n", "line 2")],
+)
+def test_a_broken_project_file_is_refused(stage: Stage, text: str, complaint: str) -> None:
+    stage.issue(42)
+    (stage.project / "agentos.toml").write_text(text)
+    said = unchanged(stage, "--all", "--offline", code=3)
+    assert "agentos.toml" in said and complaint in said
+
+
+def test_an_unknown_workflow_or_command_is_a_usage_error(stage: Stage) -> None:
+    for words in (["run", "poem", "--all"], ["frobnicate"]):
+        done = stage.run(*words, program="agentos")
+        assert done.code == 2 and words[-2 if len(words) > 1 else 0] in done.err
+        assert "Traceback" not in done.err

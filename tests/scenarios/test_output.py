@@ -1,0 +1,148 @@
+"""Whole lines, each under the name of who speaks, whatever the workers and the model write."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from agentos.core import events
+from agentos.core.commands import StartWorker
+from agentos.engines.process import ProcessEngine, Recipe
+from agentos.outputs.console import Console
+from agentos.outputs.logfiles import LogFiles
+from agentos.storage.files import private_file
+
+from .stage import PROGRAMS, Stage, command_line, descendants, full_pipe, title_of, until
+from .talkers import TALKS
+
+REPOSITORY = Path(__file__).parents[2]
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def talk(tmp_path: Path) -> dict[str, list[str]]:
+    """Every talker as a real worker, all at once, through the real engine and the real listeners."""
+    said: list[str] = []
+    words = {f"LLD-{number}": word for number, word in enumerate(TALKS, 1)}
+    recipe = Recipe(
+        "tests.scenarios.talkers:main",
+        (),
+        {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
+    )
+    console = Console(said.append, str)
+    logs = LogFiles(tmp_path, private_file, said.append)
+    with contextlib.closing(ProcessEngine(recipe, lambda command: words[command.item], str)) as engine:
+        for slot, item in enumerate(words, 1):
+            engine.obey(StartWorker(item, slot, 1))
+        ended: set[str] = set()
+        deadline = time.monotonic() + 30
+        while ended != set(words) and time.monotonic() < deadline:
+            for event in engine.receive(1.0):
+                if isinstance(event, events.WorkerEnded):
+                    ended.add(event.item)
+                if isinstance(event, events.LineWritten):
+                    console.hear(event, 0.0)
+                    logs.hear(event, 0.0)
+        assert ended == set(words)
+        until(
+            lambda: not [mark for mark in descendants(os.getpid()) if "sleep 60" in command_line(mark.pid)], 5
+        )
+    logs.close()
+    assert all(re.match(r"\[LLD-\d\]( |$)", line) and not CONTROLS.search(line) for line in said)
+    by_word = {
+        word: [
+            line.removeprefix(f"[{item}]").removeprefix(" ") for line in said if line.startswith(f"[{item}]")
+        ]
+        for item, word in words.items()
+    }
+    for item, word in words.items():
+        logged = (tmp_path / f"{item}.log").read_text("utf-8").splitlines()
+        assert [line.rstrip() for line in logged] == by_word[word]
+    return by_word
+
+
+def test_no_line_is_torn_or_forged_whatever_a_worker_writes(tmp_path: Path) -> None:
+    said = talk(tmp_path)
+    assert said["pieces"] == ["one line in pieces", "and a second"]
+    assert said["both"] == [f"line {number} of 200" for number in range(200)]
+    long = said["length"]
+    assert (long[0], long[-1]) == ("before", "after")
+    assert sum(line.count("x") for line in long) == 1024 * 1024
+    assert max(map(len, long)) <= 8192 + 2 and all(line.endswith(" …") for line in long[1:-2])
+    assert said["bytes"][0] == "café" and "binary" in said["bytes"][1]
+    assert said["bytes"][2] == "bell and backspace"
+    assert said["bars"] == ["100% [##########]", "a title  and a clipboard  here", "red"]
+    assert said["disguise"] == ["[COORDINATOR] done", "[COORDINATOR] done", "[LLD-1] FAILED: no", "[LLD-2] x"]
+    assert sorted(said["children"]) == ["a child says", "a grandchild says", "and complains"]
+
+
+def test_a_hostile_model_cannot_speak_for_another_or_reach_the_terminal(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server(fault={"kind": "hostile", "payload": "all", "times": None})
+    done = stage.run("--all", "--parallel", 2)
+    assert done.code == 0, done.out + done.err
+    assert {call["fault"] for call in witness.calls()} == {"hostile"}
+    assert all(re.match(r"\[(COORDINATOR|LLD-42|LLD-43)\]( |$)", line) for line in done.lines)
+    assert not CONTROLS.search(done.out.replace("\n", ""))
+    assert sum("Execution complete:" in line for line in done.of("COORDINATOR")) == 1
+    assert not list(Path("/tmp").glob("agentos-escaped*"))
+    written = {path.name for path in stage.project.rglob("LLD-*.md")}
+    assert written == {"LLD-042.md", "LLD-043.md"}
+
+
+def test_a_verdict_in_prose_is_not_an_approval(stage: Stage) -> None:
+    stage.issue(42)
+    stage.server(fault={"kind": "hostile", "payload": "prose", "role": "review", "times": None})
+    done = stage.run("--all")
+    assert done.code == 0 and "0 approved, 1 needs revision" in done.out
+    assert not stage.document(42).exists() and stage.revision(42).exists()
+
+
+def test_a_reader_that_goes_away_costs_nothing(stage: Stage) -> None:
+    stage.issues(42, 43, 44)
+    witness = stage.server("--latency", "0.2,0.2")
+    command = [str(PROGRAMS / "lld-workflow"), "--all", "--parallel", "2"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=stage.project,
+        env=stage.environment(),
+        start_new_session=True,
+    ) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline().startswith(b"[COORDINATOR] Starting")
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == b""
+    assert all(stage.document(number).exists() for number in (42, 43, 44))
+    assert len(witness.answered()) == 6
+    assert ">>> Executing: N4_finalize" in (stage.home / "logs/parallel/latest/LLD-44.log").read_text()
+
+
+def test_a_reader_that_stalls_never_blocks_the_work(stage: Stage) -> None:
+    stage.issues(42, 43, 44)
+    stage.server()
+    with full_pipe() as stalled:
+        assert stage.start("--all", "--parallel", 2, stdout=stalled).end().code == 0
+    assert all(stage.document(number).exists() for number in (42, 43, 44))
+    assert stage.summary()["exit_code"] == 0
+    assert title_of(44) in stage.document(44).read_text()
+
+
+def test_closed_standard_streams_are_survived(stage: Stage) -> None:
+    stage.issue(42)
+    stage.server()
+    script = 'exec "$0" "$@" <&- 2>&-'
+    found = subprocess.run(
+        ["/bin/sh", "-c", script, str(PROGRAMS / "lld-workflow"), "--all"],
+        stdout=subprocess.PIPE,
+        cwd=stage.project,
+        env=stage.environment(),
+        timeout=30,
+        check=False,
+    )
+    assert found.returncode == 0 and b"Execution complete:" in found.stdout
+    assert stage.document(42).exists()

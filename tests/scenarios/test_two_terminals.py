@@ -1,0 +1,119 @@
+"""Two runs on one backlog: together they finish it, and nothing is done twice."""
+
+import fcntl
+import os
+import re
+
+from .stage import Stage, until
+
+
+def test_two_runs_share_a_backlog_and_do_nothing_twice(stage: Stage) -> None:
+    numbers = range(40, 48)
+    stage.issues(*numbers)
+    witness = stage.server("--latency", "0.4,0.4")
+    first = stage.start("--all", "--parallel", 2)
+    second = stage.start("--all", "--parallel", 2)
+    one, two = first.end(), second.end()
+    assert (one.code, two.code) == (0, 0), one.out + two.out
+    assert all(stage.document(number).exists() for number in numbers)
+    assert len(witness.calls()) == 16 and not witness.asked_twice()
+    carried = [
+        {event["item"] for event in stage.events("NodeStarted", run) if event["node"] == "N4_finalize"}
+        for run in stage.runs()
+    ]
+    assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
+    assert stage.databases() == []
+    assert not list((stage.project / "docs/lineage/active").iterdir())
+
+
+def test_two_runs_file_each_brief_once(stage: Stage) -> None:
+    for number in (17, 18, 19, 20):
+        stage.brief(f"{number}-thing.md", number)
+    stage.brief("nameless.md", 99)
+    witness = stage.server("--latency", "0.2,0.2")
+    runs = [stage.start("--all", "--parallel", 2, program="issue-workflow") for _ in range(2)]
+    assert [running.end().code for running in runs] == [0, 0]
+    filed = [path.read_text() for path in (stage.project / "issues").iterdir()]
+    origins = sorted(found[1] for text in filed if (found := re.search(r'origin: "(ISSUE-\d+)"', text)))
+    assert origins == ["ISSUE-17", "ISSUE-18", "ISSUE-19", "ISSUE-20", "ISSUE-21"]
+    assert len(witness.calls()) == 10 and not witness.asked_twice()
+    assert len(list((stage.project / "ideas/done").iterdir())) == 5
+
+
+def test_the_second_run_says_who_holds_what_it_leaves_alone(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server("--latency", "1.5,1.5")
+    first = stage.start("--all", "--parallel", 2)
+    until(lambda: len(witness.calls()) == 2)
+    second = stage.run("--all", "--parallel", 2)
+    assert second.code == 0
+    held = re.findall(
+        r"\[COORDINATOR\] LLD-(42|43) is being worked on by process (\d+), run (\S+)", second.out
+    )
+    assert [found[0] for found in held] == ["42", "43"]
+    assert {int(found[1]) for found in held} == {first.pid}
+    assert {found[2] for found in held} == {stage.runs()[0].name}
+    named = stage.run(42)
+    assert named.code == 0 and "LLD-42 is being worked on by" in named.out
+    assert first.end().code == 0
+    assert len(witness.calls()) == 4
+
+
+def test_a_lock_that_another_process_holds_is_left_alone(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    locks = stage.project / ".locks"
+    locks.mkdir()
+    with open(locks / "task-LLD-42.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = stage.run("--all", "--parallel", 2)
+        assert done.code == 0, done.out
+        assert stage.document(43).exists() and not stage.document(42).exists()
+        assert not witness.calls(42) and len(witness.calls(43)) == 2
+        alone = stage.run("--all")
+        assert alone.code == 0 and "LLD-42 is being worked on by another process" in alone.out
+    free = stage.run("--all")
+    assert free.code == 0 and stage.document(42).exists()
+    assert (locks / ".gitignore").read_text() == "*\n"
+
+
+def test_a_lock_taken_between_plan_and_start_is_respected(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server("--latency", "0.5,0.5")
+    locks = stage.project / ".locks"
+    running = stage.start("--all")
+    until(lambda: bool(witness.calls(42)))
+    with open(os.open(locks / "task-LLD-43.lock", os.O_RDWR | os.O_CREAT, 0o600), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = running.end()
+    assert done.code == 0, done.out
+    assert "[LLD-43] Left alone: another run works on it" in done.out
+    assert "1 on another run (LLD-43)" in done.out
+    assert not witness.calls(43) and stage.document(42).exists()
+
+
+def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(stage: Stage) -> None:
+    stage.issues(42, 43)
+    stage.server()
+    victim = stage.root / "victim"
+    victim.write_text("precious")
+    (stage.project / ".locks").mkdir()
+    (stage.project / ".locks" / "task-LLD-42.lock").symlink_to(victim)
+    done = stage.run("--all", "--parallel", 2, "--retries", 0)
+    assert done.code == 1 and "1 failed (LLD-42)" in done.out
+    assert victim.read_text() == "precious" and stage.document(43).exists()
+
+
+def test_two_projects_with_the_same_number_have_checkpoints_of_their_own(stage: Stage) -> None:
+    stage.issue(42)
+    other = stage.root / "elsewhere" / "project"
+    (other / "issues").mkdir(parents=True)
+    (other / "issues" / "042-thing.md").write_text(
+        stage.issue(42).read_text().replace("Thing 42", "Thing 77")
+    )
+    witness = stage.server("--latency", "0.8,0.8")
+    first, second = stage.start("--all"), stage.start("--all", "--repo", other)
+    until(lambda: len(list(stage.home.glob("checkpoints/*/lld_workflow_42.db"))) == 2)
+    assert first.end().code == second.end().code == 0
+    assert stage.document(42).exists() and (other / "docs/lld/active/LLD-042.md").exists()
+    assert len(witness.calls(42)) == len(witness.calls(77)) == 2
