@@ -4,7 +4,9 @@ import pytest
 
 from agentos.core import events
 from agentos.core.credentials import Credential
+from agentos.core.episodes import Episodes
 from agentos.core.leasing import Leasing, granted
+from agentos.core.money import PriceList, Purse
 from agentos.core.pool import Lease, Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.secrets import Secret
@@ -20,7 +22,9 @@ class Desk:
     """A leasing with workers that ask and give back."""
 
     def __init__(self, credentials: list[Credential], max_wait: float = 3600.0) -> None:
-        self.leasing = Leasing(Pool(credentials), steady, max_wait)
+        pool = Pool(credentials)
+        self.leasing = Leasing(pool, steady, Purse(PriceList()))
+        self.whole = Episodes(pool, max_wait)
 
     def ask(self, item: str, now: float, call: str = "call-1") -> None:
         self.leasing.wanted(events.LeaseWanted(item, call, ("gemini",)), now)
@@ -40,7 +44,7 @@ class Desk:
             self.give(lease, now, refusal)
 
     def episodes(self, now: float) -> list[events.News]:
-        return self.leasing.episodes(now)
+        return self.whole.look(now)
 
 
 def test_a_refused_key_rests_and_the_call_goes_on_with_another_at_once() -> None:
@@ -52,7 +56,9 @@ def test_a_refused_key_rests_and_the_call_goes_on_with_another_at_once() -> None
 def test_a_spent_day_is_told_with_its_end() -> None:
     desk = Desk(keys(1))
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", 36.0, 40000.0)
-    assert desk.give(desk.get("LLD-1", 0.0), 0.0, refusal) == [events.KeySpent("key-1", 40000.0, "429 PerDay")]
+    assert desk.give(desk.get("LLD-1", 0.0), 0.0, refusal) == [
+        events.KeySpent("key-1", 40000.0, "429 PerDay")
+    ]
     assert desk.give(desk.get("LLD-1", 36.0), 37.0) == [events.KeyRecovered("key-1")]
 
 
@@ -63,14 +69,14 @@ def test_the_pool_is_exhausted_once_an_episode() -> None:
     desk.ask("LLD-3", 1.0)
     assert desk.episodes(1.0) == [events.PoolExhausted(waiting=1, slots=2)]
     desk.ask("LLD-4", 2.0)
-    assert desk.episodes(2.0) == [] and desk.leasing.blocks_starts()
+    assert desk.episodes(2.0) == [] and desk.whole.hold_starts(2.0)
     desk.give(leases[0], 3.0)
     desk.leasing.grants(3.0)
     assert desk.episodes(3.0) == [], "somebody still waits"
     desk.give(leases[1], 5.0)
     desk.leasing.grants(5.0)
     assert desk.episodes(5.0) == [events.PoolRestored(4.0)]
-    assert not desk.leasing.blocks_starts()
+    assert not desk.whole.hold_starts(5.0)
     desk.ask("LLD-5", 6.0)
     assert desk.episodes(6.0) == [events.PoolExhausted(waiting=1, slots=2)]
 
@@ -88,7 +94,7 @@ def test_when_all_keys_are_limited_the_earliest_is_named_once() -> None:
     desk.give(second, 0.0, Refusal(RefusalKind.RATE_LIMITED, "429", 20.0))
     desk.ask("LLD-1", 0.0)
     assert desk.episodes(0.0) == [events.AllKeysLimited("key-2", 20.0)]
-    assert desk.episodes(1.0) == [] and desk.leasing.blocks_starts()
+    assert desk.episodes(1.0) == [] and desk.whole.hold_starts(1.0)
     assert desk.leasing.wake_at(1.0) == 20.0
     desk.leasing.grants(20.0)
     assert desk.episodes(20.0) == [events.KeysBack(20.0)]
@@ -98,16 +104,15 @@ def test_limited_keys_that_nobody_waits_for_are_no_pause() -> None:
     desk = Desk(keys(2))
     desk.refuse_all(LIMITED, 0.0)
     assert desk.episodes(0.0) == []
-    assert not desk.leasing.blocks_starts()
 
 
 def test_one_usable_slot_is_low_and_said_once() -> None:
     desk = Desk(keys(2))
     desk.give(desk.get("LLD-1", 0.0), 0.0, LIMITED)
     assert desk.episodes(0.0) == [events.PoolLow(1)]
-    assert desk.episodes(1.0) == [] and desk.leasing.low(1.0)
-    assert desk.leasing.more_keys_at(1.0) == 30.0
-    assert not desk.leasing.low(30.0)
+    assert desk.episodes(1.0) == [] and desk.whole.hold_starts(1.0)
+    assert desk.whole.wake_at(1.0) == 30.0
+    assert not desk.whole.hold_starts(30.0)
 
 
 def test_a_rest_longer_than_max_wait_is_a_standstill_for_quota() -> None:
@@ -115,7 +120,7 @@ def test_a_rest_longer_than_max_wait_is_a_standstill_for_quota() -> None:
     desk.refuse_all(LIMITED, 0.0)
     desk.ask("LLD-1", 0.0)
     desk.episodes(0.0)
-    found = desk.leasing.standstill(0.0)
+    found = desk.whole.standstill(0.0)
     assert found is not None and found.exit_code == 75 and "key-1" in found.detail
 
 
@@ -124,7 +129,7 @@ def test_a_rest_within_max_wait_is_waited_for() -> None:
     desk.refuse_all(LIMITED, 0.0)
     desk.ask("LLD-1", 0.0)
     desk.episodes(0.0)
-    assert desk.leasing.standstill(0.0) is None
+    assert desk.whole.standstill(0.0) is None
 
 
 def test_a_long_rest_of_one_key_is_no_standstill_while_another_serves() -> None:
@@ -133,13 +138,13 @@ def test_a_long_rest_of_one_key_is_no_standstill_while_another_serves() -> None:
     desk.get("LLD-1", 0.0)
     desk.ask("LLD-2", 0.0)
     desk.episodes(0.0)
-    assert desk.leasing.standstill(0.0) is None
+    assert desk.whole.standstill(0.0) is None
 
 
 def test_when_every_key_is_rejected_the_run_stands_still_with_the_reasons() -> None:
     desk = Desk(keys(2))
     desk.refuse_all(REJECTED, 0.0)
-    found = desk.leasing.standstill(0.0)
+    found = desk.whole.standstill(0.0)
     assert found is not None and found.exit_code == 4
     assert found.detail == "key-1: 401 unauthorised; key-2: 401 unauthorised"
 
@@ -149,7 +154,7 @@ def test_one_rejected_key_is_no_standstill() -> None:
     assert desk.give(desk.get("LLD-1", 0.0), 0.0, REJECTED) == [
         events.KeyQuarantined("key-1", "401 unauthorised")
     ]
-    assert desk.leasing.standstill(0.0) is None
+    assert desk.whole.standstill(0.0) is None
 
 
 def test_trouble_is_tried_again_with_growing_waits_and_rests_no_key() -> None:
@@ -177,17 +182,17 @@ def test_a_provider_that_fails_for_all_is_a_storm_that_ends_with_an_answer() -> 
     leases = [desk.get(f"LLD-{number}", 0.0) for number in range(5)]
     news = [told for lease in leases for told in desk.give(lease, 0.0, TROUBLE)]
     assert news == [events.StormBegan("gemini", "503", 2.0)]
-    assert desk.leasing.blocks_starts()
+    assert desk.whole.hold_starts(60.0)
     assert desk.give(desk.get("LLD-9", 2.0), 3.0) == [events.StormEnded("gemini", 3.0)]
-    assert not desk.leasing.blocks_starts()
+    assert not desk.whole.hold_starts(5.0)
 
 
 def test_a_storm_longer_than_max_wait_is_a_standstill() -> None:
     desk = Desk(keys(5), max_wait=100.0)
     desk.refuse_all(TROUBLE, 0.0)
-    assert desk.leasing.standstill(100.0) is None
-    due = desk.leasing.wake_at(50.0)
-    found = desk.leasing.standstill(due or 0.0)
+    assert desk.whole.standstill(100.0) is None
+    due = desk.whole.wake_at(50.0)
+    found = desk.whole.standstill(due or 0.0)
     assert found is not None and found.exit_code == 75 and found.reason == "provider failing"
 
 

@@ -62,7 +62,7 @@ def test_lines_are_whole_clean_and_bounded(stream: bytes, size: int) -> None:
     found = lines(*chopped(stream, size))
     for line in found:
         assert len(line) <= LONGEST + len(CUT_MARK)
-        assert not any(ord(sign) < 32 and sign != "\t" or 127 <= ord(sign) < 160 for sign in line)
+        assert not any((ord(sign) < 32 and sign != "\t") or 127 <= ord(sign) < 160 for sign in line)
         assert CANARY not in line and line.splitlines() in ([], [line])
 
 

@@ -16,9 +16,7 @@ from agentos.core.results import Ending, Outcome, Usage
 from agentos.core.secrets import Secret
 from agentos.core.wire import WireError, decode, dumps, encode, loads, pack, unpack
 
-KINDS: list[type] = [
-    kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)
-]
+KINDS: list[type] = [kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)]
 st.register_type_strategy(float, st.floats(allow_nan=False))
 st.register_type_strategy(Secret, st.text().map(Secret))
 garbage = st.recursive(
@@ -45,7 +43,7 @@ def test_every_event_and_command_comes_back_as_it_went(kind: type, data: st.Data
 
 def test_an_order_comes_back_as_it_went() -> None:
     item = Item("LLD-42", "lld", 42, "Dark mode", "issues/42.md", labels=("ui",))
-    order = Order("run", 1, "/p", "lld", item, "/h/42.db", 5, (RoleModel("draft", ("gemini",), "pro"),))
+    order = Order("run", 1, "/p", "lld", item, "/h/42.db", 5, (RoleModel("draft", ("gemini",), ("pro",)),))
     assert unpack(Order, json.loads(json.dumps(pack(order)))) == order
 
 

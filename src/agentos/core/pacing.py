@@ -129,6 +129,7 @@ class Meter:
 
 GROWTHS = (1.04, 2.0)
 FIRST_GROWTH = 1.25
+FIRST_CALLS = 2
 PERIODS = (4.0, 600.0)
 REFUSAL_TIME = 0.15
 BELOW = 0.985
@@ -166,7 +167,7 @@ class Learner:
         if self.per_second is not None:
             return True
         self._confirm(now)
-        return len(self._recent) < max(1, self._confirmed // 2)
+        return len(self._recent) < max(FIRST_CALLS, self._confirmed // 2)
 
     def retry_at(self) -> float:
         """When the last call, not having been refused, can be taken for admitted."""

@@ -93,6 +93,7 @@ class Pool:
         self._resting: dict[str, BucketRefused] = {}
         self._numbers = itertools.count(1)
         self._next_at: float = NEVER
+        self._unseen: list[Want] = []
 
     def __repr__(self) -> str:
         return f"<Pool {len(self._keys)} keys, {len(self._leases)} leased, {len(self._waiting)} waiting>"
@@ -104,6 +105,7 @@ class Pool:
         while place and self._waiting[place - 1].turn > want.turn:
             place -= 1
         self._waiting.insert(place, want)
+        self._unseen.append(want)
 
     def give_back(self, lease_id: str) -> Lease | None:
         """Ends a lease; one that is not held any more is ignored."""
@@ -249,6 +251,7 @@ class Pool:
         granted: list[Lease] = []
         blocked: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._next_at = NEVER
+        self._unseen.clear()
         for want in list(self._waiting):
             if want.not_before > now:
                 self._next_at = min(self._next_at, want.not_before)
@@ -381,9 +384,21 @@ class Pool:
 
     def wake_at(self, now: float) -> float | None:
         """The next moment at which a waiting wish might be served without anything else happening."""
-        if not self._waiting or self._next_at == NEVER:
+        if not self._waiting:
             return None
-        return max(self._next_at, now)
+        moments = [self._next_at] + [self._soonest(want, now) for want in self._unseen]
+        soonest = min(moments)
+        return None if soonest == NEVER else max(soonest, now)
+
+    def _soonest(self, want: Want, now: float) -> float:
+        if want.not_before > now:
+            return want.not_before
+        fitting = (
+            key
+            for key in self._keys.values()
+            if key.living and key.free and key.credential.provider in want.providers
+        )
+        return min((self._opens_at(key, want, now) for key in fitting), default=NEVER)
 
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""

@@ -1,0 +1,83 @@
+"""The same load on ours and on what a user would pick instead, counted at the server.
+
+python -m bench.keypool [--scenario NAME ...] [--client NAME ...] [--quick] [--jobs N]
+
+efficiency is the best possible time, by the server's own limiters, for the calls that were served, over the
+time that they took; refused calls are those of living keys; wasted ones went to a key that is dead.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.keypool import peers
+from bench.keypool.harness import ENTRANTS, Entrant, Race, Result, run
+from bench.keypool.scenarios import NAMES, Scenario, scenario_named
+from bench.keypool.table import HEAD, line_of
+
+QUICK_CALLS = 60
+QUICK_CLIENTS = ("ours", "tenacity")
+QUICK_SCENARIOS = ("bucket", "refused-count")
+
+
+def main() -> None:
+    given = _arguments()
+    clients = given.client or (QUICK_CLIENTS if given.quick else [entrant.name for entrant in ENTRANTS])
+    entrants = _present([entrant for entrant in ENTRANTS if entrant.name in clients])
+    scenarios = _scenarios(given)
+    with ThreadPoolExecutor(given.jobs) as threads:
+        results = list(threads.map(_told, _races(scenarios, entrants, given.ledgers)))
+    print(HEAD)
+    for result in results:
+        print(line_of(result))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scenario", nargs="+", choices=NAMES)
+    parser.add_argument("--client", nargs="+", choices=[entrant.name for entrant in ENTRANTS])
+    parser.add_argument("--quick", action="store_true", help="two clients, two scenarios, few calls")
+    parser.add_argument("--calls", type=int, help="instead of the scenario's own number")
+    parser.add_argument("--jobs", type=int, default=1, help="races at one time; they disturb each other")
+    parser.add_argument("--ledgers", type=Path, help="a folder for what the server wrote of each call")
+    return parser.parse_args()
+
+
+def _present(entrants: list[Entrant]) -> list[Entrant]:
+    """All of them where their packages are there or can be had, else ours alone."""
+    if not any(entrant.is_peer for entrant in entrants) or peers.installed() or peers.install():
+        return entrants
+    print("The peers could not be installed: ours runs alone.", file=sys.stderr)
+    return [entrant for entrant in entrants if not entrant.is_peer]
+
+
+def _scenarios(given: argparse.Namespace) -> list[Scenario]:
+    names = given.scenario or (QUICK_SCENARIOS if given.quick else NAMES)
+    calls = given.calls or (QUICK_CALLS if given.quick else None)
+    found = [scenario_named(name) for name in names]
+    return [scenario.smaller(calls) for scenario in found] if calls else found
+
+
+def _races(scenarios: list[Scenario], entrants: list[Entrant], ledgers: Path | None) -> Iterator[Race]:
+    if ledgers:
+        ledgers.mkdir(parents=True, exist_ok=True)
+    for scenario in scenarios:
+        for entrant in entrants:
+            for telling in entrant.tellings:
+                name = f"{scenario.name}-{entrant.name}-{telling}.jsonl"
+                yield Race(scenario, entrant, telling, str(ledgers / name) if ledgers else "")
+
+
+def _told(race: Race) -> Result:
+    """Tells what was measured at once: the whole takes a while."""
+    result = run(race)
+    print(line_of(result), result.trouble.partition("\n")[0], file=sys.stderr)
+    return result
+
+
+if __name__ == "__main__":
+    main()

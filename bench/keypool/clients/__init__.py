@@ -1,0 +1,1 @@
+"""One adapter per way of spreading calls over keys."""

@@ -1,0 +1,164 @@
+"""Ours: the product's leasing, pool and models, with an event loop in the coordinator's place."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentos.core.credentials import Credential
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
+from agentos.core.leasing import Leasing, granted
+from agentos.core.money import PriceList, Purse
+from agentos.core.orders import RoleModel
+from agentos.core.pacing import Dimension, Rate
+from agentos.core.pool import Pool
+from agentos.core.ports import Access, Answer, Neighbours, Question
+from agentos.core.refusals import RefusalKind
+from agentos.core.results import Usage
+from agentos.core.secrets import Secret
+from agentos.models.gemini_refusals import read_refusal
+from agentos.models.leased import LeasedModel
+from agentos.storage.alone import Alone
+from agentos.storage.hostlog import HostLog, host_clock
+from bench.keypool.call import Wire
+from bench.keypool.drive import Ask
+from bench.keypool.job import Job, JobKey, Told
+
+MODEL = "offline-rules-1"
+ROLES = (RoleModel("draft", ("gemini",), (MODEL,)),)
+CALLS_OF_AN_ITEM = 4
+
+
+@contextlib.asynccontextmanager
+async def prepared(job: Job) -> AsyncIterator[Ask]:
+    wire = Wire(job.url)
+    with contextlib.ExitStack() as stack:
+        neighbours: Neighbours = Alone()
+        if job.folder:
+            neighbours = stack.enter_context(
+                contextlib.closing(HostLog(Path(job.folder), f"process-{job.process}"))
+            )
+        owner = Owner([_credential(key, job) for key in job.keys], neighbours)
+        yield _Callers(job, owner, lambda: RawGemini(wire, job.names_limits)).ask
+        await wire.close()
+
+
+class Owner:
+    """The one task that touches the pool; takes turns with other processes as the coordinator does."""
+
+    def __init__(self, credentials: list[Credential], neighbours: Neighbours) -> None:
+        self._leasing = Leasing(Pool(credentials), random.random, Purse(PriceList()))
+        self._neighbours = neighbours
+        self._models: dict[str, LeasedModel] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def enter(self, item: str, model: LeasedModel) -> None:
+        self._models[item] = model
+
+    def leave(self, item: str) -> None:
+        del self._models[item]
+        self._leasing.gone(item)
+
+    def hear(self, event: WorkerEvent) -> None:
+        match event:
+            case LeaseWanted():
+                self._decide(lambda now: self._leasing.wanted(event, now))
+            case LeaseReturned():
+                self._decide(lambda now: self._leasing.returned(event, now))
+
+    def _decide(self, act: Callable[[float], object]) -> None:
+        pool = self._leasing.pool
+        with self._neighbours.turn() as notes:
+            for note in [*notes, *self._neighbours.gone(pool.foreign_runs())]:
+                pool.hear(note)
+            now = host_clock()
+            act(now)
+            leases = self._leasing.grants(now)
+            self._neighbours.leave(self._leasing.take_notes())
+        for lease in leases:
+            self._models[lease.want.holder].grant(granted(lease))
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        now = host_clock()
+        at = self._leasing.wake_at(now)
+        loop = asyncio.get_running_loop()
+        self._alarm = (
+            None if at is None else loop.call_later(max(0.0, at - now), self._decide, lambda _: None)
+        )
+
+
+class RawGemini:
+    """A provider without an SDK."""
+
+    def __init__(self, wire: Wire, names_limits: bool) -> None:
+        self._wire = wire
+        self._names_limits = names_limits
+
+    async def ask(self, question: Question, access: Access) -> Answer:
+        heard = await self._wire.ask(access.secret, question.prompt)
+        if heard.status == 200:
+            used = heard.body["usageMetadata"]
+            return Answer(
+                heard.body["candidates"][0]["content"]["parts"][0]["text"],
+                MODEL,
+                Usage(1, used["promptTokenCount"], used["candidatesTokenCount"]),
+            )
+        raise self._error(heard.status, heard.body, heard.headers)
+
+    def _error(self, status: int, body: Any, headers: Any) -> Exception:
+        refusal = read_refusal(status, body, headers, time.time())
+        if refusal is None:
+            return BadRequest(str(status))
+        if refusal.kind is RefusalKind.RATE_LIMITED and not self._names_limits:
+            refusal = replace(refusal, limits=())
+        return CallRefused(refusal)
+
+
+class _Callers:
+    """Each caller carries item after item, of a few calls each."""
+
+    def __init__(self, job: Job, owner: Owner, provider: Callable[[], RawGemini]) -> None:
+        self._job = job
+        self._owner = owner
+        self._provider = provider
+        self._items: dict[int, LeasedModel] = {}
+        self._made = [0] * job.callers
+
+    async def ask(self, caller: int, call: int) -> None:
+        model = self._model(caller)
+        await model.ask(str(call), Question("draft", self._job.prompt(call)))
+        self._made[caller] += 1
+
+    def _model(self, caller: int) -> LeasedModel:
+        number, used = divmod(self._made[caller], CALLS_OF_AN_ITEM)
+        item = f"{caller}-{number}"
+        if used == 0 and item not in self._owner._models:
+            if number:
+                self._owner.leave(f"{caller}-{number - 1}")
+            self._items[caller] = LeasedModel(item, ROLES, {"gemini": self._provider}, self._owner.hear)
+            self._owner.enter(item, self._items[caller])
+        return self._items[caller]
+
+
+def _credential(key: JobKey, job: Job) -> Credential:
+    return Credential(
+        name=key.name,
+        provider="gemini",
+        secret=Secret(key.secret),
+        base_url=job.url,
+        model=MODEL,
+        concurrency=job.concurrency,
+        rates=(*_rate(Dimension.REQUESTS, key.requests), *_rate(Dimension.TOKENS, key.tokens)),
+    )
+
+
+def _rate(dimension: Dimension, told: Told | None) -> list[tuple[Dimension, Rate]]:
+    return [(dimension, Rate(told.amount, told.seconds))] if told else []

@@ -1,0 +1,56 @@
+"""The best possible time: calls that know the server's limiters by heart."""
+
+import heapq
+from dataclasses import dataclass, field, replace
+
+from agentos.models.offline.limits import Limits, Meter, Spending
+from agentos.models.offline.talk import count_tokens
+
+from bench.keypool.job import Job
+from bench.keypool.scenarios import Scenario
+
+# A rule machine's answer to a prompt without a task.
+ANSWER_TOKENS = 39
+MINUTES = 60.0 * 1_000_000
+
+
+def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
+    """Every call goes, in its order, to the first key that admits it, at the first moment that one does."""
+    began = now = MINUTES + (scenario.phase or 0.0)
+    keys = [_Key(Meter(replace(limits, refused_count=False))) for limits in _living(scenario)]
+    free = [now] * scenario.callers
+    for call in range(calls):
+        now = max(now, heapq.heappop(free))
+        tokens = count_tokens(job.prompt(call))
+        now, key = _admitted(keys, now, tokens)
+        heapq.heappush(key.ends, now + scenario.latency)
+        heapq.heappush(free, now + scenario.latency)
+    return max(free) - began
+
+
+@dataclass(slots=True)
+class _Key:
+    meter: Meter
+    ends: list[float] = field(default_factory=list)
+
+    def wait(self, now: float, tokens: int) -> float:
+        """0 if the call was admitted."""
+        while self.ends and self.ends[0] <= now:
+            self.meter.written(heapq.heappop(self.ends), ANSWER_TOKENS)
+        over = self.meter.ask(now, Spending(tokens))
+        return max((one.wait or 0.0 for one in over), default=0.0)
+
+
+def _admitted(keys: list[_Key], now: float, tokens: int) -> tuple[float, _Key]:
+    while True:
+        waits = []
+        for key in keys:
+            wait = key.wait(now, tokens)
+            if wait == 0:
+                return now, key
+            waits.append(wait)
+        now += min(waits)
+
+
+def _living(scenario: Scenario) -> list[Limits]:
+    return [limits for place, limits in enumerate(scenario.limits) if place not in scenario.dead]

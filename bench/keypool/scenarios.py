@@ -1,0 +1,60 @@
+"""What the server allows and how it behaves, what the load is, and what the clients are told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agentos.models.offline.limits import Limits
+from agentos.models.offline.windows import Window
+
+BUCKET = Limits(rate=5, seconds=1.0, window=Window.BUCKET, burst=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`limits` of each key; `dead` keys, by their place, with the fault that every call meets.
+
+    `names_limits`: the server's minute is a minute, so that what it names may be believed. `phase` is the
+    second of the minute at which the load starts.
+    """
+
+    name: str
+    limits: tuple[Limits, ...]
+    calls: int = 400
+    callers: int = 10
+    latency: float = 0.05
+    processes: int = 1
+    characters: tuple[int, int] = (200, 200)
+    dead: Mapping[int, str] = field(default_factory=dict)
+    names_limits: bool = False
+    phase: float | None = None
+    concurrency: int = 16
+
+    def smaller(self, calls: int) -> "Scenario":
+        return replace(self, calls=calls)
+
+
+def _unequal() -> tuple[Limits, ...]:
+    return tuple(replace(BUCKET, rate=rate, burst=rate) for rate in (2, 4, 8, 16))
+
+
+SCENARIOS = (
+    Scenario("bucket", (BUCKET,) * 4),
+    Scenario("refused-count", (replace(BUCKET, refused_count=True),) * 4),
+    Scenario("four-processes", (BUCKET,) * 4, callers=12, processes=4),
+    Scenario("slow", (BUCKET,) * 4, callers=64, latency=2.0),
+    Scenario("unequal", _unequal(), calls=600),
+    Scenario(
+        "tokens",
+        (Limits(tokens=4000, seconds=4.0, window=Window.BUCKET),) * 4,
+        calls=200,
+        characters=(1000, 2600),
+    ),
+    Scenario("dead-keys", (BUCKET,) * 4, calls=200, dead={1: "403", 2: "429-day"}),
+    Scenario("minute", (Limits(rate=30, window=Window.FIXED),) * 4, calls=300, phase=30.0),
+    Scenario("gemini", (Limits(rate=60),) * 4, calls=360, names_limits=True),
+)
+NAMES = tuple(scenario.name for scenario in SCENARIOS)
+
+
+def scenario_named(name: str) -> Scenario:
+    return next(scenario for scenario in SCENARIOS if scenario.name == name)

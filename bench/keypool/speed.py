@@ -1,0 +1,211 @@
+"""How fast keys are given out: decisions, leases over the worker's channel, leases of the dead.
+
+python -m bench.keypool.speed
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.coordinator import Clock, Coordinator, Outside
+from agentos.core import events
+from agentos.core.commands import StartWorker
+from agentos.core.credentials import Credential
+from agentos.core.leasing import Leasing
+from agentos.core.money import PriceList, Purse
+from agentos.core.pacing import Dimension, Rate
+from agentos.core.pool import Lease, Pool, Want
+from agentos.core.run import Limits, Run
+from agentos.core.secrets import Secret
+from agentos.engines.process import ProcessEngine, Recipe
+from agentos.storage.hostlog import HostLog, host_clock
+
+ROOT = Path(__file__).parents[2]
+MODEL = "offline-rules-1"
+WORKERS = 10
+ASKS = 300
+THINKS = 0.02
+KEYS = 20
+STEP = 0.0005
+DECISIONS = 50_000
+DEATHS = 15
+
+
+def main() -> None:
+    print(f"{decisions_a_second():,.0f} decisions a second, {KEYS} keys with known limits")
+    print(f"{decisions_a_second(waiting=200):,.0f} decisions a second, {KEYS} keys, 200 calls waiting")
+    waits = lease_waits()
+    print(
+        f"lease over the channel, {WORKERS} workers, {len(waits)} asks: "
+        f"median {statistics.median(waits):.3f} ms, 99th percentile {_percentile(waits, 0.99):.3f} ms"
+    )
+    deaths = deaths_noticed()
+    print(
+        f"lease of a killed holder free in another process, {len(deaths)} deaths: "
+        f"median {statistics.median(deaths):.1f} ms, longest {max(deaths):.1f} ms"
+    )
+
+
+# The pool by itself, on a clock of its own.
+
+
+def decisions_a_second(waiting: int = 0) -> float:
+    """A decision is one wish with its grant, while half of the keys are held and one comes back."""
+    pool = Pool(_credentials(KEYS, Rate(150.0, 1.0)))
+    for number in range(waiting):
+        pool.ask(_want(f"patient-{number}", 0.0, provider="nobody"))
+    decided, now, held = 0, 0.0, list[Lease]()
+    began = time.perf_counter()
+    while decided < DECISIONS:
+        now += STEP
+        pool.ask(_want(f"holder-{decided}", now))
+        held += pool.grant(now)
+        decided += 1
+        if len(held) > KEYS // 2:
+            pool.give_back(held.pop(0).id)
+    return decided / (time.perf_counter() - began)
+
+
+# The whole way: worker, channel, coordinator with its turn among the runs of this host, and back.
+
+
+def lease_waits() -> list[float]:
+    """Milliseconds from the asking to the key, as the workers measured them."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        log = stack.enter_context(contextlib.closing(HostLog(Path(folder), "one")))
+        surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        entry = "bench.keypool.speed_worker"
+        recipe = Recipe(f"{entry}:main", (entry,), surroundings, (log.life,))
+        engine = ProcessEngine(recipe, _order, lambda text: text)
+        stack.enter_context(contextlib.closing(engine)).warm_up()
+        items = tuple(f"ITEM-{number}" for number in range(WORKERS))
+        pool = Pool(_credentials(KEYS, Rate(1e6, 1.0)))
+        run = Run(items, pool, Limits(parallel=WORKERS), random.random, host_clock())
+        ears = _Ears()
+        coordinator = Coordinator(run, engine, [ears], Clock(host_clock, time.time), log)
+        coordinator.conduct(
+            events.RunStarted("one", "speed", ".", items, WORKERS, ()), Outside([], lambda: None)
+        )
+        return sorted(ears.waits)
+
+
+class _Ears:
+    """Hears what the workers print."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def hear(self, event: events.Event, at: float) -> None:
+        if isinstance(event, events.LineWritten):
+            self.waits += [float(word) for word in event.text.split()]
+
+    def close(self) -> None:
+        pass
+
+
+def _order(command: StartWorker) -> str:
+    return json.dumps({"item": command.item, "asks": ASKS, "thinks": THINKS})
+
+
+# Two processes and one key: the first is killed while it holds it.
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A process that shares its keys with others, reduced to one wish."""
+
+    log: HostLog
+    leasing: Leasing
+
+    def look(self) -> list[Lease]:
+        pool = self.leasing.pool
+        with self.log.turn() as notes:
+            for note in [*notes, *self.log.gone(pool.foreign_runs())]:
+                pool.hear(note)
+            leases = self.leasing.grants(host_clock())
+            self.log.leave(self.leasing.take_notes())
+        return leases
+
+    def wait(self) -> Lease:
+        """Sleeps as long as the pool allows, as the coordinator does."""
+        while not (leases := self.look()):
+            now = host_clock()
+            at = self.leasing.wake_at(now)
+            time.sleep(1.0 if at is None else max(0.0, at - now))
+        return leases[0]
+
+
+def deaths_noticed() -> list[float]:
+    """Milliseconds from the kill to the grant."""
+    return [_death(number) for number in range(DEATHS)]
+
+
+def _death(number: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        holder = subprocess.Popen(
+            [sys.executable, "-m", "bench.keypool.speed", "hold", folder],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        )
+        with holder, contextlib.closing(HostLog(Path(folder), "waiter")) as log:
+            assert holder.stdout
+            holder.stdout.readline()
+            waiter = _waiter(log)
+            assert not waiter.look(), "the key is held by the other process"
+            # Not in step with the waiter's looks.
+            time.sleep(0.002 * number)
+            holder.send_signal(signal.SIGKILL)
+            killed = time.perf_counter()
+            waiter.wait()
+            return 1000 * (time.perf_counter() - killed)
+
+
+def _waiter(log: HostLog) -> _Waiter:
+    leasing = Leasing(Pool(_credentials(1, Rate(1e6, 1.0))), random.random, Purse(PriceList()))
+    leasing.wanted(events.LeaseWanted("item", "call", ("gemini",), (MODEL,)), host_clock())
+    return _Waiter(log, leasing)
+
+
+def hold(folder: str) -> None:
+    """Takes the key and keeps it until it is killed."""
+    _waiter(HostLog(Path(folder), "holder")).wait()
+    print("held", flush=True)
+    time.sleep(60)
+
+
+def _credentials(number: int, rate: Rate) -> list[Credential]:
+    return [
+        Credential(
+            f"key-{n}",
+            "gemini",
+            Secret(f"secret-of-key-{n}"),
+            model=MODEL,
+            rates=((Dimension.REQUESTS, rate),),
+        )
+        for n in range(1, number + 1)
+    ]
+
+
+def _want(holder: str, now: float, provider: str = "gemini") -> Want:
+    return Want(holder, "call", (provider,), now, models=(MODEL,))
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["hold"]:
+        hold(sys.argv[2])
+    else:
+        main()

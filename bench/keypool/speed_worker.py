@@ -1,0 +1,35 @@
+"""A worker that does nothing but ask for keys, and prints how long each took to come."""
+
+import asyncio
+import json
+import socket
+import time
+
+from agentos.core.commands import GrantLease
+from agentos.core.events import LeaseReturned, LeaseWanted, WorkerReported
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.engines.channel import SocketChannel
+
+
+def main(connection: socket.socket) -> None:
+    asyncio.run(_live(connection))
+
+
+async def _live(connection: socket.socket) -> None:
+    channel = await SocketChannel.open(connection)
+    order = json.loads(await channel.first_line())
+    waits = [await _ask(channel, order["item"], call, order["thinks"]) for call in range(order["asks"])]
+    print(*(f"{1000 * wait:.4f}" for wait in waits), flush=True)
+    channel.tell(WorkerReported(order["item"], Outcome(Ending.FINISHED, Verdict.APPROVED)))
+    await channel.drain()
+
+
+async def _ask(channel: SocketChannel, item: str, call: int, thinks: float) -> float:
+    began = time.perf_counter()
+    channel.tell(LeaseWanted(item, str(call), ("gemini",), ("offline-rules-1",), 500, 1500))
+    command = await channel.next()
+    seconds = time.perf_counter() - began
+    assert isinstance(command, GrantLease)
+    await asyncio.sleep(thinks)
+    channel.tell(LeaseReturned(item, command.lease, thinks, Usage(1, 500, 1500)))
+    return seconds
