@@ -14,7 +14,23 @@ def test_a_plain_name_is_safe(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "../../x", "/etc/x", "a/b", "a\0", "a\n", "\na", "x" * 300, "🙂", "-rf", ".", "..", ".hidden", "a b", "é"],
+    [
+        "",
+        "../../x",
+        "/etc/x",
+        "a/b",
+        "a\0",
+        "a\n",
+        "\na",
+        "x" * 300,
+        "🙂",
+        "-rf",
+        ".",
+        "..",
+        ".hidden",
+        "a b",
+        "é",
+    ],
 )
 def test_a_name_that_leads_elsewhere_is_not(text: str) -> None:
     assert not is_safe_id(text)

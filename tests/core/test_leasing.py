@@ -52,7 +52,9 @@ def test_a_refused_key_rests_and_the_call_goes_on_with_another_at_once() -> None
 def test_a_spent_day_is_told_with_its_end() -> None:
     desk = Desk(keys(1))
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", 36.0, 40000.0)
-    assert desk.give(desk.get("LLD-1", 0.0), 0.0, refusal) == [events.KeySpent("key-1", 40000.0, "429 PerDay")]
+    assert desk.give(desk.get("LLD-1", 0.0), 0.0, refusal) == [
+        events.KeySpent("key-1", 40000.0, "429 PerDay")
+    ]
     assert desk.give(desk.get("LLD-1", 36.0), 37.0) == [events.KeyRecovered("key-1")]
 
 

@@ -15,9 +15,7 @@ from agentos.core.ports import Access
 from agentos.core.secrets import MASK, Redactor, Secret
 
 CANARY = 'AIza"Sy\\Canary/0123+456789=äöü'
-secrets = st.text(
-    st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60
-)
+secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60)
 
 
 @pytest.mark.parametrize(

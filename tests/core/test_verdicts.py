@@ -76,7 +76,9 @@ def test_no_text_whatever_is_an_approval_or_an_error(text: str) -> None:
 
 
 @given(st.sampled_from(["APPROVED", "REVISE"]), anything, anything)
-def test_an_approval_has_a_rationale_and_no_blocking_issues(word: str, rationale: object, blocking: object) -> None:
+def test_an_approval_has_a_rationale_and_no_blocking_issues(
+    word: str, rationale: object, blocking: object
+) -> None:
     found = review(word, rationale, blocking_issues=blocking)
     if found.verdict is Verdict.APPROVED:
         assert word == "APPROVED" and isinstance(rationale, str) and (blocking == [] or blocking is None)

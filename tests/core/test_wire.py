@@ -16,9 +16,7 @@ from agentos.core.results import Ending, Outcome, Usage
 from agentos.core.secrets import Secret
 from agentos.core.wire import WireError, decode, dumps, encode, loads, pack, unpack
 
-KINDS: list[type] = [
-    kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)
-]
+KINDS: list[type] = [kind for union in (events.Event, commands.Command) for kind in typing.get_args(union)]
 st.register_type_strategy(float, st.floats(allow_nan=False))
 st.register_type_strategy(Secret, st.text().map(Secret))
 garbage = st.recursive(

@@ -62,7 +62,9 @@ def test_a_quota_per_minute_rests_the_key_as_long_as_it_says(name: str) -> None:
     assert read(429, quota(name), HELP, delay("36s")) == limited(f"429 {name}", 36.0)
 
 
-@pytest.mark.parametrize("name", [DAY, f"{DAY}-FreeTier", "GenerateContentInputTokensPerModelPerDay-FreeTier"])
+@pytest.mark.parametrize(
+    "name", [DAY, f"{DAY}-FreeTier", "GenerateContentInputTokensPerModelPerDay-FreeTier"]
+)
 @pytest.mark.parametrize("hint", ["0s", "5s", "36s"])
 def test_a_quota_per_day_is_over_until_midnight_pacific_whatever_the_hint(name: str, hint: str) -> None:
     assert read(429, quota(name), delay(hint)) == spent(f"429 {name}", float(hint[:-1]))
@@ -140,10 +142,14 @@ def test_a_reason_of_another_type_means_nothing() -> None:
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["error", "details", "@type", "violations", "retryDelay", "quotaId", "quotaValue"]),
-        inner | st.sampled_from([f"{TYPE}{kind}" for kind in ("QuotaFailure", "RetryInfo", "ErrorInfo")]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["error", "details", "@type", "violations", "retryDelay", "quotaId", "quotaValue"]
+            ),
+            inner | st.sampled_from([f"{TYPE}{kind}" for kind in ("QuotaFailure", "RetryInfo", "ErrorInfo")]),
+        )
     ),
 )
 

@@ -136,9 +136,8 @@ class Leasing:
         return None
 
     def wake_at(self, now: float) -> float | None:
-        moments = [
-            at for _, since in self.pool.storms() if (at := since + self._max_wait + 0.001) > now
-        ]
+        ends = [since + self._max_wait + 0.001 for _, since in self.pool.storms()]
+        moments = [end for end in ends if end > now]
         if (at := self.pool.wake_at(now)) is not None:
             moments.append(at)
         return min(moments, default=None)
