@@ -48,11 +48,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def _present(entrants: list[Entrant]) -> list[Entrant]:
-    """All of them where their packages are there or can be had, else ours alone."""
-    if not any(entrant.is_peer for entrant in entrants) or peers.installed() or peers.install():
-        return entrants
-    print("The peers could not be installed: ours runs alone.", file=sys.stderr)
-    return [entrant for entrant in entrants if not entrant.is_peer]
+    """Ours, and the peers whose packages are there or can be had."""
+    found = [entrant for entrant in entrants if not entrant.is_peer or peers.ready(entrant.name)]
+    for entrant in entrants:
+        if entrant not in found:
+            print(f"{entrant.name} could not be installed: the others run without it.", file=sys.stderr)
+    return found
 
 
 def _scenarios(given: argparse.Namespace) -> list[Scenario]:

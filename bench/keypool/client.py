@@ -40,7 +40,7 @@ async def perform(client: Client, job: Job) -> Report:
 def main() -> None:
     job = read_job(sys.stdin.readline())
     out = sys.stdout
-    client: Client = importlib.import_module(f"bench.keypool.clients.{MODULES[sys.argv[1]]}")  # type: ignore[assignment]
+    client: Client = importlib.import_module(f"bench.keypool.clients.{MODULES[sys.argv[1]]}")
     report = asyncio.run(perform(client, job))
     print(report_line(report), file=out, flush=True)
 

@@ -109,7 +109,7 @@ def _key(race: Race, place: int, secret: str) -> JobKey:
 @contextlib.contextmanager
 def _started(entrant: Entrant, jobs: list[Job]) -> Iterator[list[subprocess.Popen[str]]]:
     """All are ready when it yields; none is left when it ends."""
-    python = str(peers.PYTHON) if entrant.is_peer else sys.executable
+    python = str(peers.python_of(entrant.name)) if entrant.is_peer else sys.executable
     processes = [
         subprocess.Popen(
             [python, "-m", "bench.keypool.client", entrant.name],

@@ -81,6 +81,4 @@ def read_report(line: str) -> Report:
 def _key(
     name: str, secret: str, requests: dict[str, float] | None, tokens: dict[str, float] | None
 ) -> JobKey:
-    return JobKey(
-        name, secret, Told(**requests) if requests else None, Told(**tokens) if tokens else None
-    )
+    return JobKey(name, secret, Told(**requests) if requests else None, Told(**tokens) if tokens else None)

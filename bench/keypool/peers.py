@@ -1,25 +1,38 @@
-"""The peers' own venv: made by the benchmark alone, on demand, never the product's."""
+"""The peers' own venvs: made by the benchmark alone, on demand, never the product's."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-VENV = Path(__file__).parent / ".venv"
-PYTHON = VENV / "bin" / "python"
-DONE = VENV / ".peers"
-PACKAGES = ("litellm", "inspect-ai", "openai", "tenacity", "aiolimiter")
+FOLDER = Path(__file__).parent / ".venv"
+# LiteLLM and inspect_ai each want another version of OpenAI's SDK.
+PACKAGES = {
+    "tenacity": ("tenacity",),
+    "aiolimiter": ("aiolimiter",),
+    "litellm": ("litellm",),
+    "litellm-patient": ("litellm",),
+    "inspect_ai": ("inspect-ai", "openai>=3.4"),
+}
 
 
-def installed() -> bool:
-    return DONE.exists()
+def python_of(client: str) -> Path:
+    return _venv(client) / "bin" / "python"
 
 
-def install() -> bool:
-    """Whether the peers are there now; tells on stderr why not."""
-    print(f"Setting up the peers in {VENV.relative_to(Path.cwd())} ...", file=sys.stderr)
-    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *PACKAGES]
-    for command in ([sys.executable, "-m", "venv", str(VENV)], pip):
+def ready(client: str) -> bool:
+    """Installs what is missing; whether the client can run."""
+    venv = _venv(client)
+    done = venv / ".done"
+    if done.exists():
+        return True
+    print(f"Setting up {' '.join(PACKAGES[client])} in {venv} ...", file=sys.stderr)
+    pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", *PACKAGES[client]]
+    for command in ([sys.executable, "-m", "venv", str(venv)], [str(python_of(client)), *pip]):
         if subprocess.run(command, check=False).returncode:
             return False
-    DONE.touch()
+    done.touch()
     return True
+
+
+def _venv(client: str) -> Path:
+    return FOLDER / PACKAGES[client][0]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from agentos.models.offline.limits import Limits, Meter, Spending
 from agentos.models.offline.talk import count_tokens
-
 from bench.keypool.job import Job
 from bench.keypool.scenarios import Scenario
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agentos.models.offline.limits import Limits
-
 from bench.keypool.scenarios import Scenario
 
 

@@ -17,7 +17,7 @@ def unspoken(page: Page) -> Iterator[str]:
     """Lines of output on the page that nothing in the package would write."""
     for block in page.blocks:
         for line in block.lines:
-            if (found := SPOKEN.match(line)) and not _is_written(found[1] or found[2]):
+            if (found := SPOKEN.match(line)) and not _is_written(line, found[1] or found[2]):
                 yield line
 
 
@@ -30,8 +30,14 @@ def variables() -> set[str]:
     return {text for text in texts if isinstance(text, str) and VARIABLE.fullmatch(text)}
 
 
-def _is_written(text: str) -> bool:
-    return not text.strip() or any(pattern.search(text) for pattern in _patterns())
+def _is_written(line: str, text: str) -> bool:
+    """As a whole line, as what stands behind a prefix, or as parts between bars."""
+    ways = ([line], [text], [text.strip()], text.split(" | ")[:1])
+    return not text.strip() or any(all(_matches(part) for part in way) for way in ways)
+
+
+def _matches(text: str) -> bool:
+    return any(pattern.fullmatch(text) for pattern in _patterns())
 
 
 @functools.cache

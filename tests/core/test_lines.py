@@ -1,5 +1,7 @@
 """Whole, clean lines, however the bytes come."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +54,7 @@ streams = st.lists(pieces | st.binary(max_size=5), max_size=12).map(b"".join)
 @given(streams, st.lists(st.integers(0, 20000), max_size=8))
 def test_any_chunking_of_any_bytes_gives_the_same_lines(stream: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    chunks = [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+    chunks = [stream[start:end] for start, end in itertools.pairwise(places)]
     assert lines(*chunks) == lines(stream)
 
 

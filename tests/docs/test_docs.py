@@ -1,8 +1,11 @@
 """The documentation is true: the audits pass, the marked examples run, the quotes are exact."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.audits import alignment, examples, inventory, security
+from tests.audits.check import Report
 from tests.audits.pages import pages
 from tests.audits.tree import ROOT
 
@@ -10,14 +13,13 @@ PAGES = [name for name in pages() if examples.marked(name)]
 REPORT = "docs/reports/parallel-execution/test-report.md"
 
 
-def test_the_security_audit_passes() -> None:
-    report = security.run()
+@pytest.mark.parametrize("run", [security.run, alignment.run], ids=["0809", "0817"])
+def test_an_audit_passes_and_is_quoted_word_for_word(run: Callable[[], Report]) -> None:
+    report = run()
     assert report.passed, f"\n{report}"
-
-
-def test_the_documentation_alignment_audit_passes() -> None:
-    report = alignment.run()
-    assert report.passed, f"\n{report}"
+    assert str(report) in (ROOT / REPORT).read_text("utf-8"), (
+        "write it anew with: .venv/bin/python -m tests.audits.generate"
+    )
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -34,12 +36,6 @@ def test_the_inventory_is_what_its_generator_writes() -> None:
     assert (ROOT / inventory.PAGE).read_text("utf-8") == inventory.text(), (
         "write it anew with: .venv/bin/python -m tests.audits.generate"
     )
-
-
-def test_the_test_report_quotes_the_audits_word_for_word() -> None:
-    text = (ROOT / REPORT).read_text("utf-8")
-    for report in (security.run(), alignment.run()):
-        assert str(report) in text
 
 
 def test_the_readme_stays_short() -> None:

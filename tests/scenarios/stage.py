@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 PROGRAMS = Path(sys.executable).parent
+# What is started here ends with this process, also when a test run is killed.
+LEASH = (found, "--pdeathsig", "KILL") if (found := shutil.which("setpriv")) else ()
 KEYS = ("canary-key-alpha-9f31", "canary-key-beta-77c2", "canary-key-gamma-05de", "canary-key-delta-e410")
 _GOOD = """
 People need item {number} every day and have no way to do it.
@@ -319,7 +321,7 @@ class Stage:
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
             process = subprocess.Popen(
-                [PROGRAMS / program, *map(str, words)],
+                [*LEASH, str(PROGRAMS / program), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
@@ -337,7 +339,7 @@ class Stage:
         """Starts a command as the foreground of a pseudo-terminal of its own."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
+            [*LEASH, sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

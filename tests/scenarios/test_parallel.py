@@ -167,7 +167,7 @@ def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_noth
 def test_each_item_has_its_own_database_which_outlives_failure_alone(stage: Stage) -> None:
     stage.issues(42, 43, 44)
     witness = stage.server(
-        "--latency", "0.5,0.5", fault={"kind": "400", "matching": "Thing 43", "role": "review", "times": None}
+        "--latency", "0.8,0.8", fault={"kind": "400", "matching": "Thing 43", "role": "review", "times": None}
     )
     running = stage.start("--all", "--parallel", 3)
     names = {f"lld_workflow_{number}.db" for number in (42, 43, 44)}

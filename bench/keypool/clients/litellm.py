@@ -22,7 +22,7 @@ async def prepared(job: Job) -> AsyncIterator[Ask]:
 
 
 def make_router(job: Job) -> Any:
-    litellm = importlib.import_module("litellm")
+    litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm.Router(model_list=[_deployment(key, job.url) for key in job.keys])

@@ -5,7 +5,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,23 +129,33 @@ class _Callers:
         self._job = job
         self._owner = owner
         self._provider = provider
-        self._items: dict[int, LeasedModel] = {}
-        self._made = [0] * job.callers
+        self._carried: dict[int, _Item] = {}
 
     async def ask(self, caller: int, call: int) -> None:
-        model = self._model(caller)
-        await model.ask(str(call), Question("draft", self._job.prompt(call)))
-        self._made[caller] += 1
+        item = self._item(caller)
+        await item.model.ask(str(call), Question("draft", self._job.prompt(call)))
+        item.calls += 1
 
-    def _model(self, caller: int) -> LeasedModel:
-        number, used = divmod(self._made[caller], CALLS_OF_AN_ITEM)
-        item = f"{caller}-{number}"
-        if used == 0 and item not in self._owner._models:
+    def _item(self, caller: int) -> "_Item":
+        item = self._carried.get(caller)
+        if item is None or item.calls == CALLS_OF_AN_ITEM:
+            number = item.number + 1 if item else 0
+            item = self._carried[caller] = self._begin(f"{caller}-{number}", number)
             if number:
                 self._owner.leave(f"{caller}-{number - 1}")
-            self._items[caller] = LeasedModel(item, ROLES, {"gemini": self._provider}, self._owner.hear)
-            self._owner.enter(item, self._items[caller])
-        return self._items[caller]
+        return item
+
+    def _begin(self, name: str, number: int) -> "_Item":
+        model = LeasedModel(name, ROLES, {"gemini": self._provider}, self._owner.hear)
+        self._owner.enter(name, model)
+        return _Item(number, model)
+
+
+@dataclass(slots=True)
+class _Item:
+    number: int
+    model: LeasedModel
+    calls: int = 0
 
 
 def _credential(key: JobKey, job: Job) -> Credential:

@@ -3,7 +3,7 @@
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,9 +42,9 @@ class CredentialSource:
 
     def read(self) -> list[Credential]:
         """Variables, then the file; the same secret is one credential; named in the order found."""
-        found: dict[Secret, Credential] = {}
-        for credential in [*self._from_environment(), *self._from_file()]:
-            found.setdefault(credential.secret, credential)
+        found = _first_of_each(self._from_environment())
+        for secret, credential in _first_of_each(self._from_file()).items():
+            found[secret] = _told_more(found[secret], credential) if secret in found else credential
         named = _named(list(found.values()))
         return self.adjusted(named)
 
@@ -186,11 +186,23 @@ class _Reader:
         return table
 
 
+def _first_of_each(credentials: Iterable[Credential]) -> dict[Secret, Credential]:
+    found: dict[Secret, Credential] = {}
+    for credential in credentials:
+        found.setdefault(credential.secret, credential)
+    return found
+
+
+def _told_more(variable: Credential, file: Credential) -> Credential:
+    """A key of a variable that the file says more about, such as that it is disabled."""
+    return replace(file, base_url=file.base_url or variable.base_url, model=file.model or variable.model)
+
+
 def _numbered(provider: str, environment: Mapping[str, str]) -> Iterator[Credential]:
     pattern = re.compile(rf"{provider.upper()}_API_KEY_(\d+)")
-    numbers = [int(found[1]) for name in environment if (found := pattern.fullmatch(name))]
-    for number in sorted(set(numbers)):
-        if value := environment.get(f"{provider.upper()}_API_KEY_{number}", "").strip():
+    numbers = [found[1] for name in environment if (found := pattern.fullmatch(name))]
+    for number in sorted(numbers, key=int):
+        if value := environment[f"{provider.upper()}_API_KEY_{number}"].strip():
             yield _from_variables(provider, value, f"_{number}", environment)
 
 

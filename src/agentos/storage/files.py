@@ -133,7 +133,7 @@ def check_home(home: Path) -> None:
     """Refuses a home that others could use against us."""
     try:
         found = home.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     cure = f"expected a folder of yours that only you can write to; set AGENTOS_HOME or mend {home}"
     if stat.S_ISLNK(found.st_mode):

@@ -12,6 +12,8 @@ from agentos.core.wire import WireError, decode, encode
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
+# A name that is not UTF-8 holds half characters; as backslash escapes they are JSON, and come back.
+_AS_JSON = "backslashreplace"
 
 
 class Journal:
@@ -26,7 +28,7 @@ class Journal:
             return
         record = {"at": round(at, 3), **encode(event)}
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-        _write_all(self._descriptor, (self._redact(line) + "\n").encode())
+        _write_all(self._descriptor, (self._redact(line) + "\n").encode(errors=_AS_JSON))
         if isinstance(event, events.ItemEnded | events.RunEnded):
             os.fsync(self._descriptor)
 
@@ -47,7 +49,7 @@ def read_journal(folder: Path) -> Iterator[Entry]:
             try:
                 record = json.loads(line)
                 yield Entry(float(record["at"]), decode(record))
-            except (WireError, ValueError, KeyError, TypeError):
+            except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue
 
 

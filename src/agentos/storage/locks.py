@@ -69,9 +69,8 @@ class ItemLocks:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "the lock folder is a symbolic link", str(self._folder))
-        ignore = self._folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
+        with contextlib.suppress(FileExistsError):
+            _write(self._folder / ".gitignore", "*\n", os.O_EXCL)
 
     def acquire(self, item: str, holder: Holder) -> LockFile | None:
         """The item's lock, or None while another process has it."""
@@ -80,7 +79,7 @@ class ItemLocks:
             return None
         note = json.dumps({"pid": holder.pid, "run": holder.run})
         with contextlib.suppress(OSError):
-            self._path(item, "holder").write_text(note)
+            _write(self._path(item, "holder"), note, os.O_TRUNC)
         return lock
 
     def holder(self, item: str) -> Holder | None:
@@ -111,6 +110,12 @@ class ItemLocks:
         if not is_safe_id(item):
             raise ValueError(f"not an item id: {item!r}")
         return self._folder / f"task-{item}.{ending}"
+
+
+def _write(path: Path, text: str, flag: int) -> None:
+    """Never through a link: the folder may have come with a stranger's project."""
+    with open(os.open(path, _FLAGS | flag, 0o600), "w") as file:
+        file.write(text)
 
 
 def _locked_inodes() -> set[tuple[int, int]]:

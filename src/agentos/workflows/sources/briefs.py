@@ -1,5 +1,6 @@
 """The briefs of a project, each with a number that it keeps."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,10 +30,11 @@ def give_numbers(documents: Documents) -> None:
         given = _given(documents.root)
         for name, number in brief_numbers(documents.root).items():
             if file_number(Path(name)) is None and name not in given:
-                documents.write(f"{NUMBERS}/{number}", f"{name}\n".encode())
+                documents.write(f"{NUMBERS}/{number}", os.fsencode(name) + b"\n")
 
 
 def _given(project: Path) -> dict[str, int]:
     folder = project / NUMBERS
     files: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
-    return {path.read_text("utf-8").strip(): int(path.name) for path in files if path.name.isdigit()}
+    numbered = [path for path in files if path.name.isascii() and path.name.isdigit()]
+    return {os.fsdecode(path.read_bytes().removesuffix(b"\n")): int(path.name) for path in numbered}

@@ -10,7 +10,11 @@ from pathlib import Path
 from agentos.core.lines import one_line
 
 LARGEST = 1024 * 1024
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+# libyaml composes by recursion, in C: what is nested some 20,000 deep ends the process.
+LONGEST_YAML = 8192
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
+_NOT_WHAT_IT_SAYS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What PyYAML lets through of a value that is not of the type it names."""
 _NUMBER = re.compile(r"\d{1,9}")
 
 
@@ -60,18 +64,26 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     elif heading is None:
         problems.append("it has no heading: begin with a line such as '# Dark mode'")
     elif not _HEADING.sub("", body, count=1).strip():
-        problems.append(f"nothing follows its heading '{heading[1]}': write what is wanted")
-    title = front.get("title") if isinstance(front.get("title"), str) else None
+        problems.append(f"nothing follows its heading '{_heading(heading[1])}': write what is wanted")
+    title, state = front.get("title"), front.get("state")
+    fallback = _heading(heading[1]) if heading else path.stem
     return Page(
         path=path,
         number=_number(front.get("number"), path, problems),
-        title=one_line(str(title or (heading[1] if heading else path.stem))),
+        title=one_line(title if isinstance(title, str) and title else fallback),
         body=body,
         digest=hashlib.sha256(raw).hexdigest(),
-        is_open=str(front.get("state", "open")).casefold() != "closed",
+        is_open=not (isinstance(state, str) and state.casefold() == "closed"),
         labels=_labels(front.get("labels")),
         problems=tuple(problems),
     )
+
+
+def _heading(text: str) -> str:
+    """Without the closing hashes that Markdown allows."""
+    text = text.rstrip()
+    bare = text.rstrip("#")
+    return bare.rstrip() if bare.endswith((" ", "\t")) else text
 
 
 def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
@@ -92,16 +104,18 @@ def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
 def _toml(text: str) -> tuple[dict[str, object], str]:
     try:
         return tomllib.loads(text), ""
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         return {}, f"its TOML front matter cannot be read: {error}"
 
 
 def _yaml(text: str) -> tuple[dict[str, object], str]:
     import yaml
 
+    if len(text) > LONGEST_YAML:
+        return {}, f"its YAML front matter cannot be read: it is over {LONGEST_YAML:,} characters long"
     try:
         found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is the safe one
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, *_NOT_WHAT_IT_SAYS) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark else ""
         return (
@@ -123,7 +137,8 @@ def _number(value: object, path: Path, problems: list[str]) -> int | None:
         return file_number(path)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value
-    problems.append(f"number = {value!r} in its front matter is not a whole number over 0")
+    shown = repr(value)[:40] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    problems.append(f"number = {shown} in its front matter is not a whole number over 0")
     return file_number(path)
 
 
@@ -131,7 +146,8 @@ def _labels(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(one_line(part.strip()) for part in value.split(",") if part.strip())
     if isinstance(value, list):
-        return tuple(one_line(str(part)) for part in value)
+        # Plain values alone: a nest of aliases, written out, fills the memory.
+        return tuple(one_line(str(part)) for part in value if isinstance(part, str | int | float))
     return ()
 
 

@@ -1,0 +1,229 @@
+"""Where keys come from, and what they are called."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agentos.core.credentials import Credential
+from agentos.core.errors import PreflightError
+from agentos.storage.credentials import CredentialSource
+
+
+def read(
+    tmp_path: Path,
+    environment: Mapping[str, str] | None = None,
+    text: str | None = None,
+    limit: int | None = None,
+    concurrency: int | None = None,
+) -> list[Credential]:
+    file = tmp_path / "credentials.toml"
+    if text is not None:
+        file.write_text(text)
+        file.chmod(0o600)
+    return CredentialSource(file, environment or {}, limit, concurrency).read()
+
+
+def named(credentials: list[Credential]) -> dict[str, str]:
+    return {credential.name: credential.secret.reveal() for credential in credentials}
+
+
+# Variables.
+
+
+def test_numbered_variables_are_read_in_order_and_a_gap_is_no_end(tmp_path: Path) -> None:
+    environment = {"GEMINI_API_KEY_10": "ten", "GEMINI_API_KEY_1": "one", "GEMINI_API_KEY_3": "three"}
+    assert named(read(tmp_path, environment)) == {"key-1": "one", "key-2": "three", "key-3": "ten"}
+
+
+def test_each_numbered_key_may_have_its_own_address_and_model(tmp_path: Path) -> None:
+    environment = {
+        "GEMINI_API_KEY_1": "one",
+        "GEMINI_API_KEY_2": "two",
+        "GEMINI_BASE_URL_2": "http://there",
+        "GEMINI_MODEL_2": "pro",
+        "GEMINI_BASE_URL": "http://nowhere",
+    }
+    assert [(one.base_url, one.model) for one in read(tmp_path, environment)] == [
+        (None, None),
+        ("http://there", "pro"),
+    ]
+
+
+def test_a_number_may_be_written_with_a_zero(tmp_path: Path) -> None:
+    environment = {"GEMINI_API_KEY_01": "one", "GEMINI_MODEL_01": "pro", "GEMINI_API_KEY_02": "two"}
+    found = read(tmp_path, environment)
+    assert named(found) == {"key-1": "one", "key-2": "two"} and found[0].model == "pro"
+
+
+def test_the_plain_variable_is_used_when_there_are_no_numbered_ones(tmp_path: Path) -> None:
+    assert named(read(tmp_path, {"GEMINI_API_KEY": " plain\n"})) == {"key-1": "plain"}
+    both = {"GEMINI_API_KEY": "plain", "GEMINI_API_KEY_2": "two"}
+    assert named(read(tmp_path, both)) == {"key-1": "two"}
+
+
+@pytest.mark.parametrize(
+    "name", ["GEMINI_API_KEY_", "GEMINI_API_KEY_X", "MY_GEMINI_API_KEY_1", "gemini_api_key_1"]
+)
+def test_other_variables_are_not_keys(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path, {name: "x", "GEMINI_API_KEY_1": "", "GEMINI_API_KEY": "  "}) == []
+
+
+def test_with_several_providers_keys_are_named_after_them(tmp_path: Path) -> None:
+    environment = {
+        "OPENAI_API_KEY": "o",
+        "ANTHROPIC_API_KEY": "a",
+        "GEMINI_API_KEY_1": "g",
+        "GEMINI_API_KEY_2": "h",
+    }
+    assert named(read(tmp_path, environment)) == {
+        "gemini-1": "g",
+        "gemini-2": "h",
+        "anthropic-1": "a",
+        "openai-1": "o",
+    }
+
+
+# The file.
+
+FULL = """
+[[credential]]
+name = "work"
+provider = "gemini"
+key = "from-the-file"
+bucket = "project-a"
+base_url = "http://there"
+model = "pro"
+rpm = 10
+concurrency = 3
+
+[[credential]]
+key_env = "MY_KEY"
+enabled = false
+"""
+
+
+def test_the_file_says_everything_about_a_key(tmp_path: Path) -> None:
+    first, second = read(tmp_path, {"MY_KEY": "from-a-variable"}, FULL)
+    assert (first.name, first.secret.reveal(), first.bucket, first.concurrency) == (
+        "work",
+        "from-the-file",
+        "project-a",
+        3,
+    )
+    assert (first.base_url, first.model, first.enabled) == ("http://there", "pro", True)
+    assert (second.name, second.secret.reveal(), second.enabled) == ("key-2", "from-a-variable", False)
+
+
+def test_variables_and_file_are_merged_variables_first(tmp_path: Path) -> None:
+    text = '[[credential]]\nkey = "file"\n'
+    assert named(read(tmp_path, {"GEMINI_API_KEY_1": "variable"}, text)) == {
+        "key-1": "variable",
+        "key-2": "file",
+    }
+
+
+def test_the_same_secret_is_one_credential(tmp_path: Path) -> None:
+    environment = {"GEMINI_API_KEY_1": "same", "GEMINI_API_KEY_2": "same"}
+    text = '[[credential]]\nkey = "same"\n[[credential]]\nkey = "same"\n'
+    assert named(read(tmp_path, environment, text)) == {"key-1": "same"}
+
+
+def test_what_the_file_says_of_a_variables_key_counts(tmp_path: Path) -> None:
+    environment = {"GEMINI_API_KEY_1": "one", "GEMINI_MODEL_1": "pro", "GEMINI_API_KEY_2": "two"}
+    text = '[[credential]]\nname = "work"\nkey_env = "GEMINI_API_KEY_1"\nconcurrency = 4\nenabled = false\n'
+    first, second = read(tmp_path, environment, text)
+    assert (first.name, first.concurrency, first.enabled, first.model) == ("work", 4, False, "pro")
+    assert (second.name, second.enabled) == ("key-2", True)
+
+
+def test_a_given_name_is_not_given_again(tmp_path: Path) -> None:
+    text = '[[credential]]\nname = "key-1"\nkey = "file"\n'
+    found = read(tmp_path, {"GEMINI_API_KEY_1": "a", "GEMINI_API_KEY_2": "b"}, text)
+    assert len(named(found)) == 3 and named(found)["key-1"] == "file"
+
+
+def test_no_file_and_no_variables_are_no_keys(tmp_path: Path) -> None:
+    assert read(tmp_path) == []
+
+
+# For all of them.
+
+
+def test_the_limit_takes_the_first_keys(tmp_path: Path) -> None:
+    environment = {f"GEMINI_API_KEY_{number}": f"secret-{number}" for number in range(1, 5)}
+    assert list(named(read(tmp_path, environment, limit=2))) == ["key-1", "key-2"]
+
+
+def test_the_concurrency_of_the_environment_is_for_all(tmp_path: Path) -> None:
+    found = read(tmp_path, {"MY_KEY": "x"}, FULL, concurrency=5)
+    assert [one.concurrency for one in found] == [5, 5]
+
+
+# What is wrong with a file.
+
+
+def one_key(*lines: str) -> str:
+    return "\n".join(["# keys", "[[credential]]", 'key = "good"', "", "[[credential]]", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[[credential]\n", "line 1"),
+        (one_key('key = "x"', "key = "), "line 7"),
+        (one_key('key = "x"', 'colour = "blue"'), "line 7: unknown 'colour'; known: name, provider"),
+        (one_key('key = "x"', 'concurrency = "3"'), "line 7: concurrency is a str, expected a int"),
+        (one_key('key = "x"', "concurrency = true"), "line 7: concurrency is a bool"),
+        (one_key('key = "x"', "concurrency = 0"), "line 7: concurrency = 0, expected a number over 0"),
+        (one_key('key = "x"', 'provider = "acme"'), "line 7: provider 'acme' is unknown; known: gemini"),
+        (one_key('key = "x"', 'name = "a b"'), "line 7: a name is up to 32"),
+        (one_key('key = "x"', 'key_env = "Y"'), "line 7: key and key_env are given; keep one"),
+        (one_key('key_env = "NOT_SET"'), "line 6: the variable NOT_SET is not set"),
+        (one_key('name = "a"'), "line 5: no key: give key, key_env or keyring"),
+        (one_key('key = "  "'), "line 6: no key"),
+        (
+            '[[credential]]\nkey = "a"\nname = "n"\n[[credential]]\nkey = "b"\nname = "n"\n',
+            "line 6: the name 'n'",
+        ),
+        ('[credential]\nkey = "a"\n', "in double brackets"),
+        ('[[credentials]]\nkey = "a"\n', "line 1: unknown 'credentials'"),
+    ],
+)
+def test_a_broken_file_says_where_and_what(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(PreflightError) as caught:
+        read(tmp_path, text=text)
+    assert str(tmp_path / "credentials.toml") in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_a_complaint_shows_no_key(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError) as caught:
+        read(tmp_path, text='[[credential]]\nkey = "canary-123456"\nconcurrency = -1\n')
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
+def test_a_file_that_others_may_read_is_refused_with_the_cure(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "credentials.toml"
+    file.write_text('[[credential]]\nkey = "x"\n')
+    file.chmod(mode)
+    with pytest.raises(PreflightError, match=f"chmod 600 {file}"):
+        CredentialSource(file, {}).read()
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "credentials.toml").write_bytes(b"\xff")
+    (tmp_path / "credentials.toml").chmod(0o600)
+    with pytest.raises(PreflightError, match="cannot be read"):
+        read(tmp_path)
+
+
+def test_the_stamp_changes_with_the_file(tmp_path: Path) -> None:
+    source = CredentialSource(tmp_path / "credentials.toml", {})
+    assert source.stamp() is None
+    source.file.write_text("")
+    before = source.stamp()
+    (tmp_path / "new").write_text("# other")
+    (tmp_path / "new").rename(source.file)
+    assert before is not None and source.stamp() not in (None, before)

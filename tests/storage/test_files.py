@@ -1,0 +1,135 @@
+"""Files that are whole or not there, and none outside."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentos.core.errors import PreflightError
+from agentos.storage.files import TMP_PREFIX, Folder, check_home, private_file, private_folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def everything(path: Path) -> list[str]:
+    return sorted(str(found.relative_to(path)) for found in path.rglob("*"))
+
+
+def test_what_is_written_can_be_read_and_its_folders_are_made(root: Path) -> None:
+    folder = Folder(root)
+    assert folder.write("docs/lld/LLD-1.md", b"text") == root / "docs/lld/LLD-1.md"
+    assert folder.read("docs/lld/LLD-1.md") == b"text"
+    assert folder.names("docs/lld") == ["LLD-1.md"]
+
+
+def test_writing_again_replaces_the_file_as_a_whole(root: Path) -> None:
+    folder = Folder(root)
+    folder.write("a.md", b"a long first text")
+    with open(root / "a.md", "rb") as reader:
+        folder.write("a.md", b"second")
+        assert reader.read() == b"a long first text"
+    assert folder.read("a.md") == b"second"
+
+
+def test_no_temporary_file_is_left(root: Path) -> None:
+    Folder(root).write("docs/a.md", b"x")
+    (root / "busy").mkdir()
+    (root / "busy/child").touch()
+    with pytest.raises(OSError):
+        Folder(root).write("busy", b"a file cannot replace a folder")
+    assert everything(root) == ["busy", "busy/child", "docs", "docs/a.md"]
+
+
+def test_a_temporary_file_of_a_crash_is_not_among_the_names(root: Path) -> None:
+    (root / "docs").mkdir()
+    (root / "docs" / f"{TMP_PREFIX}0").touch()
+    assert Folder(root).names("docs") == []
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "a/..", "..", "/etc/x", "", ".", "/"])
+def test_a_name_that_leads_outside_is_refused(root: Path, name: str) -> None:
+    folder = Folder(root)
+    for act in (folder.read, folder.exists, folder.remove, lambda name: folder.write(name, b"x")):
+        with pytest.raises(ValueError, match="not a name inside a folder"):
+            act(name)
+    with pytest.raises(ValueError):
+        folder.write("a\0b", b"x")
+    assert everything(root.parent) == ["root"]
+
+
+def test_a_linked_folder_on_the_way_is_refused(root: Path) -> None:
+    victim = root.parent / "victim"
+    victim.mkdir()
+    (victim / "a.md").write_text("mine")
+    (root / "docs").symlink_to(victim)
+    folder = Folder(root)
+    with pytest.raises(OSError):
+        folder.write("docs/new.md", b"x")
+    with pytest.raises(OSError):
+        folder.read("docs/a.md")
+    folder.remove("docs/a.md")
+    assert not folder.exists("docs/a.md") and folder.names("docs") == []
+    assert everything(victim) == ["a.md"] and (victim / "a.md").read_text() == "mine"
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(root: Path) -> None:
+    victim = root.parent / "victim"
+    victim.write_text("mine")
+    (root / "a.md").symlink_to(victim)
+    with pytest.raises(OSError):
+        Folder(root).read("a.md")
+    Folder(root).write("a.md", b"ours")
+    assert victim.read_text() == "mine" and not (root / "a.md").is_symlink()
+
+
+def test_moving_is_done_once_and_doing_it_again_does_no_harm(root: Path) -> None:
+    folder = Folder(root)
+    folder.write("ideas/active/a.md", b"x")
+    for _ in range(2):
+        folder.move("ideas/active/a.md", "ideas/done/a.md")
+    assert folder.names("ideas/active") == [] and folder.read("ideas/done/a.md") == b"x"
+
+
+def test_what_is_not_there_is_empty_and_can_be_removed(root: Path) -> None:
+    folder = Folder(root)
+    folder.remove("nothing/at/all.md")
+    assert folder.names("nothing") == [] and not folder.exists("nothing/at/all.md")
+    with pytest.raises(FileNotFoundError):
+        folder.read("nothing.md")
+    assert everything(root) == []
+
+
+def test_private_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
+    os.close(private_file(private_folder(tmp_path / "a" / "b") / "log"))
+    assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "a/b/log").stat().st_mode) == 0o600
+
+
+def test_a_private_file_is_never_opened_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "log").symlink_to(victim)
+    with pytest.raises(OSError):
+        private_file(tmp_path / "log")
+
+
+def test_a_home_that_others_could_use_against_us_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    check_home(home)
+    home.mkdir(mode=0o700)
+    check_home(home)
+    home.chmod(0o777)
+    with pytest.raises(PreflightError, match=f"chmod 700 {home}"):
+        check_home(home)
+    home.chmod(0o700)
+    (tmp_path / "link").symlink_to(home)
+    with pytest.raises(PreflightError, match="symbolic link"):
+        check_home(tmp_path / "link")
+    (tmp_path / "file").touch()
+    with pytest.raises(PreflightError, match="not a folder"):
+        check_home(tmp_path / "file")

@@ -1,0 +1,90 @@
+"""The journal: what was told can be read, whatever happened to its end."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentos.core import events
+from agentos.core.results import Ending, Outcome, Usage
+from agentos.core.secrets import MASK, Redactor, Secret
+from agentos.storage.journal import NAME, Journal, read_journal
+
+STARTED = events.ItemStarted("LLD-1", 1, 1)
+ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
+
+
+def write(folder: Path, *told: events.Event) -> None:
+    journal = Journal(folder, Redactor([Secret("canary-123456")]))
+    for at, event in enumerate(told):
+        journal.hear(event, at + 0.5)
+    journal.close()
+
+
+def test_every_event_comes_back_in_order_with_its_time(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, ENDED)
+    assert [(entry.at, entry.event) for entry in read_journal(tmp_path)] == [(0.5, STARTED), (1.5, ENDED)]
+
+
+def test_lines_of_workers_stand_in_their_logs_and_not_here(tmp_path: Path) -> None:
+    write(tmp_path, events.LineWritten("LLD-1", "hello"), STARTED)
+    assert [entry.event for entry in read_journal(tmp_path)] == [STARTED]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40])
+def test_a_torn_last_line_is_passed_over(tmp_path: Path, cut: int) -> None:
+    write(tmp_path, STARTED, ENDED)
+    os.truncate(tmp_path / NAME, (tmp_path / NAME).stat().st_size - cut)
+    read = [entry.event for entry in read_journal(tmp_path)]
+    assert read == ([STARTED, ENDED] if cut == 1 else [STARTED])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\xff\xfe",
+        b"3",
+        b"[]",
+        b'"at"',
+        b"{}",
+        b'{"at": null, "type": "ItemStarted"}',
+        b'{"at": 1, "type": "Unknown"}',
+        b'{"at": 1, "type": "Heartbeat", "seconds": ' + b"1" * 400 + b"}",
+        b'{"at": ' + b"1" * 400 + b', "type": "Heartbeat", "seconds": 1}',
+        b"[" * 100_000,
+        b"\0" * 4096,
+    ],
+)
+def test_garbage_in_the_middle_costs_that_line_alone(tmp_path: Path, line: bytes) -> None:
+    write(tmp_path, STARTED)
+    with open(tmp_path / NAME, "ab") as file:
+        file.write(line + b"\n")
+    write(tmp_path, ENDED)
+    assert [entry.event for entry in read_journal(tmp_path)] == [STARTED, ENDED]
+
+
+def test_a_secret_is_masked_on_its_way_to_the_disk(tmp_path: Path) -> None:
+    write(tmp_path, events.StopBegan("quota", "key canary-123456"))
+    assert b"canary" not in (tmp_path / NAME).read_bytes()
+    assert [entry.event for entry in read_journal(tmp_path)] == [events.StopBegan("quota", f"key {MASK}")]
+
+
+def test_a_name_that_is_not_utf8_can_be_told_and_read(tmp_path: Path) -> None:
+    odd = events.StopBegan("no key", os.fsdecode(b"/home/\xff/agentos"))
+    write(tmp_path, odd, ENDED)
+    assert [entry.event for entry in read_journal(tmp_path)] == [odd, ENDED]
+
+
+def test_a_journal_is_one_json_object_a_line_for_its_owner_alone(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, ENDED)
+    lines = (tmp_path / NAME).read_text("utf-8").splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["ItemStarted", "ItemEnded"]
+    assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
+
+
+def test_there_is_no_journal_of_a_run_that_wrote_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        next(read_journal(tmp_path))

@@ -1,0 +1,108 @@
+"""The folders of runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agentos.core import events
+from agentos.core.results import Usage, failed
+from agentos.storage.journal import Journal
+from agentos.storage.runs import Keep, RunFolder, is_alive, last_run_of, new_run, prune, run_folders, tally_of
+
+WALL = 1782892800.0
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "logs" / "parallel"
+
+
+def finished(runs: Path, wall: float, size: int = 10) -> Path:
+    run = new_run(runs, wall)
+    (run.path / "LLD-1.log").write_bytes(b"x" * size)
+    run.close()
+    os.utime(run.path, (wall, wall))
+    return run.path
+
+
+def told(run: RunFolder, *heard: events.Event) -> None:
+    journal = Journal(run.path, str)
+    for event in heard:
+        journal.hear(event, WALL)
+    journal.close()
+    run.close()
+
+
+def started(project: str, workflow: str = "lld") -> events.RunStarted:
+    return events.RunStarted("r", workflow, project, ("LLD-1",), 1, ("key-1",))
+
+
+def test_a_run_is_named_by_its_beginning_in_utc(runs: Path) -> None:
+    run = new_run(runs, WALL)
+    assert run.id == "20260701T080000Z"
+    run.close()
+
+
+def test_runs_of_one_second_get_a_suffix_and_stay_in_order(runs: Path) -> None:
+    made = [new_run(runs, WALL) for _ in range(11)]
+    assert [run.id for run in made[:3]] == ["20260701T080000Z", "20260701T080000Z-2", "20260701T080000Z-3"]
+    assert run_folders(runs) == [run.path for run in reversed(made)]
+    for run in made:
+        run.close()
+
+
+def test_latest_points_to_the_newest(runs: Path) -> None:
+    for wall in (WALL, WALL + 1):
+        path = finished(runs, wall)
+        assert (runs / "latest").resolve() == path
+    assert runs / "latest" not in run_folders(runs)
+    assert [name for name in os.listdir(runs) if name.startswith(".")] == []
+
+
+def test_a_run_lives_as_long_as_its_process_holds_its_lock(runs: Path) -> None:
+    run = new_run(runs, WALL)
+    assert is_alive(run.path) and is_alive(run.path)
+    run.close()
+    assert not is_alive(run.path) and not is_alive(runs / "nothing")
+
+
+def test_the_oldest_runs_beyond_the_number_are_pruned(runs: Path) -> None:
+    paths = [finished(runs, WALL + number) for number in range(5)]
+    assert prune(runs, Keep(runs=3), WALL + 10) == [paths[1], paths[0]]
+    assert run_folders(runs) == paths[:1:-1]
+
+
+def test_runs_beyond_the_size_are_pruned(runs: Path) -> None:
+    paths = [finished(runs, WALL + number, size=1000) for number in range(4)]
+    assert prune(runs, Keep(bytes=2500), WALL + 10) == [paths[1], paths[0]]
+
+
+def test_runs_beyond_the_age_are_pruned_but_never_the_newest(runs: Path) -> None:
+    paths = [finished(runs, WALL + number) for number in range(3)]
+    assert prune(runs, Keep(seconds=100.0), WALL + 1000) == [paths[1], paths[0]]
+    assert run_folders(runs) == [paths[2]]
+
+
+def test_a_living_run_is_never_pruned(runs: Path) -> None:
+    alive = new_run(runs, WALL)
+    finished(runs, WALL + 1)
+    assert prune(runs, Keep(runs=1), WALL + 2) == []
+    alive.close()
+    assert prune(runs, Keep(runs=1), WALL + 2) == [alive.path]
+
+
+def test_the_last_run_of_a_project_and_workflow_is_found(runs: Path, tmp_path: Path) -> None:
+    ended = events.ItemEnded("LLD-1", failed("Invalid spec format"), 1.0, Usage(), 1)
+    told(new_run(runs, WALL), started(str(tmp_path)), ended)
+    told(new_run(runs, WALL + 1), started("/elsewhere"))
+    told(new_run(runs, WALL + 2), started(str(tmp_path), "issue"))
+    finished(runs, WALL + 3)
+    found = last_run_of(runs, "lld", tmp_path)
+    assert found is not None and found.rows["LLD-1"].word == "failed"
+    assert last_run_of(runs, "lld", tmp_path / "other") is None
+
+
+def test_a_run_that_wrote_nothing_adds_up_to_nothing(runs: Path) -> None:
+    assert tally_of(finished(runs, WALL)).rows == {}
+    assert run_folders(runs.parent / "nothing") == []

@@ -1,0 +1,174 @@
+"""Markdown files as items; a file may be anything, reading it never fails."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentos.workflows.sources.markdown import LARGEST, Page, file_number, markdown_files, read_page
+
+BODY = "# Dark mode\n\nPeople want it dark.\n"
+
+
+def page(tmp_path: Path, content: str | bytes, name: str = "042-dark-mode.md") -> Page:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_page(tmp_path / name)
+
+
+def test_without_front_matter_the_name_gives_the_number_and_the_heading_the_title(tmp_path: Path) -> None:
+    found = page(tmp_path, BODY)
+    assert (found.number, found.title, found.is_open, found.labels) == (42, "Dark mode", True, ())
+    assert found.body == BODY and found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        '+++\nnumber = 7\ntitle = "Night"\nstate = "closed"\nlabels = ["ui", "css"]\n+++\n',
+        "---\nnumber: 7\ntitle: Night\nstate: Closed\nlabels: [ui, css]\n---\n",
+        '---\nnumber: 7\ntitle: "Night"\nstate: closed\nlabels: ui, css\n---\n',
+    ],
+    ids=["toml", "yaml", "labels in a string"],
+)
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_front_matter_decides(tmp_path: Path, front: str, ending: str) -> None:
+    found = page(tmp_path, (front + BODY).replace("\n", ending))
+    assert (found.number, found.title, found.is_open, found.labels) == (7, "Night", False, ("ui", "css"))
+    assert found.body == BODY and found.problems == ()
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    assert page(tmp_path, b"\xef\xbb\xbf---\nnumber: 7\n---\n" + BODY.encode()).number == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "it is empty"),
+        (" \n\n", "it is empty"),
+        ("---\nnumber: 7\n---\n", "it is empty"),
+        ("---\nnumber: 7\n---", "it is empty"),
+        ("just text\n", "it has no heading"),
+        ("#hashtag\n", "it has no heading"),
+        ("# Dark mode\n", "nothing follows its heading 'Dark mode'"),
+        ("---\nnumber: 7\n" + BODY, "front matter opened by --- is not closed"),
+        ("+++\nnumber = 7\n" + BODY, "front matter opened by +++ is not closed"),
+        ("+++\nnumber = \n+++\n" + BODY, "its TOML front matter cannot be read"),
+        ("---\nnumber: [\n---\n" + BODY, "its YAML front matter cannot be read"),
+        ("---\n- 1\n---\n" + BODY, "its YAML front matter is a list"),
+        ("---\nnumber: 0\n---\n" + BODY, "number = 0 in its front matter"),
+        ("---\nnumber: -3\n---\n" + BODY, "number = -3 in its front matter"),
+        ("---\nnumber: true\n---\n" + BODY, "number = True in its front matter"),
+        ("---\nnumber: '7'\n---\n" + BODY, "number = '7' in its front matter"),
+        (b"# Dark\n\n\xff\n", "line 3 is not UTF-8 (byte 0xff)"),
+        (b"# Dark\n" + b"x" * LARGEST, "at most 1,048,576 can be a spec"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_problems(tmp_path: Path, content: str | bytes, problem: str) -> None:
+    found = page(tmp_path, content)
+    assert any(problem in said for said in found.problems)
+    assert found.title
+
+
+def test_what_cannot_be_opened_is_a_problem_too(tmp_path: Path) -> None:
+    (tmp_path / "042.md").mkdir()
+    assert "cannot be read" in read_page(tmp_path / "042.md").problems[0]
+    assert "cannot be read" in read_page(tmp_path / "gone.md").problems[0]
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "+++\na = " + "[" * 20_000 + "\n+++\n",
+        "+++\na = " + "1" * 5_000 + "\n+++\n",
+        "---\n" + "[" * 100_000 + "\n---\n",
+        "---\n" + "? " * 100_000 + "\n---\n",
+        "---\na: !!timestamp x\n---\n",
+        "---\na: !!bool x\n---\n",
+        "---\na: !!int ''\n---\n",
+        "---\na: !!float ''\n---\n",
+        "---\na: 2026-13-45\n---\n",
+        "---\na: " + "1" * 5_000 + "\n---\n",
+        "---\n? [a]\n: b\n---\n",
+        "---\na: !!python/object/apply:os.system [x]\n---\n",
+        "---\na: *b\n---\n",
+    ],
+)
+def test_hostile_front_matter_is_a_problem_and_no_error(tmp_path: Path, front: str) -> None:
+    found = page(tmp_path, front + BODY)
+    assert len(found.problems) == 1 and "cannot be read" in found.problems[0]
+    assert len(found.problems[0]) < 500
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
+)
+
+
+@pytest.mark.parametrize("name", ["number", "title", "state", "labels"])
+def test_an_alias_bomb_does_not_go_off(tmp_path: Path, name: str) -> None:
+    found = page(tmp_path, f"---\n{BOMB}{name}: *a11\n---\n{BODY}")
+    assert found.number == 42 and all(len(said) < 500 for said in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# Dark mode #", "Dark mode"),
+        ("###### Dark   mode ##  ", "Dark   mode"),
+        ("#\tTabbed", "Tabbed"),
+        ("# C# and F#", "C# and F#"),
+    ],
+)
+def test_a_heading_is_read_as_markdown_reads_it(tmp_path: Path, line: str, title: str) -> None:
+    assert page(tmp_path, f"{line}\n\ntext\n").title == title
+
+
+def test_a_heading_of_many_spaces_is_read_in_no_time(tmp_path: Path) -> None:
+    assert page(tmp_path, f"# a{' ' * 200_000}b\n\ntext\n").title.startswith("a ")
+
+
+pieces = st.sampled_from(
+    [
+        b"---\n",
+        b"+++\n",
+        b"number: ",
+        b"number = ",
+        b"7\n",
+        b"# ",
+        b"a: &b [*b]\n",
+        b"!!bool ",
+        b'"',
+        b"[",
+        b"\xff",
+    ]
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=80) | st.lists(pieces | st.binary(max_size=4), max_size=12).map(b"".join))
+def test_no_bytes_whatever_are_an_error(tmp_path: Path, content: bytes) -> None:
+    found = page(tmp_path, content)
+    assert found.path.name == "042-dark-mode.md" and (found.number or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("042-dark.md", 42),
+        ("dark-42.md", 42),
+        ("dark.md", None),
+        ("1-2.md", 1),
+        ("9" * 30 + ".md", 999999999),
+    ],
+)
+def test_a_number_is_the_first_in_the_files_name(name: str, number: int | None) -> None:
+    assert file_number(Path(name)) == number
+
+
+def test_markdown_files_are_listed_by_name_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b.md", "a.md", ".hidden.md", "c.txt", "d.MD"):
+        (tmp_path / name).touch()
+    assert [path.name for path in markdown_files(tmp_path)] == ["a.md", "b.md"]
+    assert markdown_files(tmp_path / "nothing") == []
