@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TextIO
 
 from bench.keypool import peers
 from bench.keypool.job import Job, JobKey, Report, Told, job_line, read_report
@@ -68,11 +69,18 @@ class Result:
     trouble: str
 
 
+class ClientEnded(Exception):
+    """A client process has ended before its report."""
+
+
 def run(race: Race) -> Result:
     with served(race.scenario, race.ledger) as server, tempfile.TemporaryDirectory() as folder:
         jobs = _jobs(race, server, folder)
-        with _started(race.entrant, jobs) as processes:
-            reports = [read_report(_line(process)) for process in _gone(processes, race.scenario)]
+        try:
+            with _started(race.entrant, jobs, Path(folder) / "errors") as processes:
+                reports = [read_report(_line(process)) for process in _gone(processes, race.scenario)]
+        except ClientEnded as error:
+            reports = [Report((0,), 1.0, 0.0, 0.0, str(error))]
         return _result(race, server.counts(), reports, jobs[0])
 
 
@@ -107,32 +115,39 @@ def _key(race: Race, place: int, secret: str) -> JobKey:
 
 
 @contextlib.contextmanager
-def _started(entrant: Entrant, jobs: list[Job]) -> Iterator[list[subprocess.Popen[str]]]:
+def _started(entrant: Entrant, jobs: list[Job], errors: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """All are ready when it yields; none is left when it ends."""
+    with contextlib.ExitStack() as stack:
+        said = stack.enter_context(errors.open("w+"))
+        processes = [stack.enter_context(_process(entrant, said)) for _ in jobs]
+        try:
+            for process, job in zip(processes, jobs, strict=True):
+                _tell(process, job_line(job))
+            for process in processes:
+                while _line(process) != "ready\n":
+                    pass
+            yield processes
+        except ClientEnded as error:
+            last = errors.read_text().strip().rpartition("\n")[2]
+            raise ClientEnded(f"{error}: {last}") from error
+
+
+@contextlib.contextmanager
+def _process(entrant: Entrant, errors: TextIO) -> Iterator[subprocess.Popen[str]]:
     python = str(peers.python_of(entrant.name)) if entrant.is_peer else sys.executable
-    processes = [
-        subprocess.Popen(
-            [python, "-m", "bench.keypool.client", entrant.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"OPENAI_API_KEY": "given-per-call", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        )
-        for _ in jobs
-    ]
-    try:
-        for process, job in zip(processes, jobs, strict=True):
-            _tell(process, job_line(job))
-        for process in processes:
-            while _line(process) != "ready\n":
-                pass
-        yield processes
-    finally:
-        for process in processes:
+    with subprocess.Popen(
+        [python, "-m", "bench.keypool.client", entrant.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OPENAI_API_KEY": "given-per-call", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    ) as process:
+        try:
+            yield process
+        finally:
             process.kill()
-            process.communicate()
 
 
 def _gone(processes: list[subprocess.Popen[str]], scenario: Scenario) -> list[subprocess.Popen[str]]:
@@ -156,7 +171,7 @@ def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout
     if line := process.stdout.readline():
         return line
-    raise RuntimeError(f"a client ended early, with exit code {process.wait()}: {process.args!r}")
+    raise ClientEnded(f"ended early, with exit code {process.wait()}")
 
 
 def _result(race: Race, counts: Counts, reports: list[Report], job: Job) -> Result:

@@ -262,13 +262,14 @@ class Pace:
                 self._learner.waited()
             if not self._learner.may_send(now):
                 at = max(at, self._learner.retry_at())
-            if self._learner.grow(now) and (rate := self._learner.rate):
-                self._meters[Dimension.REQUESTS].change(rate)
         return at
 
     def book(self, load: Load, now: float) -> Booking:
         if self._learner is not None:
             self._learner.sent(now)
+            # Only here, so that nothing becomes possible before the moment that `opens_at` has named.
+            if self._learner.grow(now) and (rate := self._learner.rate):
+                self._meters[Dimension.REQUESTS].change(rate)
         entries = {name: meter.spend(load.of(name), now) for name, meter in self._meters.items()}
         return Booking(now, entries)
 
