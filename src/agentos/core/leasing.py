@@ -144,8 +144,7 @@ class Leasing:
 
     def more_keys_at(self, now: float) -> float | None:
         """When, by waiting alone, there are keys for more workers."""
-        earliest = self.pool.earliest(now)
-        return earliest[0] if earliest else None
+        return self.pool.more_usable_at(now)
 
     def _lowness(self, slots: int) -> list[events.News]:
         was, self._low = self._low, slots < 2

@@ -217,7 +217,15 @@ class Pool:
         moments.extend(weather.open_until for weather in self._weathers.values())
         if earliest := self.earliest(now):
             moments.append(earliest[0])
+        if (at := self.more_usable_at(now)) is not None:
+            moments.append(at)
         return min((moment for moment in moments if moment > now), default=None)
+
+    def more_usable_at(self, now: float) -> float | None:
+        """When, by waiting alone, a key is not limited or spent any more."""
+        rests = [self._rest_of(key) for key in self._keys.values() if key.living]
+        ends = [max(rest.until, rest.spent_until) for rest in rests]
+        return min((end for end in ends if end > now), default=None)
 
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""
