@@ -188,3 +188,14 @@ def test_a_probe_whose_holder_died_does_not_keep_the_storm_closed() -> None:
     pool.grant(2.0)
     pool.forget("LLD-1")
     assert granted(pool, 3.0) == [("LLD-2", "key-2")]
+
+
+def test_a_spent_key_whose_call_is_still_under_way_wakes_the_pool_at_the_end_of_its_day() -> None:
+    pool = Pool([key("key-1", concurrency=2)])
+    pool.ask(want("LLD-1"))
+    pool.grant(0.0)
+    pool.rest("key-1").spend(0.0, 36.0, 600.0, "429")
+    pool.ask(want("LLD-2"))
+    assert granted(pool, 36.0) == []
+    assert pool.wake_at(36.0) == 600.0
+    assert granted(pool, 600.0) == [("LLD-2", "key-1")]

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -311,5 +311,8 @@ class PoolMachine(RuleBasedStateMachine):
         return [*shuts, *opening, *storms, *(want.not_before for want in self.waiting), self.now + 7 * DAY]
 
 
-PoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+# No shrinking: it takes minutes, and a life of forty steps can be read.
+PoolMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+)
 TestPoolMachine = PoolMachine.TestCase

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -365,5 +365,8 @@ class RunMachine(RuleBasedStateMachine):
         return self.lives[data.draw(st.sampled_from(items))]
 
 
-RunMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+# No shrinking: it takes minutes, and a life of forty steps can be read.
+RunMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+)
 TestRunMachine = RunMachine.TestCase

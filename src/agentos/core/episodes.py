@@ -55,6 +55,8 @@ class Episodes:
         moments = [at for _, since in self._pool.storms() if (at := since + self._max_wait + 0.001) > now]
         if earliest := self._pool.earliest(now):
             moments.append(earliest[0])
+        if (usable := self._pool.more_usable_at(now)) is not None:
+            moments.append(usable)
         return min(moments, default=None)
 
     def _lowness(self, slots: int) -> list[events.News]:

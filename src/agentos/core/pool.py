@@ -382,6 +382,12 @@ class Pool:
         ]
         return min(((at, name) for at, name in ends if at > now), default=None)
 
+    def more_usable_at(self, now: float) -> float | None:
+        """When, by waiting alone, a key is not limited or spent any more."""
+        rests = [rest for key in self._keys.values() if key.living for rest in self._rests_of(key)]
+        ends = [max(rest.until, rest.spent_until) for rest in rests]
+        return min((end for end in ends if end > now), default=None)
+
     def wake_at(self, now: float) -> float | None:
         """The next moment at which a waiting wish might be served without anything else happening."""
         if not self._waiting:

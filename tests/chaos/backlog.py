@@ -1,0 +1,66 @@
+"""A backlog for a campaign, and what must become of it."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.scenarios.stage import Stage
+
+QUALITIES = ("good", "weak", "hopeless")
+SHARES = (60, 25, 15)
+FIRST_BRIEF = 5001
+APPROVED, REVISION = "approved", "needs revision"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Number -> quality, of the issues and of the briefs that were there from the beginning."""
+
+    issues: dict[int, str]
+    briefs: dict[int, str]
+
+    def expected(self, number: int) -> str | None:
+        """The verdict of an issue; None for one that was filed on the way, where either may be right."""
+        return verdict_of(self.issues[number]) if number in self.issues else None
+
+
+def verdict_of(quality: str) -> str:
+    return REVISION if quality == "hopeless" else APPROVED
+
+
+def make_backlog(stage: Stage, dice: random.Random, items: int) -> Backlog:
+    """One of ten is a brief; the qualities are mixed, and each has at least one issue if there is room."""
+    briefs = max(2, items // 10)
+    drawn = [*QUALITIES, *dice.choices(QUALITIES, SHARES, k=items)][: items - briefs]
+    backlog = Backlog(
+        dict(enumerate(drawn, 1)),
+        dict(enumerate(["good", *dice.choices(QUALITIES, SHARES, k=briefs - 1)], FIRST_BRIEF)),
+    )
+    for number, quality in backlog.issues.items():
+        stage.issue(number, quality)
+    for number, quality in backlog.briefs.items():
+        stage.brief(f"{number}-thing.md", number, quality)
+    return backlog
+
+
+def verdict_documents(project: Path) -> Iterator[Path]:
+    """Every document that carries a verdict, wherever it lies."""
+    for folder in ("docs/lld", "docs/issues"):
+        yield from sorted((project / folder).glob("*/[!.]*.md"))
+
+
+def filed_issues(project: Path) -> Iterator[tuple[Path, str]]:
+    """The issues that a run has filed, with the brief that each came from."""
+    for path in sorted((project / "issues").glob("[!.]*.md")):
+        if origin := front_matter(path.read_text("utf-8")).get("origin", ""):
+            yield path, origin.strip('"')
+
+
+def front_matter(text: str) -> dict[str, str]:
+    """Read by other code than that which wrote it; nothing unless it is opened and closed."""
+    head, closed, _ = text.removeprefix("---\n").partition("\n---\n")
+    if not text.startswith("---\n") or not closed:
+        return {}
+    pairs = (line.partition(": ") for line in head.splitlines())
+    return {name: value.strip() for name, _, value in pairs}

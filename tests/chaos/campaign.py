@@ -1,0 +1,206 @@
+"""One campaign: a backlog, terminals that work on it, an injector, a reader, and at the end the witness."""
+
+import contextlib
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.backlog import Backlog, make_backlog, verdict_documents
+from tests.chaos.injector import Injector
+from tests.chaos.processes import orphans_of
+from tests.chaos.reader import Reader
+from tests.chaos.terminals import Terminal
+from tests.chaos.witness import Evidence, Finding, extra_calls, judge, resumed
+from tests.scenarios.stage import Stage, Witness
+
+TICK = 0.02
+ORPHANS_AFTER = 2.0
+SHARE_OF_TROUBLE = 0.6
+ROUNDS = 3
+LLD = ("lld-workflow", "--all", "--parallel", "3")
+ISSUE = ("issue-workflow", "--all", "--parallel", "2")
+LIMITS = ("--latency", "0.05,0.5", "--rpm", "10", "--seconds", "2")
+FAULTS = (
+    {"kind": "slow", "every": 17, "times": None, "seconds": 1},
+    {"kind": "503", "every": 29, "times": None},
+    {"kind": "reset", "every": 37, "times": None},
+    {"kind": "429-minute", "every": 43, "times": None, "retry_delay": 1},
+    {"kind": "cut", "every": 53, "times": None},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for on the command line."""
+
+    seed: int
+    items: int
+    kills: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    wish: Wish
+    seconds: float
+    evidence: Evidence
+    findings: list[Finding]
+    endings: dict[str, dict[int, int]]
+
+    @property
+    def violations(self) -> list[str]:
+        return [f"{finding.promise}: {one}" for finding in self.findings for one in finding.against]
+
+
+def conduct(root: Path, wish: Wish) -> Report:
+    """The whole campaign, in a folder that does not exist yet."""
+    began = time.monotonic()
+    with Stage.open(root) as stage:
+        dice = random.Random(wish.seed)
+        backlog = make_backlog(stage, dice, wish.items)
+        faults = [word for fault in FAULTS for word in ("--fault", json.dumps(fault))]
+        server = stage.server(*LIMITS, "--seed", str(wish.seed), *faults)
+        with _Campaign(stage, backlog, wish, Injector(dice, stage.project)).live(began) as campaign:
+            campaign.trouble()
+            campaign.finish()
+            return campaign.report(server)
+
+
+@dataclass(slots=True)
+class _Campaign:
+    """Everything but the reading of documents happens on the thread that made it."""
+
+    stage: Stage
+    backlog: Backlog
+    wish: Wish
+    injector: Injector
+    began: float = 0.0
+    terminals: list[Terminal] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    _dead: list[tuple[int, float]] = field(default_factory=list)
+    _reader: Reader | None = None
+
+    @contextlib.contextmanager
+    def live(self, began: float) -> Iterator["_Campaign"]:
+        self.began = began
+        self.terminals = [
+            Terminal(self.stage, "first", LLD),
+            Terminal(self.stage, "second", LLD),
+            Terminal(self.stage, "briefs", ISSUE),
+        ]
+        with contextlib.ExitStack() as stack:
+            self._reader = stack.enter_context(Reader(self.stage.project))
+            for terminal in self.terminals:
+                stack.callback(terminal.close)
+            yield self
+
+    # While it rages.
+
+    def trouble(self) -> None:
+        """Until everything is injected, everything is done, or the time for it is up."""
+        ends = self.began + self.wish.seconds * SHARE_OF_TROUBLE
+        strike_at = time.monotonic()
+        while self.injector.total < self.wish.kills and time.monotonic() < ends and self._share_done() < 1:
+            self._keep_up()
+            if time.monotonic() >= strike_at and self._is_behind():
+                self.injector.strike([terminal.pid for terminal in self.terminals if terminal.pid])
+                strike_at = time.monotonic() + self.injector.dice.uniform(0.0, 0.4)
+            time.sleep(TICK)
+
+    def _keep_up(self) -> None:
+        for terminal in self.terminals:
+            self._notice(terminal)
+            terminal.start_if_due()
+        self.injector.thaw(time.monotonic())
+        self._look_for_orphans(time.monotonic())
+
+    def _notice(self, terminal: Terminal) -> None:
+        if pid := terminal.ended():
+            self._dead.append((pid, time.monotonic()))
+
+    def _look_for_orphans(self, now: float) -> None:
+        due = [(pid, died) for pid, died in self._dead if now >= died + ORPHANS_AFTER]
+        for pid, died in due:
+            self._dead.remove((pid, died))
+            self.orphans.extend(f"{orphan} of coordinator {pid}" for orphan in orphans_of(pid))
+
+    def _is_behind(self) -> bool:
+        """Kills and work keep pace: without it, one of the two would be over long before the other."""
+        return self.injector.total <= self.wish.kills * (self._share_done() + 0.1)
+
+    def _share_done(self) -> float:
+        """Less than 1 as long as there is something to disturb."""
+        designs = sum(path.name.startswith("LLD") for path in verdict_documents(self.stage.project))
+        return designs / len(self.backlog.issues)
+
+    # Then it is left alone.
+
+    def finish(self) -> None:
+        """Whatever runs may end; then each workflow runs until nothing is left for it."""
+        self.injector.thaw(float("inf"))
+        for terminal in self.terminals:
+            self._end(terminal)
+        for words in (ISSUE, LLD):
+            codes = [self._run_once(f"{words[0]}-{number}", words) for number in range(1, ROUNDS + 1)]
+            if codes[-1] != 0:
+                self.unfinished.append(f"{words[0]} left alone ended with {codes}")
+        time.sleep(ORPHANS_AFTER)
+        self._look_for_orphans(float("inf"))
+
+    def _run_once(self, name: str, words: tuple[str, ...]) -> int | None:
+        terminal = Terminal(self.stage, name, words)
+        self.terminals.append(terminal)
+        terminal.start()
+        return self._end(terminal)
+
+    def _end(self, terminal: Terminal) -> int | None:
+        code = terminal.wait(self.began + self.wish.seconds - time.monotonic())
+        if code is None and terminal.pid:
+            self.unfinished.append(f"{terminal.name} was not over when the time was up")
+            terminal.close()
+        self._notice(terminal)
+        return code
+
+    def report(self, server: Witness) -> Report:
+        assert self._reader is not None
+        self._reader.__exit__()
+        evidence = Evidence(
+            self.stage,
+            self.backlog,
+            self.injector,
+            self._reader,
+            server.ledger(),
+            tuple(self.orphans),
+            "".join(terminal.said() for terminal in self.terminals),
+        )
+        endings = {terminal.name: dict(terminal.endings) for terminal in self.terminals}
+        findings = [*judge(evidence), Finding("runs left unfinished", tuple(self.unfinished))]
+        return Report(self.wish, time.monotonic() - self.began, evidence, findings, endings)
+
+
+def figures(report: Report) -> Iterator[str]:
+    """The report, line by line, as people read it."""
+    evidence, wish = report.evidence, report.wish
+    hits = sorted(evidence.injector.hits.items())
+    whole, killed = resumed(evidence)
+    yield f"seed {wish.seed}: {len(evidence.backlog.issues)} issues and {len(evidence.backlog.briefs)} briefs"
+    yield f"injected {evidence.injector.total} of {wish.kills}, {evidence.injector.misses} misses:"
+    yield from (f"  {action} {role}: {count}" for (action, role), count in hits)
+    yield f"  workers that died with an item in their hands: {evidence.injector.deaths.total()}"
+    yield f"calls {evidence.ledger['seen']}, answered {len(evidence.answered())}, "
+    yield f"  repeated {extra_calls(evidence).total()}; faults met: {_faults(evidence)}"
+    yield f"documents read {evidence.reader.reads} times"
+    yield f"exit codes: {report.endings}"
+    yield f"resumed {whole} of {killed} items that were killed"
+    for finding in report.findings:
+        yield f"{finding.promise}: {len(finding.against)}"
+        yield from (f"  - {one}" for one in finding.against[:20])
+    yield f"{'FAILED' if report.violations else 'passed'} after {report.seconds:.0f} s"
+
+
+def _faults(evidence: Evidence) -> int:
+    return sum(call["fault"] is not None or call["status"] == 429 for call in evidence.ledger["calls"])
