@@ -19,19 +19,25 @@ def python_of(client: str) -> Path:
     return _venv(client) / "bin" / "python"
 
 
-def ready(client: str) -> bool:
+def installed(client: str) -> bool:
+    return _done(client).exists()
+
+
+def installable(client: str) -> bool:
     """Installs what is missing; whether the client can run."""
-    venv = _venv(client)
-    done = venv / ".done"
-    if done.exists():
+    if installed(client):
         return True
-    print(f"Setting up {' '.join(PACKAGES[client])} in {venv} ...", file=sys.stderr)
+    print(f"Setting up {' '.join(PACKAGES[client])} in {_venv(client)} ...", file=sys.stderr)
     pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", *PACKAGES[client]]
-    for command in ([sys.executable, "-m", "venv", str(venv)], [str(python_of(client)), *pip]):
+    for command in ([sys.executable, "-m", "venv", str(_venv(client))], [str(python_of(client)), *pip]):
         if subprocess.run(command, check=False).returncode:
             return False
-    done.touch()
+    _done(client).touch()
     return True
+
+
+def _done(client: str) -> Path:
+    return _venv(client) / ".done"
 
 
 def _venv(client: str) -> Path:

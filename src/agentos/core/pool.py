@@ -303,7 +303,7 @@ class Pool:
         if bucket.rest.closed(now):
             return bucket.rest.opens_at()
         if bucket.rest.spent(now) and key.leases:
-            return NEVER
+            return bucket.rest.spent_until
         return bucket.pace.opens_at(want.load, now)
 
     def _model(self, key: _Key, want: Want) -> str:
