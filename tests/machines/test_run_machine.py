@@ -348,7 +348,7 @@ class RunMachine(RuleBasedStateMachine):
                 self.lives[command.item].stopping = True
             case KillWorker():
                 life = self.lives[command.item]
-                late = self.now >= life.began + self.limits.timeout
+                late = self.now >= life.began + self.limits.timeout - 1e-6
                 assert late or life.reported or self.stop_began, "killed without a reason"
                 self.guilty.add(command.item)
                 life.doomed = True
