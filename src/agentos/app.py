@@ -95,6 +95,7 @@ class _Assembly:
         self._workflow: Workflow = find_workflow(request.workflow)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
+        self._redone: set[str] = set()
         self._run_id = ""
 
     def conduct(self, signals: Signals) -> int:
@@ -127,6 +128,7 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
+        self._redone = {entry.item.id for entry in plan.entries if entry.redo}
         self._home.open()
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
@@ -178,7 +180,7 @@ class _Assembly:
             max_iterations=settings.max_iterations,
             models=settings.role_models(("gemini",)),
             fresh=self._request.selection.fresh and command.attempt == 1,
-            redo=self._request.selection.fresh and bool(self._request.selection.words),
+            redo=item.id in self._redone,
         )
         return json.dumps(pack(order))
 
