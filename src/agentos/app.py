@@ -99,8 +99,12 @@ class _Assembly:
         self._workflow: Workflow = find_workflow(request.workflow)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
+<<<<<<< HEAD
         self._roles: tuple[RoleModel, ...] = ()
         self._prices = price_list(self._settings.prices)
+=======
+        self._redone: set[str] = set()
+>>>>>>> main
         self._run_id = ""
 
     def conduct(self, signals: Signals) -> int:
@@ -136,6 +140,11 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
+<<<<<<< HEAD
+=======
+        self._redone = {entry.item.id for entry in plan.entries if entry.redo}
+        self._home.open()
+>>>>>>> main
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, Keep(runs=settings.keep_runs), time.time())
@@ -218,7 +227,7 @@ class _Assembly:
             max_iterations=settings.max_iterations,
             models=self._roles,
             fresh=self._request.selection.fresh and command.attempt == 1,
-            redo=self._request.selection.fresh and bool(self._request.selection.words),
+            redo=item.id in self._redone,
         )
         return json.dumps(pack(order))
 

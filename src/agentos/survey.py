@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.core.plan import Candidate, Standing, strike_problems
+from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
 from agentos.core.results import Ending
 from agentos.storage.checkpoints import delete_checkpoint, standing_node
 from agentos.storage.layout import Home
@@ -12,8 +12,6 @@ from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import last_run_of
 from agentos.workflows.base import Workflow
-
-FINISHED = "finished"
 
 
 def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:

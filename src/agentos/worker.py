@@ -18,7 +18,7 @@ from agentos.core.commands import GrantLease, StopWorker
 from agentos.core.errors import BadRequest, InvalidSpec, ItemError
 from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
 from agentos.core.orders import Order
-from agentos.core.plan import Standing
+from agentos.core.plan import FINISHED, Standing
 from agentos.core.ports import Answer, Channel, Provider, Question
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
 from agentos.core.wire import pack, unpack
@@ -39,7 +39,16 @@ from agentos.workflows.registry import find_workflow
 GRACE = 2.0
 OUR_FRAMES = 3
 STEPS_A_ROUND = 8
+<<<<<<< HEAD
 FINISHED = "finished"
+=======
+PRELOAD = (
+    "agentos.worker",
+    "langgraph.graph",
+    "langgraph.checkpoint.sqlite.aio",
+    "agentos.models.gemini",
+)
+>>>>>>> main
 
 
 def main(connection: socket.socket) -> None:
@@ -96,9 +105,9 @@ class _Carrier:
         self._stopping = asyncio.Event()
 
     async def carry(self) -> Outcome:
-        if self._is_done():
+        if verdict := self._verdict_before():
             self._clear_up()
-            return Outcome(Ending.FINISHED, Verdict.APPROVED, error="was finished already")
+            return Outcome(Ending.FINISHED, verdict, error="was finished already")
         self._make_ready()
         listening = asyncio.create_task(self._listen())
         try:
@@ -109,10 +118,17 @@ class _Carrier:
             self._clear_up()
         return outcome
 
-    def _is_done(self) -> bool:
+    def _verdict_before(self) -> Verdict | None:
         """Another run may have finished it between our plan and our lock."""
         standing = self._workflow.standing(Path(self._order.project), self._item)
-        return standing is Standing.APPROVED and not self._order.redo
+        if self._order.redo:
+            return None
+        if standing is Standing.APPROVED:
+            return Verdict.APPROVED
+        # With a checkpoint it is still under way: this one, or another try that somebody asked for.
+        if standing is Standing.UNCHANGED and not self._database.exists():
+            return Verdict.NEEDS_REVISION
+        return None
 
     def _make_ready(self) -> None:
         if self._order.fresh:

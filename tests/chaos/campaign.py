@@ -63,7 +63,8 @@ def conduct(root: Path, wish: Wish) -> Report:
         backlog = make_backlog(stage, dice, wish.items)
         faults = [word for fault in FAULTS for word in ("--fault", json.dumps(fault))]
         server = stage.server(*LIMITS, "--seed", str(wish.seed), *faults)
-        with _Campaign(stage, backlog, wish, Injector(dice, stage.project)).live(began) as campaign:
+        injector, reader = Injector(dice, stage.project), Reader(stage.project)
+        with _Campaign(stage, backlog, wish, injector, reader, began).live() as campaign:
             campaign.trouble()
             campaign.finish()
             return campaign.report(server)
@@ -77,23 +78,23 @@ class _Campaign:
     backlog: Backlog
     wish: Wish
     injector: Injector
-    began: float = 0.0
+    reader: Reader
+    began: float
     terminals: list[Terminal] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     _dead: list[tuple[int, float]] = field(default_factory=list)
-    _reader: Reader | None = None
 
     @contextlib.contextmanager
-    def live(self, began: float) -> Iterator["_Campaign"]:
-        self.began = began
+    def live(self) -> Iterator["_Campaign"]:
         self.terminals = [
             Terminal(self.stage, "first", LLD),
             Terminal(self.stage, "second", LLD),
             Terminal(self.stage, "briefs", ISSUE),
         ]
         with contextlib.ExitStack() as stack:
-            self._reader = stack.enter_context(Reader(self.stage.project))
+            self.reader.start()
+            stack.callback(self.reader.stop)
             for terminal in self.terminals:
                 stack.callback(terminal.close)
             yield self
@@ -145,9 +146,8 @@ class _Campaign:
         for terminal in self.terminals:
             self._end(terminal)
         for words in (ISSUE, LLD):
-            codes = [self._run_once(f"{words[0]}-{number}", words) for number in range(1, ROUNDS + 1)]
-            if codes[-1] != 0:
-                self.unfinished.append(f"{words[0]} left alone ended with {codes}")
+            if 0 not in (self._run_once(f"{words[0]}-{number}", words) for number in range(ROUNDS)):
+                self.unfinished.append(f"{words[0]}, left alone, never ended with 0")
         time.sleep(ORPHANS_AFTER)
         self._look_for_orphans(float("inf"))
 
@@ -166,14 +166,15 @@ class _Campaign:
         return code
 
     def report(self, server: Witness) -> Report:
-        assert self._reader is not None
-        self._reader.__exit__()
+        self.reader.stop()
+        ledger = server.ledger()
+        (self.stage.root / "ledger.json").write_text(json.dumps(ledger))
         evidence = Evidence(
             self.stage,
             self.backlog,
             self.injector,
-            self._reader,
-            server.ledger(),
+            self.reader,
+            ledger,
             tuple(self.orphans),
             "".join(terminal.said() for terminal in self.terminals),
         )

@@ -26,24 +26,25 @@ class Reader:
         self._thread = threading.Thread(target=self._read_on, name="reader")
         self._digests: dict[Path, bytes] = {}
         self.reads = 0
+        self.to_the_end = False
         self.broken: list[str] = []
         self.rewritten: list[str] = []
         self.first_seen: dict[Path, float] = {}
         """When a document was there at the latest, by the clock on the wall."""
 
-    def __enter__(self) -> "Reader":
+    def start(self) -> None:
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         self._stop.set()
         self._thread.join(30)
 
     def _read_on(self) -> None:
         while not self._stop.wait(PAUSE):
-            self.sweep()
+            self._sweep()
+        self.to_the_end = True
 
-    def sweep(self) -> None:
+    def _sweep(self) -> None:
         for path, names in self._documents():
             with contextlib.suppress(FileNotFoundError):
                 self._look(path, names)
@@ -55,8 +56,8 @@ class Reader:
         for path in sorted((self._project / "issues").glob("[!.]*.md")):
             if path not in self._given:
                 yield path, FILED
-        for path in (self._project / "docs/lineage/active").glob("*/[!.]*.md"):
-            yield path, set()
+        for folder in (self._project / "docs/lineage/active").glob("*"):
+            yield from ((path, set()) for path in _pages(folder))
 
     def _look(self, path: Path, names: set[str]) -> None:
         content = path.read_bytes()
@@ -69,6 +70,13 @@ class Reader:
             self._digests[path] = digest
             self.rewritten.append(name)
         self.first_seen.setdefault(path, time.time())
+
+
+def _pages(folder: Path) -> list[Path]:
+    """None once the folder has been moved away."""
+    with contextlib.suppress(FileNotFoundError):
+        return list(folder.glob("[!.]*.md"))
+    return []
 
 
 def flaw(content: bytes, names: set[str]) -> str | None:

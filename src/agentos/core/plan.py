@@ -9,6 +9,8 @@ from agentos.core.items import Item
 
 DEFAULT_PARALLEL = 3
 MAX_PARALLEL = 10
+FINISHED = "finished"
+"""Where a checkpoint stands that nothing is left to do for."""
 
 
 class Standing(StrEnum):
@@ -46,8 +48,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """`redo`: its verdict stands, and it is done again all the same."""
+
     item: Item
     reason: str
+    redo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
     ready = [c for c in chosen if c not in done]
     free = [c for c in ready if c.held_by is None][: selection.limit]
     return Plan(
-        tuple(Entry(c.item, _reason(c, selection)) for c in free),
+        tuple(Entry(c.item, _reason(c, selection), _is_redone(c, selection)) for c in free),
         elsewhere=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
     )
@@ -82,8 +87,13 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:
     if candidate.standing is Standing.UNCHANGED:
-        return selection.fresh
+        return selection.fresh or candidate.node not in (None, FINISHED)
     return candidate.standing in (Standing.PENDING, Standing.CHANGED)
+
+
+def _is_redone(candidate: Candidate, selection: Selection) -> bool:
+    over = candidate.standing in (Standing.APPROVED, Standing.UNCHANGED)
+    return over and (selection.fresh or bool(selection.words))
 
 
 def _labelled(
@@ -132,7 +142,7 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
         reasons.append("failed before")
     if candidate.node:
         reasons.append(f"resumes at {candidate.node}")
-    if candidate.standing in (Standing.CHANGED, Standing.UNCHANGED):
+    if candidate.standing is Standing.CHANGED or _is_redone(candidate, selection):
         reasons.append("needed revision before" if selection.words else "changed since it needed revision")
     if candidate.standing is Standing.CLOSED:
         reasons.append("closed, but named")

@@ -1,0 +1,39 @@
+"""The short form of the campaign: few items, few kills, the same witness."""
+
+from pathlib import Path
+
+import pytest
+
+from .campaign import Wish, conduct, figures
+from .reader import EVIDENCE, flaw
+
+WISH = Wish(seed=5, items=6, kills=8, seconds=60.0)
+# A lease is known to its own terminal alone: two of them may use one key at once.
+KNOWN = ("keys over their concurrency",)
+WHOLE = b"""---
+item: "LLD-7"
+status: "approved"
+rounds: 1
+drafter: "m"
+reviewer: "m"
+date: "2026-01-01"
+source: "issues/007-thing.md"
+source_sha256: "0"
+---
+
+# A thing
+
+It works.
+"""
+
+
+def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
+    report = conduct(tmp_path / "stage", WISH)
+    assert report.evidence.injector.total > 0
+    assert [one for one in report.violations if not one.startswith(KNOWN)] == [], "\n".join(figures(report))
+
+
+@pytest.mark.parametrize("cut", range(0, WHOLE.index(b"A thing"), 7))
+def test_the_reader_sees_that_a_document_is_cut(cut: int) -> None:
+    assert flaw(WHOLE, EVIDENCE) is None
+    assert flaw(WHOLE[:cut], EVIDENCE) is not None
