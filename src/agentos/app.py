@@ -99,12 +99,9 @@ class _Assembly:
         self._workflow: Workflow = find_workflow(request.workflow)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
-<<<<<<< HEAD
         self._roles: tuple[RoleModel, ...] = ()
         self._prices = price_list(self._settings.prices)
-=======
         self._redone: set[str] = set()
->>>>>>> main
         self._run_id = ""
 
     def conduct(self, signals: Signals) -> int:
@@ -140,11 +137,7 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
-<<<<<<< HEAD
-=======
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
-        self._home.open()
->>>>>>> main
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, Keep(runs=settings.keep_runs), time.time())

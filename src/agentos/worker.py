@@ -39,16 +39,6 @@ from agentos.workflows.registry import find_workflow
 GRACE = 2.0
 OUR_FRAMES = 3
 STEPS_A_ROUND = 8
-<<<<<<< HEAD
-FINISHED = "finished"
-=======
-PRELOAD = (
-    "agentos.worker",
-    "langgraph.graph",
-    "langgraph.checkpoint.sqlite.aio",
-    "agentos.models.gemini",
-)
->>>>>>> main
 
 
 def main(connection: socket.socket) -> None:
