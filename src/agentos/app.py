@@ -265,6 +265,7 @@ class _Assembly:
             workers=self._settings.parallel,
             keys=tuple(pool.names()),
             command=self._request.command,
+            place=_place(self._settings.project),
         )
 
 
@@ -302,6 +303,12 @@ def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
     if not plan.elsewhere and not plan.done:
         say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
     return 0
+
+
+def _place(project: Path) -> str:
+    """The way from here to the project, for what people may type next; empty when we are there."""
+    way = os.path.relpath(project)
+    return "" if way == "." else f"{way if not way.startswith('../..') else project}/"
 
 
 def _summary_writer(folder: Path) -> Callable[[str], None]:

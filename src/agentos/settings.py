@@ -9,6 +9,7 @@ from pathlib import Path
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.money import Price
 from agentos.core.orders import RoleModel
+from agentos.core.plan import MAX_PARALLEL
 from agentos.core.roles import cast
 from agentos.core.secrets import Secret
 
@@ -65,7 +66,7 @@ class Flags:
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
-    home = Path(env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos").absolute()
+    home = home_folder(env)
     project = (flags.repo or Path.cwd()).absolute()
     if not project.is_dir():
         raise PreflightError(
@@ -152,15 +153,27 @@ def _checked(path: Path, name: str, value: object) -> object:
     kind = _FILE_KEYS.get(name)
     if kind is None:
         raise PreflightError(f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}")
-    if kind is float and type(value) is int:
-        return float(value)
     if kind is tuple:
         return _models(path, name, value)
     if kind is dict:
         return _prices(path, value)
-    if type(value) is not kind or (kind is not str and isinstance(value, int | float) and value < 0):
-        raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: {_WORDS[kind]}")
+    if kind is float and type(value) is int:
+        value = float(value)
+    least, most = _BOUNDS.get(name, (0, None))
+    if (
+        type(value) is not kind
+        or not isinstance(value, int | float)
+        or value < least
+        or (most is not None and value > most)
+    ):
+        raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: {_expected(kind, name)}")
     return value
+
+
+def _expected(kind: type, name: str) -> str:
+    least, most = _BOUNDS.get(name, (0, None))
+    word = "a whole number" if kind is int else "a number"
+    return f"{word} from {least:g} to {most:g}" if most is not None else f"{word} from {least:g} on"
 
 
 def _models(path: Path, name: str, value: object) -> tuple[str, ...]:
@@ -182,7 +195,12 @@ def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
         ) from error
 
 
-_WORDS = {str: "a text in quotes", int: "a whole number", float: "a number of seconds"}
+_BOUNDS: dict[str, tuple[float, float | None]] = {
+    "parallel": (1, MAX_PARALLEL),
+    "max_iterations": (1, None),
+    "keep_runs": (1, None),
+    "timeout": (0.001, None),
+}
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:

@@ -172,7 +172,8 @@ class _Carrier:
         except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
             if not self._stopping.is_set():
                 raise
-            if following := (await graph.aget_state(config)).next:
+            following = (await graph.aget_state(config)).next
+            if following and not following[0].startswith("__"):
                 await checkpoint.note("node", following[0])
             return Outcome(Ending.INTERRUPTED)
         finally:

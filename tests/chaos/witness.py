@@ -1,5 +1,6 @@
 """Judges a campaign from the server's ledger, the files and the kernel, never from what a run says."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -186,7 +187,7 @@ def empty_passes(evidence: Evidence) -> Iterator[str]:
 def resumed(evidence: Evidence) -> tuple[int, int]:
     """Of the items that were killed, how many reached a verdict all the same, and how many there are."""
     killed = set(evidence.injector.deaths)
-    left = {problem.split()[0] for problem in lost(evidence)}
+    left = set(re.findall(r"[A-Z]+-\d+", " ".join(lost(evidence))))
     return len(killed - left), len(killed)
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from agentos.cli.words import Workers, capped
+
 FAULT = '{"kind": "429-minute", "nth": 9, "retry_delay": 5}'
 LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAULT)
 
@@ -14,6 +16,7 @@ def _run(directory: Path, parallel: int) -> int:
     from agentos.core.plan import Selection
     from agentos.settings import Flags, read_settings
 
+    parallel = capped(parallel)
     project = directory.absolute()
     _prepare(project)
     settings = read_settings(
@@ -28,7 +31,7 @@ def _run(directory: Path, parallel: int) -> int:
         "lld",
         Selection(everything=True),
         settings,
-        _again(directory),
+        _again(directory, parallel),
         offline=True,
         offline_arguments=LATENCY,
     )
@@ -60,8 +63,9 @@ def _unfinished(project: Path) -> bool:
     return any((project / ".agentos-home").glob("checkpoints/*/*.db"))
 
 
-def _again(directory: Path) -> str:
-    return f"agentos demo {_shown(directory)}"
+def _again(directory: Path, parallel: int) -> str:
+    home = _shown(directory / ".agentos-home")
+    return f"AGENTOS_HOME={home} lld-workflow --all -j {parallel} --offline --repo {_shown(directory)}"
 
 
 def _shown(directory: Path) -> str:
@@ -78,7 +82,12 @@ command = click.Command(
             ["directory"], type=click.Path(path_type=Path), default=Path("agentos-demo"), metavar="[DIR]"
         ),
         click.Option(
-            ["--parallel", "-j"], type=click.IntRange(1, 10), default=3, help="Workers side by side (3)."
+            ["--parallel", "-j"],
+            type=Workers(),
+            is_flag=False,
+            flag_value="3",
+            default="3",
+            help="Workers side by side (3).",
         ),
     ],
     callback=_run,

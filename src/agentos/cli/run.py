@@ -1,5 +1,6 @@
 """`agentos run`, `lld-workflow`, `issue-workflow`."""
 
+import json
 import re
 import shlex
 import sys
@@ -239,16 +240,20 @@ def _command(name: str) -> str:
 def _dry_run(request: Any) -> int:
     from agentos.app import explain_nothing, plan_run
 
+    def say(text: str) -> None:
+        click.echo(text, err=request.json)
+
     plan = plan_run(request)
     if not plan.entries:
-        return explain_nothing(plan, click.echo)
-    click.echo(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
+        return explain_nothing(plan, say)
+    say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
     width = max(len(entry.item.id) for entry in plan.entries)
     for entry in plan.entries:
-        click.echo(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
+        say(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
+        if request.json:
+            planned = {"item": entry.item.id, "reason": entry.reason, "title": entry.item.title}
+            click.echo(json.dumps({"type": "Planned", **planned}, ensure_ascii=False))
     for candidate in plan.elsewhere:
-        click.echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    click.echo(
-        "[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. Start it by typing the same without --dry-run"
-    )
+        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
+    say("[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. To start it, leave out --dry-run.")
     return 0

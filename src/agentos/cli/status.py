@@ -10,6 +10,7 @@ def _run(run_id: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
     from agentos.core.lines import one_line
     from agentos.outputs.summary import as_json as summary_json
+    from agentos.outputs.summary import without_fresh
     from agentos.outputs.words import clock, count, duration, tokens
     from agentos.storage.runs import is_alive, tally_of
 
@@ -35,9 +36,11 @@ def _run(run_id: str | None, as_json: bool) -> int:
             f"{tokens(row.usage.tokens):>6} tokens{error}".rstrip()
         )
     if not alive and tally.ended is None:
-        click.echo(f"It was killed. Go on with: {tally.started.command}")
+        click.echo(f"It was killed. Go on with: {without_fresh(tally.started.command)}")
     elif tally.ended is not None and tally.ended.exit_code:
-        click.echo(f"It ended with exit code {tally.ended.exit_code}. Go on with: {tally.started.command}")
+        click.echo(
+            f"It ended with exit code {tally.ended.exit_code}. Go on with: {without_fresh(tally.started.command)}"
+        )
     elif alive:
         click.echo("Follow an item with: agentos logs -f ITEM")
     else:

@@ -45,9 +45,9 @@ class Episodes:
         for provider, since in self._pool.storms():
             if now - since > self._max_wait:
                 return Standstill(75, "provider failing", f"{provider} has failed for longer than --max-wait")
-        earliest = self._pool.earliest(now) if self._limited_since is not None else None
-        if earliest and earliest[0] - now > self._max_wait:
-            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {earliest[1]}")
+        back = self._pool.back_at(now) if self._limited_since is not None else None
+        if back and back[0] - now > self._max_wait:
+            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {back[1]}")
         return None
 
     def wake_at(self, now: float) -> float | None:

@@ -110,6 +110,7 @@ class RunStarted:
     workers: int
     keys: tuple[str, ...]
     command: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

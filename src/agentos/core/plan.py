@@ -9,6 +9,7 @@ from agentos.core.items import Item
 
 DEFAULT_PARALLEL = 3
 MAX_PARALLEL = 10
+LONGEST_WORD = 64
 FINISHED = "finished"
 """Where a checkpoint stands that nothing is left to do for."""
 
@@ -120,6 +121,8 @@ def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candid
 
 
 def _matches(item: Item, word: str) -> bool:
+    if len(word) > LONGEST_WORD:
+        return word == item.source
     if word.isascii() and word.isdigit():
         return item.number == int(word)
     first, dash, last = word.partition("-")

@@ -382,6 +382,15 @@ class Pool:
         ]
         return min(((at, name) for at, name in ends if at > now), default=None)
 
+    def back_at(self, now: float) -> tuple[float, str] | None:
+        """When the first resting key can be counted on again, and which."""
+        ends = [
+            (min(rest.back_at() for rest in self._rests_of(key)), name)
+            for name, key in self._keys.items()
+            if key.living and self._rests_of(key)
+        ]
+        return min(((at, name) for at, name in ends if at > now), default=None)
+
     def more_usable_at(self, now: float) -> float | None:
         """When, by waiting alone, a key is not limited or spent any more."""
         rests = [rest for key in self._keys.values() if key.living for rest in self._rests_of(key)]

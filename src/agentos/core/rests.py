@@ -22,6 +22,7 @@ class Rest:
     sent: int = 0
     refused_at: float = float("-inf")
     reason: str = ""
+    looked: bool = False
 
     def limit(self, now: float, hint: float | None, reason: str) -> float:
         """Starts or lengthens the rest; a hint that was obeyed in vain counts double each time."""
@@ -39,6 +40,7 @@ class Rest:
     def spend(self, now: float, hint: float | None, day: float, reason: str) -> float:
         """The day's quota is over; the hint may be too good to be true, so it allows one look."""
         first = now >= self.spent_until
+        self.looked = not first
         self.spent_until = max(self.spent_until, now + day)
         self.probe_at = now + (clamp_hint(hint) if first and hint is not None else PROBE_EVERY)
         self.refused_at, self.reason = now, reason
@@ -81,6 +83,10 @@ class Rest:
         """Whether no call may be sent now."""
         proving = self.proving_until is not None and now < self.proving_until
         return proving or self.limited(now) or (self.spent(now) and now < self.probe_at)
+
+    def back_at(self) -> float:
+        """When it can be counted on again: a spent day's first look may help, the hourly ones are luck."""
+        return max(self.until, self.spent_until if self.looked else min(self.spent_until, self.probe_at))
 
     def opens_at(self) -> float:
         return max(self.until, self.proving_until or 0.0, min(self.spent_until, self.probe_at))

@@ -56,7 +56,7 @@ def summary_lines(tally: Tally) -> list[str]:
 
 def next_steps(tally: Tally) -> list[str]:
     """What to type next, after whatever happened."""
-    command = tally.started.command if tally.started else ""
+    command = without_fresh(tally.started.command) if tally.started else ""
     if tally.stopped is not None:
         why = tally.stopped.detail or tally.stopped.reason
         first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
@@ -168,6 +168,11 @@ def _keys(tally: Tally) -> str:
     return f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
 
 
+def without_fresh(command: str) -> str:
+    """What goes on must not begin by dropping what was saved."""
+    return " ".join(word for word in command.split(" ") if word != "--fresh")
+
+
 def _again(command: str) -> str:
     return f"{command} --failed" if "--failed" not in command else command
 
@@ -176,5 +181,6 @@ def _look(tally: Tally) -> str:
     results = [row.outcome.result for row in tally.rows.values() if row.outcome and row.outcome.result]
     if not results:
         return "See them all: agentos status"
-    folders = sorted({result.rpartition("/")[0] for result in results})
+    place = tally.started.place if tally.started else ""
+    folders = sorted({place + result.rpartition("/")[0] for result in results})
     return f"Read them: ls {' '.join(folders)}"

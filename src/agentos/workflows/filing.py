@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.core.lines import one_line
 from agentos.core.ports import Documents
 from agentos.workflows.sources.markdown import (
     markdown_files,
@@ -13,6 +14,9 @@ from agentos.workflows.sources.markdown import (
 )
 
 ISSUES = "issues"
+MOST_FRONT = 16_384
+_LABELS = re.compile(r"^#{1,6}[ \t]+Labels[ \t]*$\n+([^\n#]+)", re.MULTILINE | re.IGNORECASE)
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,48}")
 _HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 
 
@@ -48,11 +52,21 @@ def slug_of(file_name: str) -> str:
 
 
 def _origin(path: Path) -> str | None:
+    """The marker, read line by line: it is found whatever else is wrong in the front matter."""
     try:
-        front, _, _ = split_front_matter(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(MOST_FRONT).split("\n---", 1)[0].splitlines()
+    except OSError:
         return None
-    return str(front.get("origin", "")) or None
+    found = [line.partition(":")[2].strip() for line in lines if line.startswith("origin:")]
+    return found[0].strip('"') if found else None
+
+
+def _labels(body: str) -> list[str]:
+    """What the draft's own section of labels names, as far as it can be a label."""
+    section = _LABELS.search(body)
+    words = re.split(r"[,;]", section[1]) if section else []
+    return [word for part in words if _LABEL.fullmatch(word := part.strip(" -*`\t"))]
 
 
 def _content(number: int, filing: Filing) -> str:
@@ -60,9 +74,9 @@ def _content(number: int, filing: Filing) -> str:
     heading = _HEADING.search(body)
     front = {
         "number": number,
-        "title": heading[1].strip() if heading else filing.slug,
+        "title": one_line(heading[1]).strip() if heading else filing.slug,
         "state": "open",
-        "labels": list(filing.labels),
+        "labels": list(dict.fromkeys([*filing.labels, *_labels(body)])),
         "origin": filing.origin,
     }
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]

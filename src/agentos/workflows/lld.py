@@ -43,8 +43,8 @@ class LldWorkflow:
 
     def standing(self, project: Path, item: Item) -> Standing:
         name = document_name(item.number)
-        approved = read_evidence(project / APPROVED / name)
-        if approved and approved.status is Verdict.APPROVED:
+        if (project / APPROVED / name).exists():
+            # Also one without our evidence: a person wrote it, and nothing of theirs is overwritten.
             return Standing.APPROVED
         revision = read_evidence(project / REVISION / name)
         if revision is None:
