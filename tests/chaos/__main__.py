@@ -17,7 +17,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="kills and freezes (200)")
     parser.add_argument("--minutes", type=float, default=10.0, help="at most (10)")
     given = parser.parse_args()
-    wish = Wish(given.seed, given.items, given.kills, given.minutes * 60)
+    seconds = given.minutes * 60
+    wish = Wish(given.seed, given.items, given.kills, trouble=seconds, seconds=seconds)
     print(f"chaos with seed {wish.seed}, at most {given.minutes:g} minutes ...", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="agentos-chaos-"))
     report = conduct(folder / "stage", wish)

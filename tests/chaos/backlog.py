@@ -31,7 +31,7 @@ def verdict_of(quality: str) -> str:
 
 def make_backlog(stage: Stage, dice: random.Random, items: int) -> Backlog:
     """One of ten is a brief; the qualities are mixed, and each has at least one issue if there is room."""
-    briefs = max(2, items // 10)
+    briefs = max(1, items // 10)
     drawn = [*QUALITIES, *dice.choices(QUALITIES, SHARES, k=items)][: items - briefs]
     backlog = Backlog(
         dict(enumerate(drawn, 1)),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos.backlog import Backlog, make_backlog, verdict_documents
 from tests.chaos.injector import Injector
-from tests.chaos.processes import orphans_of
+from tests.chaos.processes import lock_holders, orphans_of
 from tests.chaos.reader import Reader
 from tests.chaos.terminals import Terminal
 from tests.chaos.witness import Evidence, Finding, extra_calls, judge, resumed
@@ -19,6 +19,7 @@ from tests.scenarios.stage import Stage, Witness
 TICK = 0.02
 ORPHANS_AFTER = 2.0
 SHARE_OF_TROUBLE = 0.6
+HEAD_START = 3
 ROUNDS = 3
 LLD = ("lld-workflow", "--all", "--parallel", "3")
 ISSUE = ("issue-workflow", "--all", "--parallel", "2")
@@ -39,7 +40,10 @@ class Wish:
     seed: int
     items: int
     kills: int
+    trouble: float
+    """Seconds from the first hit on, longer only if no worker has died by then."""
     seconds: float
+    """For everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class _Campaign:
     terminals: list[Terminal] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    _first_hit: float = 0.0
     _dead: list[tuple[int, float]] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -103,14 +108,20 @@ class _Campaign:
 
     def trouble(self) -> None:
         """Until everything is injected, everything is done, or the time for it is up."""
-        ends = self.began + self.wish.seconds * SHARE_OF_TROUBLE
         strike_at = time.monotonic()
-        while self.injector.total < self.wish.kills and time.monotonic() < ends and self._share_done() < 1:
+        while self.injector.total < self.wish.kills and self._share_done() < 1 and not self._is_late():
             self._keep_up()
-            if time.monotonic() >= strike_at and self._is_behind():
+            if time.monotonic() >= strike_at and self._is_behind() and self._has_begun():
                 self.injector.strike([terminal.pid for terminal in self.terminals if terminal.pid])
+                self._first_hit = self._first_hit or time.monotonic()
                 strike_at = time.monotonic() + self.injector.dice.uniform(0.0, 0.4)
             time.sleep(TICK)
+
+    def _is_late(self) -> bool:
+        now = time.monotonic()
+        if self.injector.deaths and now >= self._first_hit + self.wish.trouble:
+            return True
+        return now >= self.began + self.wish.seconds * SHARE_OF_TROUBLE
 
     def _keep_up(self) -> None:
         for terminal in self.terminals:
@@ -131,7 +142,11 @@ class _Campaign:
 
     def _is_behind(self) -> bool:
         """Kills and work keep pace: without it, one of the two would be over long before the other."""
-        return self.injector.total <= self.wish.kills * (self._share_done() + 0.1)
+        return self.injector.total < self.wish.kills * self._share_done() + HEAD_START
+
+    def _has_begun(self) -> bool:
+        """Before the first worker is there, a kill would hit nothing but imports."""
+        return self.injector.total > 0 or bool(lock_holders(self.stage.project))
 
     def _share_done(self) -> float:
         """Less than 1 as long as there is something to disturb."""

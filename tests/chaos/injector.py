@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tests.chaos.processes import Family, Member, Role, family_of, lock_holders
 
-ROLES = (Role.WORKER, Role.TEMPLATE, Role.COORDINATOR)
-ROLE_WEIGHTS = (70, 12, 18)
+ROLES = {Role.WORKER: 70, Role.TEMPLATE: 12, Role.COORDINATOR: 18}
 SHORTEST_FREEZE, LONGEST_FREEZE = 0.1, 1.5
 
 
@@ -49,15 +48,17 @@ class Injector:
         return self.hits.total()
 
     def strike(self, coordinators: Sequence[int]) -> None:
-        """One kill or freeze of somebody below one of these, or a miss."""
+        """One kill or freeze among these and what is below them; a miss if it ended just before."""
         action = self.dice.choices(tuple(Action), ACTION_WEIGHTS)[0]
-        role = self.dice.choices(ROLES, ROLE_WEIGHTS)[0]
-        families = [family_of(pid) for pid in coordinators]
-        targets = [(family, member) for family in families for member in family.of(role)]
-        if not targets or not self._hit(action, *self.dice.choice(targets)):
-            self.misses += 1
+        targets = [(family, member) for family in map(family_of, coordinators) for member in family.members]
+        present = {role: weight for role, weight in ROLES.items() if role in {one.role for _, one in targets}}
+        if not present:
             return
-        self.hits[action, role] += 1
+        role = self.dice.choices(tuple(present), tuple(present.values()))[0]
+        if self._hit(action, *self.dice.choice([target for target in targets if target[1].role is role])):
+            self.hits[action, role] += 1
+        else:
+            self.misses += 1
 
     def thaw(self, now: float) -> None:
         """Lets go on whoever has been frozen long enough."""
@@ -68,21 +69,26 @@ class Injector:
             self._frozen.remove(frozen)
 
     def _hit(self, action: Action, family: Family, victim: Member) -> bool:
-        try:
+        """False if the victim was gone before the signal came."""
+        with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(victim.mark.pid)
-        except ProcessLookupError:
-            return False
-        if not victim.mark.alive:
-            os.close(handle)
-            return False
-        if action is Action.FREEZE:
-            signal.pidfd_send_signal(handle, signal.SIGSTOP)
-            seconds = self.dice.uniform(SHORTEST_FREEZE, LONGEST_FREEZE)
-            self._frozen.append(_Frozen(handle, time.monotonic() + seconds))
+            stack.callback(os.close, handle)
+            if not victim.mark.alive:
+                return False
+            if action is Action.FREEZE:
+                self._freeze(handle)
+                stack.pop_all()
+            else:
+                self._kill(handle, family.dies_with(victim))
             return True
+        return False
+
+    def _freeze(self, handle: int) -> None:
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+        seconds = self.dice.uniform(SHORTEST_FREEZE, LONGEST_FREEZE)
+        self._frozen.append(_Frozen(handle, time.monotonic() + seconds))
+
+    def _kill(self, handle: int, doomed: list[Member]) -> None:
         held = lock_holders(self.project)
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-        os.close(handle)
-        doomed = [held.get(member.mark.pid) for member in family.dies_with(victim)]
-        self.deaths.update(item for item in doomed if item)
-        return True
+        self.deaths.update(held[member.mark.pid] for member in doomed if member.mark.pid in held)

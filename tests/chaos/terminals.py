@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.scenarios.stage import LEASH, PROGRAMS, Stage
 
 AFTER_DEATH = 0.1
-AFTER_END = 1.0
+AFTER_END = 3.0
 
 
 @dataclass(slots=True)

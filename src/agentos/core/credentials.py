@@ -1,5 +1,6 @@
 """A named key: the name is printable, the secret never."""
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +31,12 @@ class Credential:
     @property
     def fingerprint(self) -> str:
         """Tells the key apart on this host; the secret cannot be had from it."""
-        return hashlib.sha256(f"{self.provider} {self.secret.reveal()}".encode()).hexdigest()[:16]
+        return _fingerprint(self.provider, self.secret)
+
+
+@functools.lru_cache(maxsize=1024)
+def _fingerprint(provider: str, secret: Secret) -> str:
+    return hashlib.sha256(f"{provider} {secret.reveal()}".encode()).hexdigest()[:16]
 
 
 class KeyState(StrEnum):

@@ -68,6 +68,7 @@ class _Key:
     credential: Credential
     leases: set[str] = field(default_factory=set)
     quarantine: str = ""
+    buckets: dict[str, Bucket] = field(default_factory=dict)
 
     @property
     def living(self) -> bool:
@@ -288,7 +289,7 @@ class Pool:
 
     def _can_soon(self, key: _Key, want: Want, now: float) -> bool:
         """Whether the key is only busy or paced, so that its provider is worth waiting for."""
-        rest = self._bucket(key.credential, self._model(key, want)).rest
+        rest = self._bucket_of(key, self._model(key, want)).rest
         return (
             self.weather(key.credential.provider).began is None
             and not rest.limited(now)
@@ -299,7 +300,7 @@ class Pool:
         weather = self.weather(key.credential.provider)
         if not weather.lets_through(now):
             return weather.open_until if weather.open_until > now else NEVER
-        bucket = self._bucket(key.credential, self._model(key, want))
+        bucket = self._bucket_of(key, self._model(key, want))
         if bucket.rest.closed(now):
             return bucket.rest.opens_at()
         if bucket.rest.spent(now) and key.leases:
@@ -311,7 +312,7 @@ class Pool:
 
     def _lease(self, want: Want, key: _Key, now: float) -> Lease:
         model = self._model(key, want)
-        bucket = self._bucket(key.credential, model)
+        bucket = self._bucket_of(key, model)
         booking = bucket.pace.book(want.load, now)
         lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now, booking, model)
         key.leases.add(lease.id)
@@ -433,6 +434,12 @@ class Pool:
     def _rests_of(self, key: _Key) -> list[Rest]:
         quota = key.credential.quota
         return [bucket.rest for (name, _), bucket in self._buckets.items() if name == quota]
+
+    def _bucket_of(self, key: _Key, model: str) -> Bucket:
+        """The same as `_bucket`, remembered: this is asked for every key at every decision."""
+        if model not in key.buckets:
+            key.buckets[model] = self._bucket(key.credential, model)
+        return key.buckets[model]
 
     def _bucket(self, credential: Credential, model: str) -> Bucket:
         place = (credential.quota, model)

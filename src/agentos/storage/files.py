@@ -1,6 +1,7 @@
 """Files that are whole or not there, inside one folder."""
 
 import contextlib
+import hashlib
 import os
 import secrets
 import stat
@@ -24,9 +25,14 @@ class Folder:
         self._folder_mode = folder_mode
 
     def write(self, name: str, content: bytes) -> Path:
-        """Durable and atomic: after a power cut there is the old file or the new one."""
+        """Durable and atomic: after a power cut there is the old file or the new one.
+
+        Whoever writes a name does so alone: what a killed writer of it left is removed.
+        """
         with self._parent(name, make=True) as (parent, last):
-            tmp = TMP_PREFIX + secrets.token_hex(8)
+            mark = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:16]
+            _clear(parent, mark)
+            tmp = f"{mark}-{secrets.token_hex(4)}"
             try:
                 self._fill(parent, tmp, content)
                 os.rename(tmp, last, src_dir_fd=parent, dst_dir_fd=parent)
@@ -113,6 +119,13 @@ class Folder:
             os.mkdir(name, self._folder_mode, dir_fd=parent)
             os.fsync(parent)
         return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+
+
+def _clear(folder: int, mark: str) -> None:
+    for entry in os.listdir(folder):
+        if entry.startswith(mark):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry, dir_fd=folder)
 
 
 def private_folder(path: Path) -> Path:
