@@ -7,12 +7,14 @@ import sys
 import click
 
 from agentos.cli.offline_server import command as offline_server
+from tests.docs import pacing
 
 from . import inventory
 from .tree import ROOT
 
 CLI = "docs/reference/cli.md"
 REPORT = "docs/reports/parallel-execution/test-report.md"
+POOL = "docs/explanation/key-pool.md"
 PART = re.compile(r"(<!-- generated: [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -37,6 +39,12 @@ def report_page() -> str:
     return PART.sub(lambda found: f"{found[1]}```text\n{said}```\n{found[2]}", text)
 
 
+def pool_page() -> str:
+    """The page of the pool, with the figures that the simulation gives now."""
+    text = (ROOT / POOL).read_text("utf-8")
+    return PART.sub(lambda found: f"{found[1]}```text\n{pacing.table()}\n```\n{found[2]}", text)
+
+
 def _row(option: click.Option) -> str:
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(offline_server))}"
     names = ", ".join(f"`{name}{value}`" for name in option.opts)
@@ -48,6 +56,7 @@ def _row(option: click.Option) -> str:
 
 def main() -> int:
     (ROOT / CLI).write_text(cli_page(), "utf-8")
+    (ROOT / POOL).write_text(pool_page(), "utf-8")
     (ROOT / inventory.PAGE).write_text(inventory.text(), "utf-8")
     (ROOT / REPORT).write_text(report_page(), "utf-8")
     return 0

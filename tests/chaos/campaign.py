@@ -207,8 +207,8 @@ def figures(report: Report) -> Iterator[str]:
     yield f"injected {evidence.injector.total} of {wish.kills}, {evidence.injector.misses} misses:"
     yield from (f"  {action} {role}: {count}" for (action, role), count in hits)
     yield f"  workers that died with an item in their hands: {evidence.injector.deaths.total()}"
-    yield f"calls {evidence.ledger['seen']}, answered {len(evidence.answered())}, "
-    yield f"  repeated {extra_calls(evidence).total()}; faults met: {_faults(evidence)}"
+    yield f"calls {evidence.ledger['seen']}, of them refused or spoilt on purpose {_faults(evidence)}"
+    yield f"  answered {len(evidence.answered())}, repeated after a death {extra_calls(evidence).total()}"
     yield f"documents read {evidence.reader.reads} times"
     yield f"exit codes: {report.endings}"
     yield f"resumed {whole} of {killed} items that were killed"

@@ -7,7 +7,7 @@ import pytest
 from .campaign import Wish, conduct, figures
 from .reader import EVIDENCE, flaw
 
-WISH = Wish(seed=5, items=4, kills=8, trouble=4.0, seconds=80.0)
+WISH = Wish(seed=5, items=4, kills=6, trouble=3.0, seconds=80.0)
 WHOLE = b"""---
 item: "LLD-7"
 status: "approved"

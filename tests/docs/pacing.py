@@ -1,4 +1,4 @@
-"""How the pool does against limits that nobody told it, on a clock that is moved: `python -m tests.docs.pacing`."""
+"""How the pool keeps to limits, told and untold, on a clock that is moved: `python -m tests.docs.pacing`."""
 
 import heapq
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from agentos.core.events import LeaseReturned, LeaseWanted
 from agentos.core.leasing import Leasing
 from agentos.core.money import PriceList, Purse
 from agentos.core.pacing import Dimension, Rate
-from agentos.core.pool import Pool
+from agentos.core.pool import Lease, Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.core.secrets import Secret
 from agentos.models.offline.windows import Window, make_tally
 
-LIMIT, MINUTE = 60, 60.0
+LIMIT, MINUTE, HOUR = 60, 60.0, 3600.0
 CALLERS, CALL, REFUSAL = 12, 8.0, 0.1
-HOUR = 3600.0
-HEAD = "window   told     admitted  of possible  refused  in the first 10 min"
+POSSIBLE = {Window.SLIDING: 3600, Window.FIXED: 3600, Window.BUCKET: 3660}
+HEAD = "window   limit told  hint  admitted  of possible  refused  after 30 min"
 
 
 @dataclass
@@ -32,36 +32,73 @@ class Story:
     admitted: int = 0
     refused: list[float] = field(default_factory=list)
 
-    def tell(self) -> "Story":
+    def __post_init__(self) -> None:
         rates = ((Dimension.REQUESTS, Rate(LIMIT, MINUTE)),) if self.told else ()
         key = Credential("key-1", "gemini", Secret("s" * 20), concurrency=CALLERS, rates=rates)
-        leasing = Leasing(Pool([key]), lambda: 0.5, Purse(PriceList()))
-        server, numbers, agenda = make_tally(self.window, LIMIT, MINUTE), count(), []
+        self._leasing = Leasing(Pool([key]), lambda: 0.5, Purse(PriceList()))
+        self._server = make_tally(self.window, LIMIT, MINUTE)
+        self._numbers = count()
+        self._agenda: list[tuple[float, int, LeaseWanted | LeaseReturned]] = []
+
+    def tell(self) -> "Story":
         for caller in range(CALLERS):
-            heapq.heappush(agenda, (0.0, next(numbers), LeaseWanted(f"item-{caller}", "draft-1", ("gemini",))))
+            self._plan(0.0, _wish(f"item-{caller}"))
         now = 0.0
         while now < HOUR:
-            due = [agenda[0][0]] if agenda else []
-            wake = leasing.wake_at(now)
-            now = max(now, min([*due, *([wake] if wake is not None else [])], default=HOUR))
-            while agenda and agenda[0][0] <= now:
-                event = heapq.heappop(agenda)[2]
-                if isinstance(event, LeaseWanted):
-                    leasing.wanted(event, now)
-                else:
-                    leasing.returned(event, now)
-                    heapq.heappush(agenda, (now, next(numbers), LeaseWanted(event.item, "draft-1", ("gemini",))))
-            for lease in leasing.grants(now):
-                at, answer = self._answer(server, lease.id, lease.want.holder, now)
-                heapq.heappush(agenda, (at, next(numbers), answer))
+            while self._agenda and self._agenda[0][0] <= now:
+                self._hear(heapq.heappop(self._agenda)[2], now)
+            for lease in self._leasing.grants(now):
+                self._plan(*self._answer(lease, now))
+            now = max(now, self._next(now))
         return self
 
-    def _answer(self, server, lease: str, item: str, now: float):
-        wait = server.wait(now, 1)
+    def line(self) -> str:
+        told, hint = "yes" if self.told else "no", "yes" if self.hints else "no"
+        share, late = self.admitted / POSSIBLE[self.window], sum(at >= HOUR / 2 for at in self.refused)
+        return (
+            f"{self.window.value:<8} {told:<11} {hint:<5} {self.admitted:>8} {share:>12.1%} "
+            f"{len(self.refused):>8} {late:>13}"
+        )
+
+    def _next(self, now: float) -> float:
+        wake = self._leasing.wake_at(now)
+        return min(moment for moment in (self._agenda[0][0] if self._agenda else HOUR, wake or HOUR))
+
+    def _hear(self, event: LeaseWanted | LeaseReturned, now: float) -> None:
+        if isinstance(event, LeaseWanted):
+            self._leasing.wanted(event, now)
+        else:
+            self._leasing.returned(event, now)
+            self._leasing.wanted(_wish(event.item), now)
+
+    def _answer(self, lease: Lease, now: float) -> tuple[float, LeaseReturned]:
+        wait, item = self._server.wait(now, 1), lease.want.holder
         if wait <= 0:
-            server.spend(now, 1)
+            self._server.spend(now, 1)
             self.admitted += 1
-            return now + CALL, LeaseReturned(item, lease, CALL, Usage(1, 1000, 1000))
+            return now + CALL, LeaseReturned(item, lease.id, CALL, Usage(1, 1000, 1000))
         self.refused.append(now)
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429", wait if self.hints else None)
-        return now + REFUSAL, LeaseReturned(item, lease, REFUSAL, refusal=refusal)
+        return now + REFUSAL, LeaseReturned(item, lease.id, REFUSAL, refusal=refusal)
+
+    def _plan(self, at: float, event: LeaseWanted | LeaseReturned) -> None:
+        heapq.heappush(self._agenda, (at, next(self._numbers), event))
+
+
+def table() -> str:
+    return "\n".join([HEAD, *(story.tell().line() for story in stories())])
+
+
+def stories() -> Iterator[Story]:
+    for window in Window:
+        yield Story(window, told=True, hints=True)
+        yield Story(window, told=False, hints=True)
+        yield Story(window, told=False, hints=False)
+
+
+def _wish(item: str) -> LeaseWanted:
+    return LeaseWanted(item, "draft-1", ("gemini",), ("gemini-2.5-pro",), 1000, 1000)
+
+
+if __name__ == "__main__":
+    print(table())

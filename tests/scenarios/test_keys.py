@@ -113,7 +113,7 @@ def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(s
 def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_goes_on(stage: Stage) -> None:
     stage.issues(42, 43)
     witness = stage.server(
-        keys=KEYS[:1], fault={"kind": "429-minute", "role": "review", "retry_delay": 900, "times": None}
+        keys=KEYS[:1], fault={"kind": "429-minute", "role": "review", "retry_delay": 15, "times": None}
     )
     words = ("--all", "--parallel", 2, "--max-wait", "5s")
     done = stage.run(*words)
@@ -124,8 +124,9 @@ def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_g
     drafts = len(witness.answered())
     assert drafts >= 1
     witness.clear_faults()
-    again = stage.run(*words)
-    assert again.code == 0, again.out
+    # What the provider said outlives the run: until its time has come, the same command says so again.
+    codes = [code for _ in range(6) if (code := stage.run(*words).code) != 75]
+    assert codes and codes[0] == 0
     assert len(witness.answered()) == 4 and not witness.asked_twice()
 
 

@@ -109,7 +109,7 @@ def test_a_signal_stops_the_run_with_its_own_code(stage: Stage, number: signal.S
 
 def test_a_stop_while_waiting_for_a_key_keeps_the_item(stage: Stage) -> None:
     stage.issue(42)
-    witness = stage.server(fault={"kind": "429-minute", "role": "review", "retry_delay": 500, "times": 4})
+    witness = stage.server(fault={"kind": "429-minute", "role": "review", "retry_delay": 8, "times": 4})
     running = stage.start("--all")
     running.says("All keys rate limited.")
     running.signal(signal.SIGINT)

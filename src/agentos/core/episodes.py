@@ -13,6 +13,7 @@ class Standstill:
     exit_code: int
     reason: str
     detail: str
+    seconds: float | None = None
 
 
 class Episodes:
@@ -47,7 +48,8 @@ class Episodes:
                 return Standstill(75, "provider failing", f"{provider} has failed for longer than --max-wait")
         back = self._pool.back_at(now) if self._limited_since is not None else None
         if back and back[0] - now > self._max_wait:
-            return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {back[1]}")
+            detail = f"no key comes back within --max-wait; the first is {back[1]}"
+            return Standstill(75, "quota", detail, back[0] - now)
         return None
 
     def wake_at(self, now: float) -> float | None:

@@ -277,10 +277,11 @@ class SlotRetired:
 
 @dataclass(frozen=True, slots=True)
 class StopBegan:
-    """`reason` is a signal's name, or why the run cannot go on."""
+    """`reason` is a signal's name, or why the run cannot go on; `seconds` until it could."""
 
     reason: str
     detail: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
 from agentos.core.money import Purse
 from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note
-from agentos.core.pacing import LimitSeen, Load
+from agentos.core.pacing import Dimension, LimitSeen, Load
 from agentos.core.pool import Bucket, Lease, Pool, Want
 from agentos.core.refusals import Refusal, RefusalKind, clamp_hint
 
@@ -43,6 +43,7 @@ class Leasing:
         )
 
     def grants(self, now: float) -> list[Lease]:
+        self.purse.refused = False
         granted = self.pool.grant(now, self.purse.affords)
         for lease in granted:
             self.purse.reserve(lease.id, lease.model, lease.want.load)
@@ -125,9 +126,11 @@ class Leasing:
                 return self._trouble(lease, refusal, now)
 
     def _learn(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
-        """A named limit is taken; an unnamed refusal is measured."""
-        if refusal.limits:
-            return self._limits_seen(lease, name, refusal.limits)
+        """A named limit is taken; a refusal that names none, or one that was kept to, is measured."""
+        news = self._limits_seen(lease, name, refusal.limits)
+        named = {limit.dimension for limit in refusal.limits}
+        if news or (named and Dimension.REQUESTS not in named):
+            return news
         took = now - lease.granted_at
         pace = self.pool.bucket(name, lease.model).pace
         pace.refused(lease.booking, took + clamp_hint(refusal.seconds), took)

@@ -65,6 +65,10 @@ class Load:
             case Dimension.TOKENS:
                 return float(self.input_tokens + self.output_tokens)
 
+    def within(self, other: "Load") -> bool:
+        """Whether it counts for no more, in any dimension."""
+        return self.input_tokens <= other.input_tokens and self.output_tokens <= other.output_tokens
+
 
 @dataclass(slots=True)
 class Spent:
@@ -72,6 +76,7 @@ class Spent:
 
     at: float
     amount: float
+    counts: bool = True
 
 
 class Meter:
@@ -106,7 +111,7 @@ class Meter:
 
     def correct(self, spent: Spent, amount: float) -> None:
         """The call has turned out to count for something else."""
-        if self._log and spent.at >= self._log[0].at:
+        if spent.counts:
             self._sum += amount - spent.amount
         spent.amount = amount
 
@@ -122,7 +127,9 @@ class Meter:
     def _forget(self, now: float) -> None:
         log, horizon = self._log, now - self.rate.seconds - self.slack
         while log and log[0].at <= horizon:
-            self._sum -= log.popleft().amount
+            over = log.popleft()
+            over.counts = False
+            self._sum -= over.amount
         if not log:
             self._sum = 0.0
 
@@ -242,6 +249,8 @@ class Pace:
 
     def __init__(self, rates: dict[Dimension, Rate]) -> None:
         self._meters = {dimension: Meter(rate) for dimension, rate in rates.items()}
+        self._given = dict(rates)
+        self._told: dict[Dimension, Rate] = {}
         self._learner = None if Dimension.REQUESTS in rates else Learner()
         self._deaf_until = float("-inf")
 
@@ -280,7 +289,11 @@ class Pace:
                 self._meters[dimension].correct(spent, used.of(dimension))
 
     def tell(self, dimension: Dimension, rate: Rate) -> bool:
-        """The provider has named a limit; true if that is news."""
+        """The provider has named a limit; true if that is news. What a person has set is never raised."""
+        given = self._given.get(dimension)
+        if self._told.get(dimension, given) == rate or (given and rate.per_second > given.per_second):
+            return False
+        self._told[dimension] = rate
         meter = self._meters.get(dimension)
         if dimension is Dimension.REQUESTS:
             self._learner = None

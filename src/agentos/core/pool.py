@@ -13,6 +13,7 @@ from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 
 HEAD_START = 2.0
+LONGEST_PASSING = 300.0
 NEVER = float("inf")
 EVERY_MODEL = "*"
 Affords = Callable[[str, Load], bool]
@@ -250,15 +251,15 @@ class Pool:
     def grant(self, now: float, affords: Affords | None = None) -> list[Lease]:
         """Serves, in the order of their turns, every wish that a key can serve, and the purse pay, now."""
         granted: list[Lease] = []
-        blocked: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+        blocked: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Load]] = {}
         self._next_at = NEVER
         self._unseen.clear()
         for want in list(self._waiting):
             if want.not_before > now:
                 self._next_at = min(self._next_at, want.not_before)
                 continue
-            kind, size = (want.providers, want.models), want.load.input_tokens + want.load.output_tokens
-            if size >= blocked.get(kind, size + 1):
+            before = blocked.setdefault((want.providers, want.models), [])
+            if any(load.within(want.load) for load in before):
                 continue
             key = self._best(want, now)
             if key and affords and not affords(self._model(key, want), want.load):
@@ -267,7 +268,8 @@ class Pool:
                 self._waiting.remove(want)
                 granted.append(self._lease(want, key, now))
             else:
-                blocked[kind] = size
+                # After so long, smaller ones pass it no more: else it might wait for ever.
+                before.append(want.load if now - want.asked_at < LONGEST_PASSING else Load())
         return granted
 
     def _best(self, want: Want, now: float) -> _Key | None:

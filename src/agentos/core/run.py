@@ -154,7 +154,7 @@ class Run:
             self._kill_all(decision)
             return
         self._exit_code = EXIT_CODES[event.signal]
-        self._stop(event.signal, "", decision, now)
+        self._stop(events.StopBegan(event.signal), decision, now)
 
     def _hear_no_start(self, event: events.WorkerNotStarted, decision: Decision, now: float) -> None:
         work = self._works[event.item]
@@ -225,10 +225,13 @@ class Run:
 
     def _settle(self, decision: Decision, now: float) -> Decision:
         self._grant(decision, now)
-        decision.news.extend(self._episodes.look(now))
+        episodes = self._episodes.look(now)
+        decision.news.extend([] if self._stopping else episodes)
         if not self._stopping and self._unfinished() and (standstill := self._standstill(now)):
             self._exit_code = standstill.exit_code
-            self._stop(standstill.reason, standstill.detail, decision, now)
+            self._stop(
+                events.StopBegan(standstill.reason, standstill.detail, standstill.seconds), decision, now
+            )
         self._watch(decision, now)
         self._start(decision, now)
         self._strand(decision, now)
@@ -293,12 +296,12 @@ class Run:
     def _free_slot(self, now: float) -> Slot | None:
         return next((slot for slot in self._slots if slot.free(now)), None)
 
-    def _stop(self, reason: str, detail: str, decision: Decision, now: float) -> None:
+    def _stop(self, began: events.StopBegan, decision: Decision, now: float) -> None:
         if not self._stopping:
             decision.commands.extend(StopWorker(work.item) for work in self._running())
-        self._stopping, self._detail = reason, detail
+        self._stopping, self._detail = began.reason, began.detail
         self._kill_at = now + KILL_AFTER
-        decision.news.append(events.StopBegan(reason, detail))
+        decision.news.append(began)
         while self._queue:
             self._end(self._queue.popleft(), Outcome(Ending.INTERRUPTED), decision, now)
 

@@ -50,6 +50,7 @@ class Tally:
     refusals: int = 0
     warm_up: float = 0.0
     stopped: events.StopBegan | None = None
+    stopped_at: float = 0.0
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
         self.last = at
@@ -83,7 +84,7 @@ class Tally:
             case events.ItemEnded():
                 self._hear_end(event)
             case events.StopBegan():
-                self.stopped = event
+                self.stopped, self.stopped_at = event, at
             case events.RunEnded():
                 self.ended = event
             case _:

@@ -7,7 +7,7 @@ from agentos.core import events
 from agentos.core.results import Ending, Outcome, Verdict
 from agentos.core.tally import Row, Tally
 from agentos.core.wire import pack
-from agentos.outputs.words import count, dollars, duration, tokens
+from agentos.outputs.words import count, dollars, duration, tokens, why_stopped
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
@@ -58,7 +58,7 @@ def next_steps(tally: Tally) -> list[str]:
     """What to type next, after whatever happened."""
     command = without_fresh(tally.started.command) if tally.started else ""
     if tally.stopped is not None:
-        why = tally.stopped.detail or tally.stopped.reason
+        why = why_stopped(tally.stopped, tally.stopped_at)
         first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
         cure = "agentos keys" if tally.ended and tally.ended.exit_code == 4 else ""
         check = [f"See what is wrong with the keys: {cure}"] if cure else []

@@ -98,7 +98,7 @@ def sentence(event: events.News | events.CredentialsRejected, at: float) -> str 
         case events.SlotRetired():
             return f"Worker slot {event.slot} keeps failing. Going on with {count(event.left, 'worker')}."
         case events.StopBegan():
-            return _stopping(event)
+            return _stopping(event, at)
         case events.KillBegan():
             return f"Killing {', '.join(event.items)}: their checkpoints stay."
         case (
@@ -134,7 +134,13 @@ def _changed(event: events.KeysChanged) -> str:
     return f"The credentials were changed ({'; '.join(parts)})."
 
 
-def _stopping(event: events.StopBegan) -> str:
+def why_stopped(event: events.StopBegan, at: float) -> str:
+    """With the time from which it could go on, if that is known."""
+    when = "" if event.seconds is None else f", at {clock(at + event.seconds)}"
+    return f"{event.detail or event.reason}{when}"
+
+
+def _stopping(event: events.StopBegan, at: float) -> str:
     if event.reason.startswith("SIG"):
         return "Shutting down... waiting for workers to checkpoint"
-    return f"Stopping ({event.reason}): {event.detail}. Waiting for workers to checkpoint"
+    return f"Stopping ({event.reason}): {why_stopped(event, at)}. Waiting for workers to checkpoint"

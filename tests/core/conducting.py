@@ -1,0 +1,77 @@
+"""A run between workers, keys and neighbours, on a clock that the test moves."""
+
+from typing import TypeVar
+
+from agentos.core import events
+from agentos.core.commands import Command, GrantLease, StartWorker
+from agentos.core.credentials import Credential
+from agentos.core.neighbours import Note
+from agentos.core.pool import Pool
+from agentos.core.refusals import Refusal
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.core.run import Decision, Limits, Run
+
+from .making import steady
+
+T = TypeVar("T")
+APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
+
+
+class Conducted:
+    """Remembers everything that the run was told to do and to tell."""
+
+    def __init__(self, credentials: list[Credential], items: int = 1, limits: Limits | None = None) -> None:
+        names = tuple(f"LLD-{number}" for number in range(1, items + 1))
+        self.now = 1000.0
+        self.told: list[Command | events.News] = []
+        self.notes: list[Note] = []
+        self.pool = Pool(credentials)
+        self.run = Run(names, self.pool, limits or Limits(parallel=items), steady, self.now)
+        self._take(self.run.begin(self.now))
+
+    def want(self, item: str, **more: object) -> GrantLease | None:
+        """Asks for a call; gives the lease if it is granted at once."""
+        fields: dict[str, object] = {"call": "call", "providers": ("gemini",), **more}
+        self.hear(events.LeaseWanted(item=item, **fields))  # type: ignore[arg-type]
+        return self.held(item)
+
+    def held(self, item: str) -> GrantLease | None:
+        """The last lease that the item was given and has not given back."""
+        leases = [told for told in self.told if isinstance(told, GrantLease) and told.item == item]
+        return leases[-1] if leases and self.pool.lease(leases[-1].lease) else None
+
+    def answer(self, lease: GrantLease, usage: Usage | None = None) -> None:
+        self.hear(events.LeaseReturned(lease.item, lease.lease, 1.0, usage or Usage(1, 10, 10)))
+
+    def refuse(self, lease: GrantLease, refusal: Refusal) -> None:
+        self.hear(events.LeaseReturned(lease.item, lease.lease, 0.1, refusal=refusal))
+
+    def finish(self, item: str, outcome: Outcome = APPROVED) -> None:
+        self.hear(events.WorkerReported(item, outcome), events.WorkerEnded(item, "exit 0", clean=True))
+
+    def learn(self, *notes: Note) -> None:
+        """As the coordinator does: first what the neighbours say, then a decision."""
+        self.run.learn(list(notes))
+        self._take(self.run.wake(self.now))
+
+    def hear(self, *heard: events.Event) -> None:
+        for event in heard:
+            self._take(self.run.hear(event, self.now))
+
+    def at(self, now: float) -> None:
+        """Moves the clock deadline by deadline."""
+        while (due := self.run.deadline(self.now)) is not None and due <= now and not self.run.over:
+            self.now = max(self.now, due)
+            self._take(self.run.wake(self.now))
+        self.now = now
+        self._take(self.run.wake(now))
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [told for told in self.told if isinstance(told, kind)]
+
+    def started(self) -> list[str]:
+        return [command.item for command in self.of(StartWorker)]
+
+    def _take(self, decision: Decision) -> None:
+        self.told += [*decision.commands, *decision.news]
+        self.notes += self.run.take_notes()

@@ -1,0 +1,346 @@
+"""Amounts in a time, known or learnt, on a clock that the test moves."""
+
+import heapq
+import itertools
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentos.core import events
+from agentos.core.leasing import Leasing
+from agentos.core.money import PriceList, Purse
+from agentos.core.pacing import Dimension, Learner, LimitSeen, Load, Meter, Pace, Rate, Spent
+from agentos.core.pool import Lease, Pool
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.results import Usage
+from agentos.models.offline.windows import Tally, Window, make_tally
+
+from .making import key, steady
+
+START = 1000.0
+MINUTE = Rate(10.0, 60.0)
+calls = st.lists(st.tuples(st.floats(0.0, 40.0), st.integers(0, 15)), max_size=60)
+
+
+def send_all(meter: Meter, wishes: list[tuple[float, int]]) -> list[Spent]:
+    """Each call comes some time after the one before it, and is sent as soon as it fits."""
+    now, sent = START, []
+    for gap, amount in wishes:
+        now = max(now + gap, meter.fits_at(amount, now + gap))
+        assert meter.fits_at(amount, now) <= now, "what was named as the moment is not the moment"
+        sent.append(meter.spend(amount, now))
+    return sent
+
+
+def window(sent: list[Spent], end: float, seconds: float) -> list[Spent]:
+    return [spent for spent in sent if end - seconds <= spent.at <= end]
+
+
+# A known rate.
+
+
+@given(calls)
+def test_no_window_of_any_place_holds_more_than_the_amount(wishes: list[tuple[float, int]]) -> None:
+    sent = send_all(Meter(MINUTE), wishes)
+    for spent in sent:
+        inside = [one for one in window(sent, spent.at, MINUTE.seconds) if one.amount]
+        alone = len(inside) == 1 and inside[0].amount > MINUTE.amount
+        assert alone or sum(one.amount for one in inside) <= MINUTE.amount
+
+
+@given(calls.map(lambda found: [(gap, 1) for gap, _ in found]))
+def test_no_call_waits_while_there_is_room(wishes: list[tuple[float, int]]) -> None:
+    meter, now = Meter(MINUTE), START
+    sent: list[Spent] = []
+    for gap, amount in wishes:
+        now += gap
+        full = len(window(sent, now, MINUTE.seconds + meter.slack)) >= MINUTE.amount
+        at = meter.fits_at(amount, now)
+        assert (at > now) <= full
+        now = max(now, at)
+        sent.append(meter.spend(amount, now))
+
+
+def test_a_burst_at_the_start_uses_what_is_allowed_and_no_more() -> None:
+    meter = Meter(MINUTE)
+    for _ in range(10):
+        assert meter.fits_at(1, START) <= START
+        meter.spend(1, START)
+    assert START + 60.0 < meter.fits_at(1, START) <= START + 60.2
+
+
+def test_a_call_larger_than_the_whole_limit_goes_alone() -> None:
+    meter = Meter(MINUTE)
+    meter.spend(1, START)
+    alone_at = meter.fits_at(25, START + 5)
+    assert alone_at == START + 60.0 + meter.slack
+    meter.spend(25, alone_at)
+    assert meter.fits_at(1, alone_at) == alone_at + 60.0 + meter.slack
+
+
+def test_a_call_that_used_less_than_was_thought_makes_room_for_the_next() -> None:
+    meter = Meter(MINUTE)
+    spent = meter.spend(10, START)
+    assert meter.fits_at(6, START + 1) > START + 1
+    meter.correct(spent, 4)
+    assert meter.fits_at(6, START + 1) <= START + 1
+    assert meter.spent(START + 1) == 4
+
+
+def test_a_call_that_used_more_than_was_thought_holds_the_next_one_up() -> None:
+    meter = Meter(MINUTE)
+    meter.correct(meter.spend(1, START), 10)
+    assert meter.fits_at(1, START + 1) > START + 60
+
+
+def test_a_correction_that_comes_after_the_window_changes_nothing() -> None:
+    meter = Meter(MINUTE)
+    spent = meter.spend(10, START)
+    meter.spend(3, START + 100)
+    assert meter.spent(START + 100) == 3
+    meter.correct(spent, 1)
+    assert meter.spent(START + 100) == 3
+
+
+@given(st.lists(st.tuples(st.floats(-5.0, 30.0), st.integers(0, 9), st.integers(0, 9)), max_size=40))
+def test_the_sum_is_that_of_the_entries_whatever_was_corrected_and_when(
+    story: list[tuple[float, int, int]],
+) -> None:
+    meter, now, at = Meter(MINUTE), START, START
+    sent: list[Spent] = []
+    for gap, amount, truth in story:
+        at = max(START, at + gap)  # a neighbour's note may be a moment older than our last call
+        now = max(now, at)
+        sent.append(meter.spend(amount, at))
+        meter.correct(sent[truth % len(sent)], truth)
+        assert meter.spent(now) <= sum(spent.amount for spent in sent)
+        assert meter.spent(now) >= sum(spent.amount for spent in window(sent, now, MINUTE.seconds))
+    assert meter.spent(now + 70) == 0
+
+
+def test_another_rate_counts_what_was_spent_before() -> None:
+    meter = Meter(Rate(100.0, 60.0))
+    for _ in range(5):
+        meter.spend(1, START)
+    meter.change(Rate(5.0, 60.0))
+    assert meter.fits_at(1, START + 1) > START + 60
+
+
+# All dimensions of a bucket.
+
+
+def test_a_call_waits_for_the_slowest_of_its_dimensions() -> None:
+    pace = Pace({Dimension.REQUESTS: Rate(5, 1.0), Dimension.TOKENS: Rate(100, 60.0)})
+    pace.book(Load(60, 30), START)
+    assert pace.opens_at(Load(5, 5), START) <= START
+    assert pace.opens_at(Load(50, 0), START) > START + 60
+
+
+def test_tokens_are_corrected_by_the_usage_and_requests_are_not() -> None:
+    pace = Pace({dimension: Rate(100, 60.0) for dimension in Dimension})
+    booking = pace.book(Load(40, 20), START)
+    pace.settle(booking, Load(30, 5))
+    used = {dimension: pace.used(dimension, START) for dimension in Dimension}
+    assert used == {
+        Dimension.REQUESTS: 1,
+        Dimension.DAY: 1,
+        Dimension.TOKENS: 35,
+        Dimension.INPUT: 30,
+        Dimension.OUTPUT: 5,
+    }
+
+
+def test_a_limit_is_news_once() -> None:
+    pace = Pace({})
+    assert pace.tell(Dimension.REQUESTS, MINUTE)
+    assert not pace.tell(Dimension.REQUESTS, MINUTE)
+    assert pace.tell(Dimension.REQUESTS, Rate(20, 60.0))
+    assert pace.rates == {Dimension.REQUESTS: Rate(20, 60.0)}
+
+
+def test_a_limit_that_is_named_ends_the_learning() -> None:
+    pace = Pace({})
+    pace.recall(3.0)
+    pace.tell(Dimension.REQUESTS, MINUTE)
+    assert pace.per_second() is None and pace.rates == {Dimension.REQUESTS: MINUTE}
+
+
+def test_a_known_limit_that_was_kept_to_and_refused_is_kept_in_smaller_portions() -> None:
+    pace = Pace({Dimension.REQUESTS: Rate(60, 60.0)})
+    for step, amount in enumerate((30, 15, 7, 3, 1, 1)):
+        pace.refused(pace.book(Load(), START + 100 * step), 1.0, 0.1)
+        (rate,) = pace.rates.values()
+        assert rate.amount == amount
+        assert rate.per_second == pytest.approx(1.0), "the same in the long run"
+
+
+def test_smaller_portions_stay_when_the_same_limit_is_named_again() -> None:
+    pace = Pace({})
+    pace.tell(Dimension.REQUESTS, Rate(60, 60.0))
+    pace.refused(pace.book(Load(), START), 1.0, 0.1)
+    assert not pace.tell(Dimension.REQUESTS, Rate(60, 60.0))
+    assert pace.rates == {Dimension.REQUESTS: Rate(30, 30.0)}
+
+
+def test_refusals_of_one_burst_count_as_one() -> None:
+    pace = Pace({Dimension.REQUESTS: Rate(60, 60.0)})
+    for booking in [pace.book(Load(), START + step / 100) for step in range(8)]:
+        pace.refused(booking, 1.0, 0.1)
+    assert pace.rates == {Dimension.REQUESTS: Rate(30, 30.0)}
+
+
+# A rate that nobody told.
+
+
+def test_what_a_person_has_set_is_lowered_by_what_the_provider_names_but_never_raised() -> None:
+    pace = Pace({Dimension.REQUESTS: Rate(30, 60.0)})
+    assert not pace.tell(Dimension.REQUESTS, Rate(60, 60.0))
+    assert pace.rates == {Dimension.REQUESTS: Rate(30, 60.0)}
+    assert pace.tell(Dimension.REQUESTS, Rate(20, 60.0))
+    assert pace.rates == {Dimension.REQUESTS: Rate(20, 60.0)}
+
+
+@dataclass(order=True)
+class Return:
+    at: float
+    number: int
+    lease: Lease = field(compare=False)
+    refusal: Refusal | None = field(compare=False)
+
+
+class World:
+    """One key, callers who never have enough, and a provider that counts in its own way."""
+
+    def __init__(self, tally: Tally, latency: float = 0.1, named: tuple[LimitSeen, ...] = ()) -> None:
+        callers = 32
+        self.leasing = Leasing(Pool([key("key-1", concurrency=callers)]), steady, Purse(PriceList()))
+        self.now = START
+        self.admitted: list[float] = []
+        self.refused: list[float] = []
+        self._tally, self._latency, self._named = tally, latency, named
+        self._under_way: list[Return] = []
+        self._numbers = itertools.count()
+        for number in range(callers):
+            self._ask(f"LLD-{number}")
+
+    @property
+    def found(self) -> float:
+        return self.leasing.pool.bucket("key-1").pace.per_second() or 0.0
+
+    def live(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            for lease in self.leasing.grants(self.now):
+                heapq.heappush(self._under_way, self._answer(lease))
+            wake = self.leasing.wake_at(self.now)
+            moments = [end, *(one.at for one in self._under_way[:1]), *([wake] if wake is not None else [])]
+            assert min(moments) > self.now, "woken without being served"
+            self.now = min(moments)
+            while self._under_way and self._under_way[0].at <= self.now:
+                self._give_back(heapq.heappop(self._under_way))
+
+    def rate(self, seconds: float) -> float:
+        return sum(at > self.now - seconds for at in self.admitted) / seconds
+
+    def _ask(self, item: str) -> None:
+        self.leasing.wanted(events.LeaseWanted(item, "call", ("gemini",)), self.now)
+
+    def _answer(self, lease: Lease) -> Return:
+        wait = self._tally.wait(self.now, 1)
+        if wait > 0:
+            self.refused.append(self.now)
+            refusal = Refusal(RefusalKind.RATE_LIMITED, "429", wait, limits=self._named)
+            return Return(self.now + 0.02, next(self._numbers), lease, refusal)
+        self._tally.spend(self.now, 1)
+        self.admitted.append(self.now)
+        return Return(self.now + self._latency, next(self._numbers), lease, None)
+
+    def _give_back(self, back: Return) -> None:
+        usage = Usage() if back.refusal else Usage(1, 10, 10)
+        item = back.lease.want.holder
+        told = events.LeaseReturned(item, back.lease.id, 0.1, usage, back.refusal, limits=self._named)
+        self.leasing.returned(told, max(self.now, back.at))
+        self._ask(item)
+
+
+KINDS = {
+    "a bucket of one call": lambda: make_tally(Window.BUCKET, 5, 1.0, 1),
+    "a bucket of a second": lambda: make_tally(Window.BUCKET, 5, 1.0),
+    "a sliding second": lambda: make_tally(Window.SLIDING, 5, 1.0),
+    "a sliding ten seconds": lambda: make_tally(Window.SLIDING, 50, 10.0),
+    "a fixed ten seconds": lambda: make_tally(Window.FIXED, 50, 10.0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("latency", [0.1, 2.0])
+def test_the_rate_is_found_with_few_refusals_however_slow_the_answers(kind: str, latency: float) -> None:
+    world = World(KINDS[kind](), latency=latency)
+    world.live(120.0)
+    learning = len(world.refused)
+    world.live(240.0)
+    assert 0.93 * 5 <= world.rate(240.0) <= 5.0
+    assert learning <= 0.07 * (len(world.admitted) + learning)
+    assert len(world.refused) - learning <= 0.02 * 5 * 240
+
+
+@pytest.mark.parametrize("amount", [60, 300])
+def test_a_limit_that_is_enforced_in_smaller_portions_than_it_is_named_is_found_out(amount: int) -> None:
+    named = (LimitSeen(Dimension.REQUESTS, amount),)
+    world = World(make_tally(Window.BUCKET, amount, 60.0, 1), named=named)
+    world.live(120.0)
+    learning = len(world.refused)
+    world.live(240.0)
+    assert world.rate(240.0) >= 0.93 * amount / 60
+    assert len(world.refused) - learning <= 0.005 * len(world.admitted)
+
+
+@pytest.mark.parametrize("window", Window)
+def test_a_limit_that_is_named_is_kept_to_after_the_first_refusals(window: Window) -> None:
+    named = (LimitSeen(Dimension.REQUESTS, 20),)
+    world = World(make_tally(window, 20, 60.0), named=named)
+    world.live(600.0)
+    assert world.rate(300.0) >= 0.93 * 20 / 60
+    assert len(world.refused) <= 12, "what the first burst had too many, before anything was named"
+
+
+def test_what_an_earlier_run_found_is_where_this_one_begins() -> None:
+    world = World(make_tally(Window.BUCKET, 5, 1.0, 1))
+    world.leasing.pool.bucket("key-1").pace.recall(5.0)
+    world.live(60.0)
+    assert world.rate(60.0) >= 0.93 * 5 and len(world.refused) <= 5
+
+
+def test_what_an_earlier_run_found_is_forgotten_when_it_proves_wrong() -> None:
+    for wrong in (1.0, 25.0):
+        world = World(make_tally(Window.BUCKET, 5, 1.0, 1))
+        world.leasing.pool.bucket("key-1").pace.recall(wrong)
+        world.live(240.0)
+        assert 0.9 * 5 <= world.rate(60.0) <= 5.0
+
+
+def test_what_was_found_by_oneself_is_not_overwritten_by_what_is_recalled() -> None:
+    pace = Pace({})
+    pace.recall(5.0)
+    pace.recall(1.0)
+    assert pace.per_second() == 5.0
+
+
+def test_a_rate_that_nobody_waits_for_does_not_grow() -> None:
+    learner = Learner(per_second=5.0)
+    assert not learner.grow(START + 1000)
+    learner.waited()
+    assert learner.grow(START + 1000) and learner.per_second == 6.25
+
+
+def test_while_nothing_is_known_half_as_many_are_sent_as_were_admitted() -> None:
+    learner, most = Learner(), []
+    for second in range(6):
+        sent = 0
+        while learner.may_send(START + second):
+            learner.sent(START + second)
+            sent += 1
+        most.append(sent)
+    assert most == [2, 2, 2, 3, 4, 6]

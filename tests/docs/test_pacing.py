@@ -1,0 +1,22 @@
+"""The figures of pacing are those that the simulation gives, and good enough to be quoted."""
+
+import pytest
+
+from tests.audits.tree import ROOT
+
+from .pacing import POSSIBLE, Story, stories, table
+
+PAGE = ROOT / "docs" / "explanation" / "key-pool.md"
+
+
+def test_the_quoted_table_is_what_the_simulation_gives() -> None:
+    assert table() in PAGE.read_text("utf-8"), "write it anew with: .venv/bin/python -m tests.audits.generate"
+
+
+@pytest.mark.parametrize(
+    "story", [story for story in stories() if story.told], ids=lambda story: str(story.window)
+)
+def test_a_limit_that_is_known_is_used_whole_and_never_refused(story: Story) -> None:
+    story.tell()
+    assert not story.refused
+    assert story.admitted > 0.95 * POSSIBLE[story.window]
