@@ -38,19 +38,31 @@ class Episodes:
     def hold_starts(self, now: float) -> bool:
         """Whether no further item is to start while others are at work."""
         paused = self._exhausted_since is not None or self._limited_since is not None
-        return paused or bool(self._pool.storms()) or self._pool.usable_slots(now) < 2
+        stormy = bool(self._pool.storms()) and not self._sound()
+        return paused or stormy or self._pool.usable_slots(now) < 2
 
     def standstill(self, now: float) -> Standstill | None:
         if not self._pool.living():
             return Standstill(4, "no usable key", _why_none(self._pool))
         for provider, since in self._pool.storms():
-            if now - since > self._max_wait:
+            if now - since > self._max_wait and self._strands(now):
                 return Standstill(75, "provider failing", f"{provider} has failed for longer than --max-wait")
-        back = self._pool.back_at(now) if self._limited_since is not None else None
-        if back and back[0] - now > self._max_wait:
-            detail = f"no key comes back within --max-wait; the first is {back[1]}"
-            return Standstill(75, "quota", detail, back[0] - now)
+        for want in self._pool.waiting(now):
+            back = self._pool.back_for(want, now)
+            if back is None:
+                return Standstill(4, "no usable key", f"none for {want.holder}; {_why_none(self._pool)}")
+            if back[0] - now > self._max_wait:
+                return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {back[1]}")
         return None
+
+    def _sound(self) -> set[str]:
+        """The providers that have a key and no storm."""
+        return set(self._pool.providers()) - {provider for provider, _ in self._pool.storms()}
+
+    def _strands(self, now: float) -> bool:
+        """Whether the storms leave nobody to serve, or somebody whom no other provider may serve."""
+        sound = self._sound()
+        return not sound or any(sound.isdisjoint(want.providers) for want in self._pool.waiting(now))
 
     def wake_at(self, now: float) -> float | None:
         """When a storm has lasted too long, or keys for more workers may be back."""

@@ -127,6 +127,7 @@ class Leasing:
 
     def _learn(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         """A named limit is taken; a refusal that names none, or one that was kept to, is measured."""
+        lease.booking.refused = True
         news = self._limits_seen(lease, name, refusal.limits)
         named = {limit.dimension for limit in refusal.limits}
         if news or (named and Dimension.REQUESTS not in named):

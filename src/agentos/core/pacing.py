@@ -140,6 +140,7 @@ FIRST_CALLS = 2
 PERIODS = (4.0, 600.0)
 REFUSAL_TIME = 0.15
 BELOW = 0.985
+REMEMBERED = 2000
 
 
 @dataclass(slots=True)
@@ -241,7 +242,9 @@ class Booking:
     """What one call was counted for; kept until its usage is known."""
 
     at: float
+    load: Load = field(default_factory=Load)
     entries: dict[Dimension, Spent] = field(default_factory=dict)
+    refused: bool = False
 
 
 class Pace:
@@ -253,6 +256,7 @@ class Pace:
         self._told: dict[Dimension, Rate] = {}
         self._learner = None if Dimension.REQUESTS in rates else Learner()
         self._deaf_until = float("-inf")
+        self._past: deque[Booking] = deque(maxlen=REMEMBERED)
 
     @property
     def rates(self) -> dict[Dimension, Rate]:
@@ -280,13 +284,16 @@ class Pace:
             if self._learner.grow(now) and (rate := self._learner.rate):
                 self._meters[Dimension.REQUESTS].change(rate)
         entries = {name: meter.spend(load.of(name), now) for name, meter in self._meters.items()}
-        return Booking(now, entries)
+        booking = Booking(now, load, entries)
+        self._past.append(booking)
+        return booking
 
     def settle(self, booking: Booking, used: Load) -> None:
         """The answer has come: what was estimated becomes what was used."""
         for dimension, spent in booking.entries.items():
             if dimension in self._meters and dimension not in (Dimension.REQUESTS, Dimension.DAY):
                 self._meters[dimension].correct(spent, used.of(dimension))
+        booking.load = used
 
     def tell(self, dimension: Dimension, rate: Rate) -> bool:
         """The provider has named a limit; true if that is news. What a person has set is never raised."""
@@ -294,16 +301,18 @@ class Pace:
         if self._told.get(dimension, given) == rate or (given and rate.per_second > given.per_second):
             return False
         self._told[dimension] = rate
-        meter = self._meters.get(dimension)
+        self._meters[dimension] = self._filled(dimension, rate)
         if dimension is Dimension.REQUESTS:
             self._learner = None
-        if meter is None:
-            self._meters[dimension] = Meter(rate)
-            return True
-        if meter.rate == rate:
-            return False
-        meter.change(rate)
         return True
+
+    def _filled(self, dimension: Dimension, rate: Rate) -> Meter:
+        """A meter that knows what was sent before it was made, refused calls aside."""
+        meter = Meter(rate)
+        for booking in self._past:
+            if not booking.refused:
+                booking.entries[dimension] = meter.spend(booking.load.of(dimension), booking.at)
+        return meter
 
     def refused(self, booking: Booking, hint: float, took: float) -> None:
         """A refusal without a name: it says something about the requests in a time."""
@@ -337,4 +346,4 @@ class Pace:
             self._learner.per_second = per_second
             rate = self._learner.rate
             assert rate is not None
-            self._meters[Dimension.REQUESTS] = Meter(rate)
+            self._meters.setdefault(Dimension.REQUESTS, Meter(rate)).change(rate)

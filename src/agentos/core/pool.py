@@ -167,7 +167,7 @@ class Pool:
         """A bucket rests on as long as one of its keys is still there, whatever it is called now."""
         known, self._buckets = self._buckets, {}
         for secret, credential in fresh.items():
-            old = before[secret].credential.quota if secret in before else credential.quota
+            old = before[secret].credential.quota if secret in before else None
             for (quota, model), bucket in known.items():
                 if quota == old:
                     kept = self._bucket(credential, model) if quota != credential.quota else bucket
@@ -393,6 +393,15 @@ class Pool:
             if key.living and self._rests_of(key)
         ]
         return min(((at, name) for at, name in ends if at > now), default=None)
+
+    def back_for(self, want: Want, now: float) -> tuple[float, str] | None:
+        """When, by waiting alone, a key that this wish may use does not rest, and which; None without one."""
+        ends = []
+        for name, key in self._keys.items():
+            if key.living and key.credential.provider in want.providers:
+                rest = self._bucket_of(key, self._model(key, want)).rest
+                ends.append((max(now, rest.opens_at()) if rest.closed(now) else now, name))
+        return min(ends, default=None)
 
     def more_usable_at(self, now: float) -> float | None:
         """When, by waiting alone, a key is not limited or spent any more."""
