@@ -20,6 +20,7 @@ from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
+from agentos.core.roles import cast
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
@@ -33,7 +34,7 @@ from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.outputs.writer import LineWriter
-from agentos.settings import Settings, environment, worker_environment
+from agentos.settings import ROLES, Settings, environment, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
@@ -176,7 +177,9 @@ class _Assembly:
     def _cast(self, pool: Pool) -> None:
         """Who plays which role; every role needs a key, and with a budget, a price."""
         have = tuple(dict.fromkeys(pool.providers()))
-        self._roles = self._settings.role_models(have)
+        # Offline there is one model, whatever the settings name.
+        offline = tuple(cast(role, (), have) for role in ROLES)
+        self._roles = offline if self._request.offline else self._settings.role_models(have)
         prices = self._prices
         for role in self._roles:
             if not set(role.providers) & set(have):

@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.models.offline.windows import Tally, Window, make_tally
 
-from .making import key, steady
+from .making import key, steady, want
 
 START = 1000.0
 MINUTE = Rate(10.0, 60.0)
@@ -200,6 +200,21 @@ def test_what_a_person_has_set_is_lowered_by_what_the_provider_names_but_never_r
     assert pace.rates == {Dimension.REQUESTS: Rate(30, 60.0)}
     assert pace.tell(Dimension.REQUESTS, Rate(20, 60.0))
     assert pace.rates == {Dimension.REQUESTS: Rate(20, 60.0)}
+
+
+def test_a_rate_that_is_edited_during_a_run_is_kept_to_and_what_was_sent_counts_on() -> None:
+    before, after = (
+        [replace(key("key-1", concurrency=9), rates=((Dimension.REQUESTS, Rate(amount, 60.0)),))]
+        for amount in (10, 3)
+    )
+    pool = Pool(before)
+    for number in range(4):
+        pool.ask(want(f"LLD-{number}"))
+        assert len(pool.grant(START)) == (number < 2)
+        if number == 1:
+            pool.replace(after)
+            pool.ask(want("LLD-9"))
+            assert len(pool.grant(START)) == 1
 
 
 @dataclass(order=True)

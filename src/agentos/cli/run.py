@@ -35,7 +35,7 @@ Examples:
 
 \b
 Exit codes: 0 every item reached a verdict; 1 some item failed; 2 usage; 3 no project or home;
-4 no usable key; 5 nothing matches; 75 stopped for quota; 130, 143, 129 interrupted.
+4 no usable key; 5 nothing matches; 75 stopped for quota or budget; 130, 143, 129 interrupted.
 After anything but 0, the same command goes on where it stopped.
 """
 

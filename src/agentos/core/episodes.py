@@ -52,7 +52,8 @@ class Episodes:
             if back is None:
                 return Standstill(4, "no usable key", f"none for {want.holder}; {_why_none(self._pool)}")
             if back[0] - now > self._max_wait:
-                return Standstill(75, "quota", f"no key comes back within --max-wait; the first is {back[1]}")
+                detail = f"no key comes back within --max-wait; the first is {back[1]}"
+                return Standstill(75, "quota", detail, back[0] - now)
         return None
 
     def _sound(self) -> set[str]:

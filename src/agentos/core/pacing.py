@@ -314,6 +314,17 @@ class Pace:
                 booking.entries[dimension] = meter.spend(booking.load.of(dimension), booking.at)
         return meter
 
+    def give(self, rates: dict[Dimension, Rate]) -> None:
+        """A person has set other rates; what was sent counts on."""
+        if rates == self._given:
+            return
+        self._given = dict(rates)
+        for dimension, rate in rates.items():
+            self._told.pop(dimension, None)
+            self._meters.setdefault(dimension, Meter(rate)).change(rate)
+        if Dimension.REQUESTS in rates:
+            self._learner = None
+
     def refused(self, booking: Booking, hint: float, took: float) -> None:
         """A refusal without a name: it says something about the requests in a time."""
         if booking.at <= self._deaf_until:

@@ -170,7 +170,10 @@ class Pool:
             old = before[secret].credential.quota if secret in before else None
             for (quota, model), bucket in known.items():
                 if quota == old:
+                    first = (credential.quota, model) not in self._buckets
                     kept = self._bucket(credential, model) if quota != credential.quota else bucket
+                    if first:
+                        kept.pace.give(dict(credential.rates))
                     kept.rest.recall(bucket.rest.until, bucket.rest.spent_until, bucket.rest.reason)
                     self._buckets[credential.quota, model] = kept
 

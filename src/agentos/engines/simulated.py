@@ -15,6 +15,7 @@ class RefusingEngine:
         self._engine = engine
         self._left = after
         self._told: list[EngineEvent | WorkerEvent] = []
+        self._wants: dict[tuple[str, str], events.LeaseWanted] = {}
 
     def obey(self, command: Command) -> None:
         if not isinstance(command, GrantLease):
@@ -24,12 +25,16 @@ class RefusingEngine:
             return self._engine.obey(command)
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
         self._told.append(events.LeaseReturned(command.item, command.lease, 0.0, Usage(), refusal))
-        self._told.append(events.LeaseWanted(command.item, command.call, (command.provider,)))
+        self._told.append(self._wants[command.item, command.call])
         self._engine.wake()
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
         told, self._told = self._told, []
-        return told + self._engine.receive(0.0 if told else timeout)
+        told += self._engine.receive(0.0 if told else timeout)
+        for event in told:
+            if isinstance(event, events.LeaseWanted):
+                self._wants[event.item, event.call] = event
+        return told
 
     def wake(self) -> None:
         self._engine.wake()

@@ -59,12 +59,19 @@ def _answer(response: types.GenerateContentResponse, access: Access) -> Answer:
     usage = Usage(
         1,
         (counted.prompt_token_count if counted else 0) or 0,
-        (counted.candidates_token_count if counted else 0) or 0,
+        _output_tokens(counted),
     )
     text = response.text
     if not text:
         raise BadRequest(f"the model gave no text ({_why_empty(response)})")
     return Answer(text, response.model_version or access.model, usage)
+
+
+def _output_tokens(counted: types.GenerateContentResponseUsageMetadata | None) -> int:
+    """What the model wrote, its thoughts included: both are paid for."""
+    if counted is None:
+        return 0
+    return (counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0)
 
 
 def _why_empty(response: types.GenerateContentResponse) -> str:

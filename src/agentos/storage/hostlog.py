@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from agentos.core.neighbours import BucketLearnt, BucketRefused, CallSent, Note, RunGone
+from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallSent, Note, RunGone
 from agentos.core.wire import WireError, decode, encode
 from agentos.storage.files import private_folder
 from agentos.storage.locks import LockFile
@@ -29,8 +29,9 @@ class HostLog:
             folder / "turn.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         self._life = LockFile(self._life_path(run))
-        self._life.acquire()
         with self._locked():
+            # In a turn, so that nobody finds the file while it is not locked yet.
+            self._life.acquire()
             if not self._others():
                 self._shorten()
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,7 +56,8 @@ class HostLog:
         """Writes to the others; within a turn."""
         lines = "".join(f"{self._line(replace(note, run=self._run))}\n" for note in notes)
         if lines:
-            os.write(self._file, lines.encode())
+            # What somebody left unfinished, and died, must not swallow our first line.
+            os.write(self._file, (b"\n" if self._torn else b"") + lines.encode())
 
     def gone(self, runs: set[str]) -> list[RunGone]:
         """Those of the runs of which no process is left."""
@@ -120,13 +122,20 @@ class HostLog:
         path = self._folder / NAME
         if not path.exists():
             return
-        kept: dict[tuple[str, str, str], str] = {}
+        rests: dict[tuple[str, str], Note] = {}
+        findings: dict[tuple[str, str], BucketLearnt] = {}
         for line in path.read_bytes().splitlines():
-            note = read_note(line)
-            if isinstance(note, BucketLearnt) or (isinstance(note, BucketRefused) and _is_ahead(note)):
-                kept[type(note).__name__, note.bucket, note.model] = self._line(replace(note, run="earlier"))
+            match read_note(line):
+                case BucketLearnt() as note:
+                    place = (note.bucket, note.model)
+                    findings[place] = _together(findings.get(place, note), note)
+                case BucketRefused() as note if _is_ahead(note):
+                    rests[note.bucket, note.model] = note
+                case BucketBack() as note:
+                    rests.pop((note.bucket, note.model), None)
+        kept = [self._line(replace(note, run="earlier")) for note in (*rests.values(), *findings.values())]
         tmp = path.with_suffix(".tmp")
-        tmp.write_text("".join(f"{line}\n" for line in kept.values()))
+        tmp.write_text("".join(f"{line}\n" for line in kept))
         tmp.chmod(0o600)
         os.replace(tmp, path)
 
@@ -170,10 +179,19 @@ def _shifted(note: Note, seconds: float) -> Note:
         case CallSent():
             return replace(note, at=note.at + seconds)
         case BucketRefused():
-            return replace(note, until=note.until + seconds, spent_until=note.spent_until + seconds)
+            # A rest that is for no day says so with a zero.
+            spent_until = note.spent_until + seconds if note.spent_until else 0.0
+            return replace(note, until=note.until + seconds, spent_until=spent_until)
         case _:
             return note
 
 
 def _is_ahead(note: BucketRefused) -> bool:
     return max(note.until, note.spent_until) > host_clock()
+
+
+def _together(earlier: BucketLearnt, later: BucketLearnt) -> BucketLearnt:
+    """What both have to say; of two things about the same, the later."""
+    limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
+    per_second = earlier.per_second if later.per_second is None else later.per_second
+    return replace(later, limits=tuple(limits.values()), per_second=per_second)
