@@ -6,7 +6,7 @@ RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test check bench chaos audit lock clean
+.PHONY: demo test check bench keypool chaos audit lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -21,7 +21,12 @@ check: $(DEV)
 	$(BIN)/lint-imports
 
 bench: $(DEV)
-	@$(BIN)/python -m bench.parallel
+	@$(BIN)/python -m bench.parallel --latency 1
+	@$(BIN)/python -m bench.parallel --latency 4
+
+# Ours beside what else people use for several keys; installs those, each in a folder of its own.
+keypool: $(DEV)
+	@$(BIN)/python -m bench.keypool
 
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos

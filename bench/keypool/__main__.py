@@ -20,8 +20,9 @@ from bench.keypool.scenarios import NAMES, Scenario, scenario_named
 from bench.keypool.table import HEAD, line_of
 
 QUICK_CALLS = 40
+QUICK_JOBS = 3
 QUICK_CLIENTS = ("ours", "tenacity")
-QUICK_SCENARIOS = ("bucket", "refused-count")
+QUICK_SCENARIOS = ("bucket", "unequal")
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
     asked = [entrant for entrant in ENTRANTS if entrant.name in clients]
     entrants = _present(asked, peers.installed if given.quick else peers.installable)
     scenarios = _scenarios(given)
-    with ThreadPoolExecutor(given.jobs) as threads:
+    with ThreadPoolExecutor(given.jobs or (QUICK_JOBS if given.quick else 1)) as threads:
         results = list(threads.map(_told, _races(scenarios, entrants, given.ledgers)))
     print(HEAD)
     for result in results:
@@ -47,7 +48,7 @@ def _arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="two clients, two scenarios, few calls, nothing installed"
     )
     parser.add_argument("--calls", type=int, help="instead of the scenario's own number")
-    parser.add_argument("--jobs", type=int, default=1, help="races at one time; they disturb each other")
+    parser.add_argument("--jobs", type=int, help="races at one time; they disturb each other")
     parser.add_argument("--ledgers", type=Path, help="a folder for what the server wrote of each call")
     return parser.parse_args()
 

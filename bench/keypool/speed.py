@@ -41,8 +41,8 @@ DEATHS = 15
 
 
 def main() -> None:
-    print(f"{decisions_a_second():,.0f} decisions a second, {KEYS} keys with known limits")
-    print(f"{decisions_a_second(waiting=200):,.0f} decisions a second, {KEYS} keys, 200 calls waiting")
+    print(f"{decisions_a_second():,.0f} decisions a CPU second, {KEYS} keys with known limits")
+    print(f"{decisions_a_second(waiting=200):,.0f} decisions a CPU second, {KEYS} keys, 200 calls waiting")
     waits = lease_waits()
     print(
         f"lease over the channel, {WORKERS} workers, {len(waits)} asks: "
@@ -64,7 +64,8 @@ def decisions_a_second(waiting: int = 0) -> float:
     for number in range(waiting):
         pool.ask(_want(f"patient-{number}", 0.0, provider="nobody"))
     decided, now, held = 0, 0.0, list[Lease]()
-    began = time.perf_counter()
+    # By the CPU's clock: it counts the same on a busy machine.
+    began = time.process_time()
     while decided < DECISIONS:
         now += STEP
         pool.ask(_want(f"holder-{decided}", now))
@@ -72,7 +73,7 @@ def decisions_a_second(waiting: int = 0) -> float:
         decided += 1
         if len(held) > KEYS // 2:
             _end(pool, held.pop(0))
-    return decided / (time.perf_counter() - began)
+    return decided / (time.process_time() - began)
 
 
 def _end(pool: Pool, lease: Lease) -> None:

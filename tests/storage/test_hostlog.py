@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agentos.core.credentials import Credential
 from agentos.core.neighbours import (
     BucketBack,
     BucketLearnt,
@@ -23,7 +24,9 @@ from agentos.core.neighbours import (
     Note,
     RunGone,
 )
-from agentos.core.pacing import Dimension, LimitSeen, Load
+from agentos.core.pacing import Dimension, LimitSeen, Load, Rate
+from agentos.core.pool import Pool
+from agentos.core.secrets import Secret
 from agentos.core.wire import encode
 from agentos.storage.hostlog import NAME, HostLog, boot_id, host_clock, read_notes
 
@@ -265,6 +268,24 @@ def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(t
         leave(log, SENT, CallOver("", "lease-1"), rest, over, learnt)
     assert again(tmp_path) == [replace(rest, run="earlier"), replace(learnt, run="earlier")]
     assert len((tmp_path / NAME).read_text().splitlines()) == 2
+
+
+def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path) -> None:
+    credential = Credential(
+        "key-1", "gemini", Secret("s"), concurrency=9, rates=((Dimension.TOKENS, Rate(100, 60.0)),)
+    )
+    call = CallSent(
+        "", "lease-1", credential.fingerprint, credential.quota, "pro", host_clock() - 5, Load(50, 40)
+    )
+    with contextlib.closing(HostLog(tmp_path, "before")) as log:
+        leave(log, replace(call, lease="long ago", at=call.at - 90), CallOver("", "long ago"))
+        leave(log, call, CallOver("", "lease-1", Load(20, 5)), replace(call, lease="unanswered"))
+    for _ in range(2):
+        pool = Pool([credential])
+        for note in again(tmp_path):
+            pool.hear(note)
+        assert pool.bucket("key-1", "pro").pace.used(Dimension.TOKENS, host_clock()) == 25 + 90
+        assert pool.foreign_runs() == set(), "nobody holds a slot"
 
 
 def test_who_does_not_come_alone_shortens_nothing(tmp_path: Path, log: HostLog) -> None:

@@ -1,4 +1,4 @@
-"""Round robin with aiolimiter: one limiter per key and process, told the limits; refusals are waited out."""
+"""Round robin with aiolimiter, one limiter per key and process; refusals are waited out, longer each time."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from bench.keypool.job import Job, JobKey, Told
 
 CHARACTERS_A_TOKEN = 4
 ANSWER_TOKENS = 40
-PATIENCE = 1.0
+FIRST_PATIENCE = 0.1
 
 
 @contextlib.asynccontextmanager
@@ -23,13 +23,13 @@ async def prepared(job: Job) -> AsyncIterator[Ask]:
 
     async def ask(_: int, call: int) -> None:
         prompt = job.prompt(call)
-        while True:
+        for attempt in itertools.count():
             key = next(keys)
             await key.wait(len(prompt) // CHARACTERS_A_TOKEN + ANSWER_TOKENS)
             heard = await wire.ask(key.secret, prompt)
             if heard.status == 200:
                 return
-            await asyncio.sleep(PATIENCE if heard.retry_after is None else heard.retry_after)
+            await asyncio.sleep((heard.retry_after or 0.0) + min(FIRST_PATIENCE * 2**attempt, 60))
 
     yield ask
     await wire.close()

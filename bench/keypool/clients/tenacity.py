@@ -21,12 +21,10 @@ class Refused(Exception):
 async def prepared(job: Job) -> AsyncIterator[Ask]:
     tenacity = importlib.import_module("tenacity")
     wire, keys = Wire(job.url), itertools.cycle(job.keys)
-    grown = tenacity.wait_random_exponential(multiplier=0.5, max=60)
-    jitter = tenacity.wait_random(0, 0.1)
+    grown = tenacity.wait_random_exponential(multiplier=0.1, max=60)
 
     def wait(state: Any) -> float:
-        hint = state.outcome.exception().retry_after
-        seconds: float = grown(state) if hint is None else hint + jitter(state)
+        seconds: float = (state.outcome.exception().retry_after or 0.0) + grown(state)
         return seconds
 
     @tenacity.retry(wait=wait, retry=tenacity.retry_if_exception_type(Refused))  # type: ignore[untyped-decorator]

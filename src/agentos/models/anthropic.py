@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import anthropic
+from anthropic.types import Message
 
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
@@ -25,16 +26,12 @@ class Anthropic:
     async def ask(self, question: Question, access: Access) -> Answer:
         try:
             raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
-            message = await raw.parse()
+            return _answer(await raw.parse(), _lowered(raw.headers))
         except anthropic.APIStatusError as error:
             raise _translate(error) from error
-        except (anthropic.APIError, ValueError) as error:
+        except (anthropic.APIError, ValueError, AttributeError, TypeError) as error:
+            # The SDK checks no form: what is no message, such as a proxy's page, lacks what one has.
             raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
-        text = "".join(block.text for block in message.content if block.type == "text")
-        if not text:
-            raise BadRequest(f"the model gave no text (stop reason: {message.stop_reason})")
-        usage = Usage(1, message.usage.input_tokens, message.usage.output_tokens)
-        return Answer(text, message.model, usage, limits_seen(_lowered(raw.headers)))
 
     def _client(self, access: Access) -> anthropic.AsyncAnthropic:
         if access.base_url not in self._clients:
@@ -42,6 +39,14 @@ class Anthropic:
                 api_key="given-per-call", base_url=access.base_url, max_retries=0, timeout=TIMEOUT
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
+
+
+def _answer(message: Message, headers: dict[str, str]) -> Answer:
+    text = "".join(block.text for block in message.content if block.type == "text")
+    if not text:
+        raise BadRequest(f"the model gave no text (stop reason: {message.stop_reason})")
+    usage = Usage(1, message.usage.input_tokens, message.usage.output_tokens)
+    return Answer(text, message.model, usage, limits_seen(headers))
 
 
 def _words(question: Question, access: Access) -> dict[str, Any]:

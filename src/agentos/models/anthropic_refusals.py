@@ -9,7 +9,6 @@ from agentos.models.hints import retry_after
 
 _REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
 _SPENT = {"enforced_spend_limit_reached"}
-_TROUBLE = {408, 500, 502, 503, 504, 529}
 _COUNTED = {
     "requests": Dimension.REQUESTS,
     "tokens": Dimension.TOKENS,
@@ -30,7 +29,7 @@ def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) 
         return Refusal(
             RefusalKind.RATE_LIMITED, f"429 {_code(error)}".strip(), retry_after(headers, wall), limits=limits
         )
-    if code in _TROUBLE or error.get("type") == "overloaded_error":
+    if code == 408 or code >= 500 or error.get("type") == "overloaded_error":
         return Refusal(RefusalKind.TROUBLE, str(code), retry_after(headers, wall))
     return None
 

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import openai
+from openai.types.chat import ChatCompletion
 
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
@@ -26,19 +27,12 @@ class OpenAI:
             raw = await self._client(access).chat.completions.with_raw_response.create(
                 **_words(question, access)
             )
-            completion = raw.parse()
+            return _answer(raw.parse(), _lowered(raw.headers))
         except openai.APIStatusError as error:
             raise _translate(error) from error
-        except (openai.APIError, ValueError) as error:
+        except (openai.APIError, ValueError, AttributeError, TypeError) as error:
+            # The SDK checks no form: what is no completion, such as a proxy's page, lacks what one has.
             raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
-        choice = completion.choices[0] if completion.choices else None
-        if choice is None or not choice.message.content:
-            raise BadRequest(
-                f"the model gave no text (finish reason: {choice.finish_reason if choice else '?'})"
-            )
-        counted = completion.usage
-        usage = Usage(1, counted.prompt_tokens if counted else 0, counted.completion_tokens if counted else 0)
-        return Answer(choice.message.content, completion.model, usage, limits_seen(_lowered(raw.headers)))
 
     def _client(self, access: Access) -> openai.AsyncOpenAI:
         if access.base_url not in self._clients:
@@ -49,6 +43,15 @@ class OpenAI:
                 timeout=TIMEOUT,
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
+
+
+def _answer(completion: ChatCompletion, headers: dict[str, str]) -> Answer:
+    choice = completion.choices[0] if completion.choices else None
+    if choice is None or not choice.message.content:
+        raise BadRequest(f"the model gave no text (finish reason: {choice.finish_reason if choice else '?'})")
+    counted = completion.usage
+    usage = Usage(1, counted.prompt_tokens if counted else 0, counted.completion_tokens if counted else 0)
+    return Answer(choice.message.content, completion.model, usage, limits_seen(headers))
 
 
 def _words(question: Question, access: Access) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from agentos.models.hints import retry_after, span
 _REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
 _SPENT = {"insufficient_quota", "credit_balance_exhausted"}
 _SPENT_ENDINGS = ("_spend_limit_exceeded", "_usage_limit_exceeded")
-_TROUBLE = {408, 500, 502, 503, 504, 529}
 _COUNTED = {"requests": Dimension.REQUESTS, "tokens": Dimension.TOKENS}
 
 
@@ -25,7 +24,7 @@ def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) 
         hint = retry_after(headers, wall)
         hint = _reset(headers) if hint is None else hint
         return Refusal(RefusalKind.RATE_LIMITED, f"429 {name}".strip(), hint, limits=limits_seen(headers))
-    if code in _TROUBLE:
+    if code == 408 or code >= 500:
         return Refusal(RefusalKind.TROUBLE, f"{code} {name}".strip(), retry_after(headers, wall))
     return None
 
@@ -41,11 +40,10 @@ def limits_seen(headers: Mapping[str, str]) -> tuple[LimitSeen, ...]:
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """When the dimension that is used up is full again."""
-    for name in _COUNTED:
-        if headers.get(f"x-ratelimit-remaining-{name}") == "0":
-            return span(headers.get(f"x-ratelimit-reset-{name}", ""))
-    return None
+    """When everything that is used up is full again."""
+    used_up = [name for name in _COUNTED if headers.get(f"x-ratelimit-remaining-{name}") == "0"]
+    resets = [span(headers.get(f"x-ratelimit-reset-{name}", "")) for name in used_up]
+    return max((reset for reset in resets if reset is not None), default=None)
 
 
 def _code(body: Any) -> str:

@@ -10,13 +10,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallSent, Note, RunGone
+from agentos.core.neighbours import (
+    BucketBack,
+    BucketLearnt,
+    BucketRefused,
+    CallOver,
+    CallSent,
+    Note,
+    RunGone,
+)
 from agentos.core.wire import WireError, decode, encode
 from agentos.storage.files import private_folder
 from agentos.storage.locks import LockFile
 
 NAME = "notes.jsonl"
 PATIENCE = 0.2
+RECENT = 61.0
 
 
 class HostLog:
@@ -118,14 +127,21 @@ class HostLog:
         return False
 
     def _shorten(self) -> None:
-        """Alone here: what is over is dropped, what was learnt and what still rests is kept."""
+        """Alone here: what is over is dropped; what was learnt, rests or counts for a minute's limit is kept."""
         path = self._folder / NAME
         if not path.exists():
             return
+        calls: dict[tuple[str, str], tuple[CallSent, CallOver]] = {}
         rests: dict[tuple[str, str], Note] = {}
         findings: dict[tuple[str, str], BucketLearnt] = {}
         for line in path.read_bytes().splitlines():
             match read_note(line):
+                case CallSent() as note if note.at > host_clock() - RECENT:
+                    lease = f"{note.run} {note.lease}"
+                    calls[note.run, note.lease] = replace(note, lease=lease), CallOver("", lease)
+                case CallOver() as note if (note.run, note.lease) in calls:
+                    sent, over = calls[note.run, note.lease]
+                    calls[note.run, note.lease] = sent, replace(over, used=note.used)
                 case BucketLearnt() as note:
                     place = (note.bucket, note.model)
                     findings[place] = _together(findings.get(place, note), note)
@@ -133,7 +149,10 @@ class HostLog:
                     rests[note.bucket, note.model] = note
                 case BucketBack() as note:
                     rests.pop((note.bucket, note.model), None)
-        kept = [self._line(replace(note, run="earlier")) for note in (*rests.values(), *findings.values())]
+        ended = [note for call in calls.values() for note in call]
+        kept = [
+            self._line(replace(note, run="earlier")) for note in (*ended, *rests.values(), *findings.values())
+        ]
         tmp = path.with_suffix(".tmp")
         tmp.write_text("".join(f"{line}\n" for line in kept))
         tmp.chmod(0o600)

@@ -1,0 +1,212 @@
+"""One contract for all vendors: their own SDKs, asked through our adapters, against the offline server."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.pacing import Dimension, LimitSeen
+from agentos.core.ports import Access, Answer, Provider, Question
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.models.anthropic import Anthropic
+from agentos.models.gemini import Gemini
+from agentos.models.offline import Behaviour, Kind, Limits
+from agentos.models.openai import OpenAI
+
+from .offline.asking import SCHEMA, script
+from .offline.serving import ISSUE, KEYS, Running, running
+
+VENDORS: dict[str, type[Gemini] | type[Anthropic] | type[OpenAI]] = {
+    "gemini": Gemini,
+    "anthropic": Anthropic,
+    "openai": OpenAI,
+}
+WITH_HEADERS = ("anthropic", "openai")
+DRAFT = Question("drafter", ISSUE)
+REVIEW = Question("reviewer", ISSUE, json.dumps(SCHEMA))
+LIMITS = Limits(rate=1000, tokens=900_000, input_tokens=600_000, output_tokens=300_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A vendor's adapter and a loop of its own, as a worker has them."""
+
+    vendor: str
+    provider: Provider
+    server: Running
+    runner: asyncio.Runner
+
+    def ask(self, question: Question = DRAFT, secret: str = KEYS[0].secret, model: str = "any") -> Answer:
+        access = Access("key-1", secret, self.server.url, model)
+        return self.runner.run(self.provider.ask(question, access))
+
+    def refusal(self, secret: str = KEYS[0].secret) -> Refusal:
+        with pytest.raises(CallRefused) as caught:
+            self.ask(secret=secret)
+        return caught.value.refusal
+
+    def meets(self, kind: Kind, **shape: object) -> None:
+        script(self.server, kind, **shape)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(Behaviour(limits=LIMITS)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=VENDORS)
+def caller(request: pytest.FixtureRequest, server: Running) -> Iterator[Caller]:
+    with asyncio.Runner() as runner:
+        provider = VENDORS[request.param]()
+        yield Caller(request.param, provider, server, runner)
+        runner.run(_hang_up(provider))
+
+
+async def _hang_up(provider: Gemini | Anthropic | OpenAI) -> None:
+    """A worker's connections end with its process; ours has other tests to run."""
+    for client in vars(provider)["_clients"].values():
+        await (client.aio.aclose() if isinstance(provider, Gemini) else client.close())
+
+
+# Answers.
+
+
+def test_an_answer_has_text_its_model_and_its_usage(caller: Caller) -> None:
+    answer = caller.ask()
+    assert answer.text.startswith("# Low-level design: Show rows")
+    assert answer.model == "offline-rules-1"
+    assert answer.usage.calls == 1
+    assert answer.usage.input_tokens == (len(ISSUE) + 3) // 4
+    assert answer.usage.output_tokens == (len(answer.text) + 3) // 4
+
+
+def test_with_a_schema_the_answer_is_a_verdict(caller: Caller) -> None:
+    verdict = json.loads(caller.ask(REVIEW).text)
+    assert verdict["verdict"] == "REVISE" and set(verdict) == set(SCHEMA["properties"])
+
+
+def test_each_call_uses_the_key_it_is_given(caller: Caller) -> None:
+    for key in KEYS:
+        caller.ask(secret=key.secret)
+    used = [call["key"] for call in caller.server.ledger()["calls"][-2:]]
+    assert used == [key.name for key in KEYS]
+
+
+def test_the_limits_that_the_vendor_names_are_seen(caller: Caller) -> None:
+    seen = {limit.dimension: limit.amount for limit in caller.ask().limits}
+    named = {Dimension.REQUESTS: 1000.0, Dimension.TOKENS: 900_000.0}
+    if caller.vendor == "anthropic":
+        named |= {Dimension.INPUT: 600_000.0, Dimension.OUTPUT: 300_000.0}
+    assert seen == (named if caller.vendor in WITH_HEADERS else {})
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "seconds"),
+    [
+        (Kind.MINUTE_QUOTA, {"retry_delay": 7}, 7.0),
+        (Kind.RETRY_AFTER, {"retry_after": "3"}, 3.0),
+    ],
+)
+def test_a_429_is_a_limit_with_the_hint_that_came_with_it(
+    caller: Caller, kind: Kind, shape: dict[str, object], seconds: float
+) -> None:
+    caller.meets(kind, **shape)
+    found = caller.refusal()
+    assert found.kind is RefusalKind.RATE_LIMITED
+    assert found.seconds == pytest.approx(seconds, abs=0.5)
+
+
+def test_a_bare_429_is_a_limit_without_a_hint(caller: Caller) -> None:
+    caller.meets(Kind.BARE_QUOTA)
+    found = caller.refusal()
+    assert found.kind is RefusalKind.RATE_LIMITED and found.seconds is None
+
+
+def test_a_refusal_names_the_limit_that_it_is_about(caller: Caller) -> None:
+    caller.meets(Kind.MINUTE_QUOTA, limit=15, retry_delay=2)
+    # Gemini names it in the refusal, the others in the headers that come with every answer.
+    amount = 1000.0 if caller.vendor in WITH_HEADERS else 15.0
+    assert LimitSeen(Dimension.REQUESTS, amount) in caller.refusal().limits
+
+
+def test_a_key_that_is_none_is_rejected(caller: Caller) -> None:
+    assert caller.refusal(secret="made up").kind is RefusalKind.KEY_REJECTED
+
+
+@pytest.mark.parametrize("kind", [Kind.KEY_INVALID, Kind.UNAUTHENTICATED, Kind.UNPAID, Kind.FORBIDDEN])
+def test_a_key_that_may_not_is_rejected(caller: Caller, kind: Kind) -> None:
+    caller.meets(kind)
+    assert caller.refusal().kind is RefusalKind.KEY_REJECTED
+
+
+@pytest.mark.parametrize("kind", [Kind.INSUFFICIENT_QUOTA, Kind.NO_CREDIT, Kind.SPEND_LIMIT])
+def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: Kind) -> None:
+    caller.meets(kind)
+    found = caller.refusal()
+    assert found.kind is not RefusalKind.TROUBLE
+    if caller.vendor in WITH_HEADERS:
+        assert found.kind is RefusalKind.KEY_REJECTED
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind.INTERNAL,
+        Kind.BAD_GATEWAY,
+        Kind.UNAVAILABLE,
+        Kind.TIMEOUT,
+        Kind.OVERLOADED,
+        Kind.RESET,
+        Kind.RESET_MIDWAY,
+        Kind.CUT,
+        Kind.HTML,
+    ],
+)
+def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: Kind) -> None:
+    caller.meets(kind)
+    assert caller.refusal().kind is RefusalKind.TROUBLE
+
+
+def test_a_server_that_is_not_there_is_trouble(caller: Caller) -> None:
+    access = Access("key-1", "secret", "http://127.0.0.1:9", "any")
+    with pytest.raises(CallRefused) as caught:
+        caller.runner.run(caller.provider.ask(DRAFT, access))
+    assert caught.value.refusal.kind is RefusalKind.TROUBLE
+
+
+# Requests that are wrong.
+
+
+@pytest.mark.parametrize("kind", [Kind.BAD_REQUEST, Kind.NOT_FOUND])
+def test_a_call_that_is_wrong_is_nobody_elses_fault(caller: Caller, kind: Kind) -> None:
+    caller.meets(kind)
+    with pytest.raises(BadRequest):
+        caller.ask()
+
+
+def test_text_that_speaks_of_429_means_nothing(caller: Caller) -> None:
+    caller.meets(Kind.BAD_REQUEST, message="429 RESOURCE_EXHAUSTED, see issue #429; overloaded_error")
+    with pytest.raises(BadRequest):
+        caller.ask()
+
+
+def test_after_every_refusal_the_next_call_is_answered(caller: Caller) -> None:
+    for kind in (Kind.MINUTE_QUOTA, Kind.UNAVAILABLE, Kind.RESET):
+        caller.meets(kind)
+        caller.refusal()
+        assert caller.ask().usage.calls == 1
+
+
+def test_no_error_shows_the_key(caller: Caller) -> None:
+    for kind in (Kind.BAD_REQUEST, Kind.KEY_INVALID, Kind.UNAVAILABLE, Kind.CUT):
+        caller.meets(kind)
+        with pytest.raises((BadRequest, CallRefused)) as caught:
+            caller.ask()
+        assert KEYS[0].secret not in str(caught.value)
