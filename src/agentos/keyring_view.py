@@ -13,7 +13,7 @@ from agentos.core.roles import DEFAULTS
 from agentos.settings import environment, home_folder
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import set_enabled
-from agentos.storage.hostlog import HostLog, host_clock, read_notes
+from agentos.storage.hostlog import HostLog, dead_runs, host_clock, read_notes
 from agentos.storage.layout import Home
 from agentos.worker import PROVIDERS
 
@@ -36,6 +36,8 @@ def view_keys() -> list[KeyRow]:
     pool = Pool(found)
     for note in read_notes(home.quota):
         pool.hear(note)
+    for gone in dead_runs(home.quota, pool.foreign_runs()):
+        pool.hear(gone)
     return [_row(pool, credential, host_clock()) for credential in found]
 
 
@@ -54,7 +56,8 @@ def rest_key(name: str, seconds: float) -> None:
     quota = _named(found, name).quota
     log = HostLog(home.open().quota, f"keys-{time.time_ns()}")
     with log.turn():
-        log.leave([BucketRefused("", quota, "*", host_clock() + seconds, 0.0, "put to rest by hand")])
+        now = host_clock()
+        log.leave([BucketRefused("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
     log.close()
 
 

@@ -30,8 +30,10 @@ def sent(credential: Credential, lease: str = "lease-1", run: str = "there", at:
     return CallSent(run, lease, credential.fingerprint, credential.quota, MODEL, at, Load(100, 50))
 
 
-def refused(credential: Credential, until: float, model: str = MODEL, spent_until: float = 0.0) -> Note:
-    return BucketRefused("there", credential.quota, model, until, spent_until, "429 there")
+def refused(
+    credential: Credential, until: float, model: str = MODEL, spent_until: float = 0.0
+) -> BucketRefused:
+    return BucketRefused("there", credential.quota, model, until, spent_until, "429 there", at=1000.0)
 
 
 # Slots.
@@ -131,6 +133,28 @@ def test_a_rest_ends_when_another_run_was_served() -> None:
     assert run.held("LLD-1") is not None
 
 
+@pytest.mark.parametrize("model", [MODEL, "*"])
+def test_the_answer_to_a_call_that_was_sent_before_ends_no_rest_of_another_run(model: str) -> None:
+    run = Conducted(keys(1))
+    lease = run.want("LLD-1", **ASK)
+    assert lease is not None
+    run.now = 1001.0
+    run.learn(replace(refused(keys(1)[0], until=1030.0, model=model), at=1001.0))
+    run.answer(lease)
+    assert run.want("LLD-1", **ASK) is None
+
+
+def test_the_answer_to_a_call_that_was_sent_before_ends_no_rest_anywhere() -> None:
+    run = Conducted([key("key-1", concurrency=2)], items=2)
+    first, second = (run.want(item, **ASK) for item in ("LLD-1", "LLD-2"))
+    assert first and second
+    run.now = 1001.0
+    run.refuse(second, Refusal(RefusalKind.RATE_LIMITED, "429", 30.0))
+    run.answer(first)
+    assert run.want("LLD-1", **ASK) is None
+    assert not any(isinstance(note, BucketBack) for note in run.notes)
+
+
 def test_a_rest_for_one_model_is_none_for_another() -> None:
     run = Conducted(keys(1))
     run.learn(refused(keys(1)[0], until=1030.0, model="gemini-2.5-flash"))
@@ -182,7 +206,7 @@ def test_what_we_do_is_told_in_the_order_in_which_it_happens() -> None:
         CallOver("", "lease-1", Load(25, 7)),
         CallSent("", "lease-2", fingerprint, fingerprint, MODEL, 1000.0, Load()),
     ]
-    assert BucketRefused("", fingerprint, MODEL, 1030.0, 0.0, "429") in run.notes
+    assert BucketRefused("", fingerprint, MODEL, 1030.0, 0.0, "429", 1000.0) in run.notes
 
 
 def test_what_we_tell_makes_another_pool_see_what_ours_sees() -> None:

@@ -235,7 +235,7 @@ def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: HostLog, line: s
 
 def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> None:
     """It was written ten seconds ago, when that boot's clock stood at 5000."""
-    note = BucketRefused("there", "bucket", "pro", 5100.0, 5600.0, "429")
+    note = BucketRefused("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
     stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     here = json.dumps({**encode(SENT), "boot": boot_id(), "clock": 5.0, "wall": 0.0})
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
@@ -243,6 +243,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
     assert isinstance(shifted, BucketRefused)
     assert shifted.until - host_clock() == pytest.approx(90.0, abs=1.0)
     assert shifted.spent_until - host_clock() == pytest.approx(590.0, abs=1.0)
+    assert shifted.at - host_clock() == pytest.approx(-11.0, abs=1.0)
     assert same == SENT
 
 

@@ -100,7 +100,9 @@ class Leasing:
         self._troubles.pop((lease.want.holder, lease.want.call), None)
         if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
             news.append(events.StormEnded(lease.credential.provider, lasted))
-        rested = bucket.rest.strikes or bucket.rest.spent_until
+        rested = bucket.rest.refused_at <= lease.granted_at and (
+            bucket.rest.strikes or bucket.rest.spent_until
+        )
         if bucket.rest.served(lease.granted_at):
             news.append(events.KeyRecovered(name))
         if rested:
@@ -170,10 +172,9 @@ class Leasing:
         )
 
     def _note_rest(self, lease: Lease, bucket: Bucket) -> None:
-        rest = bucket.rest
-        self._notes.append(
-            BucketRefused(US, lease.credential.quota, lease.model, rest.until, rest.spent_until, rest.reason)
-        )
+        rest, quota = bucket.rest, lease.credential.quota
+        ends = (rest.until, rest.spent_until)
+        self._notes.append(BucketRefused(US, quota, lease.model, *ends, rest.reason, rest.refused_at))
 
 
 def granted(lease: Lease) -> GrantLease:

@@ -29,7 +29,7 @@ class CallOver:
 
 @dataclass(frozen=True, slots=True)
 class BucketRefused:
-    """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota."""
+    """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota; told at `at`."""
 
     run: str
     bucket: str
@@ -37,6 +37,7 @@ class BucketRefused:
     until: float
     spent_until: float
     reason: str
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

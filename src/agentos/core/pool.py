@@ -174,7 +174,8 @@ class Pool:
                     kept = self._bucket(credential, model) if quota != credential.quota else bucket
                     if first:
                         kept.pace.give(dict(credential.rates))
-                    kept.rest.recall(bucket.rest.until, bucket.rest.spent_until, bucket.rest.reason)
+                    rest = bucket.rest
+                    kept.rest.recall(rest.until, rest.spent_until, rest.reason, rest.refused_at)
                     self._buckets[credential.quota, model] = kept
 
     def _carried(self, credential: Credential) -> _Key:
@@ -227,7 +228,7 @@ class Pool:
             return
         match note:
             case BucketRefused():
-                bucket.rest.recall(note.until, note.spent_until, note.reason)
+                bucket.rest.recall(note.until, note.spent_until, note.reason, note.at)
             case BucketBack():
                 bucket.rest.clear()
             case BucketLearnt():
@@ -241,7 +242,7 @@ class Pool:
         self._resting[note.bucket] = note
         for (quota, _), bucket in self._buckets.items():
             if quota == note.bucket:
-                bucket.rest.recall(note.until, note.spent_until, note.reason)
+                bucket.rest.recall(note.until, note.spent_until, note.reason, note.at)
 
     def _known_bucket(self, quota: str, model: str) -> Bucket | None:
         for key in self._keys.values():
@@ -460,7 +461,7 @@ class Pool:
         if place not in self._buckets:
             bucket = self._buckets[place] = Bucket(Pace(dict(credential.rates)))
             if note := self._resting.get(credential.quota):
-                bucket.rest.recall(note.until, note.spent_until, note.reason)
+                bucket.rest.recall(note.until, note.spent_until, note.reason, note.at)
         return self._buckets[place]
 
 

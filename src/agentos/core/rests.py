@@ -58,9 +58,10 @@ class Rest:
         self.until = self.spent_until = self.probe_at = 0.0
         self.strikes, self.proving_until = 0, None
 
-    def recall(self, until: float, spent_until: float, reason: str) -> None:
-        """What another run was told; the later of two ends wins."""
+    def recall(self, until: float, spent_until: float, reason: str, at: float) -> None:
+        """What another run was told, and when; the later of two ends wins."""
         self.until, self.reason = max(self.until, until), reason
+        self.refused_at = max(self.refused_at, at)
         if spent_until > self.spent_until:
             self.spent_until, self.probe_at = spent_until, max(self.probe_at, spent_until)
 

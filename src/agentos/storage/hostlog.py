@@ -21,7 +21,7 @@ from agentos.core.neighbours import (
 )
 from agentos.core.wire import WireError, decode, encode
 from agentos.storage.files import private_folder
-from agentos.storage.locks import LockFile
+from agentos.storage.locks import LockFile, is_locked
 
 NAME = "notes.jsonl"
 PATIENCE = 0.2
@@ -159,7 +159,7 @@ class HostLog:
         os.replace(tmp, path)
 
     def _life_path(self, run: str) -> Path:
-        return self._folder / f"run-{run}.lock"
+        return _life_path(self._folder, run)
 
 
 def read_notes(folder: Path) -> list[Note]:
@@ -169,6 +169,11 @@ def read_notes(folder: Path) -> list[Note]:
     except FileNotFoundError:
         return []
     return [note for line in lines if (note := read_note(line)) is not None]
+
+
+def dead_runs(folder: Path, runs: set[str]) -> list[RunGone]:
+    """Those of the runs of which no process is left, for those who only look."""
+    return [RunGone(run) for run in runs if not is_locked(_life_path(folder, run))]
 
 
 def read_note(line: bytes) -> Note | None:
@@ -200,9 +205,13 @@ def _shifted(note: Note, seconds: float) -> Note:
         case BucketRefused():
             # A rest that is for no day says so with a zero.
             spent_until = note.spent_until + seconds if note.spent_until else 0.0
-            return replace(note, until=note.until + seconds, spent_until=spent_until)
+            return replace(note, until=note.until + seconds, spent_until=spent_until, at=note.at + seconds)
         case _:
             return note
+
+
+def _life_path(folder: Path, run: str) -> Path:
+    return folder / f"run-{run}.lock"
 
 
 def _is_ahead(note: BucketRefused) -> bool:

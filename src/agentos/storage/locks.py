@@ -58,6 +58,15 @@ class LockFile:
             self.descriptor = None
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds it, looked up without touching it."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return (state.st_dev, state.st_ino) in _locked_inodes()
+
+
 class ItemLocks:
     """The locks of one project's items, in its `.locks` folder."""
 
