@@ -1,7 +1,6 @@
 """The folders of runs, newest first."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -13,7 +12,7 @@ from agentos.core import events
 from agentos.core.tally import Tally
 from agentos.storage.files import private_folder
 from agentos.storage.journal import read_journal
-from agentos.storage.locks import LockFile
+from agentos.storage.locks import LockFile, is_locked
 
 LATEST = "latest"
 LOCK = "run.lock"
@@ -68,17 +67,7 @@ def run_folders(runs: Path) -> list[Path]:
 
 def is_alive(run: Path) -> bool:
     """Whether the run's own process still holds its lock; asked without taking it."""
-    try:
-        descriptor = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(run / LOCK)
 
 
 def tally_of(run: Path) -> Tally:
