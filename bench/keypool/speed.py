@@ -21,11 +21,12 @@ from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.leasing import Leasing
+from agentos.core.loads import Dimension, Rate
 from agentos.core.money import PriceList, Purse
-from agentos.core.pacing import Dimension, Rate
-from agentos.core.pool import Lease, Pool, Want
+from agentos.core.pool import Pool
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease, Want
 from agentos.engines.process import ProcessEngine, Recipe
 from agentos.storage.hostlog import HostLog, host_clock
 

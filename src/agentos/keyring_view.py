@@ -4,10 +4,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from agentos.core.buckets import Bucket
 from agentos.core.credentials import Credential, KeyState
 from agentos.core.errors import ModelError, NothingMatches, UsageError
 from agentos.core.neighbours import BucketRefused
-from agentos.core.pool import Bucket, Pool
+from agentos.core.pool import Pool
 from agentos.core.ports import Access, Question
 from agentos.core.roles import DEFAULTS
 from agentos.settings import environment, home_folder

@@ -1,8 +1,8 @@
 """Small things that tests of the core are made of."""
 
 from agentos.core.credentials import Credential
-from agentos.core.pool import Want
 from agentos.core.secrets import Secret
+from agentos.core.wants import Want
 
 
 def key(name: str, provider: str = "gemini", bucket: str = "", concurrency: int = 1) -> Credential:

@@ -7,9 +7,10 @@ from agentos.core.credentials import Credential
 from agentos.core.episodes import Episodes
 from agentos.core.leasing import Leasing, granted
 from agentos.core.money import PriceList, Purse
-from agentos.core.pool import Lease, Pool
+from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease
 
 from .making import key, keys, steady
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentos.core.loads import Load
 from agentos.core.money import Price, PriceList, Purse
-from agentos.core.pacing import Load
 from agentos.core.results import Usage
 from agentos.models.prices import price_list
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.credentials import Credential, KeyState
+from agentos.core.loads import Dimension, LimitSeen, Load, Rate
 from agentos.core.neighbours import (
     BucketBack,
     BucketLearnt,
@@ -14,7 +15,6 @@ from agentos.core.neighbours import (
     Note,
     RunGone,
 )
-from agentos.core.pacing import Dimension, LimitSeen, Load, Rate
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from agentos.core.pacing import Dimension, Load, Rate
-from agentos.core.pool import HEAD_START, LONGEST_PASSING, Pool, Want
+from agentos.core.loads import Dimension, Load, Rate
+from agentos.core.pool import LONGEST_PASSING, Pool
+from agentos.core.wants import HEAD_START, Want
 
 from .making import key, keys
 

@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentos.core import events
+from agentos.core.learner import Learner
 from agentos.core.leasing import Leasing
+from agentos.core.loads import Dimension, LimitSeen, Load, Rate
+from agentos.core.meters import Meter, Spent
 from agentos.core.money import PriceList, Purse
-from agentos.core.pacing import Dimension, Learner, LimitSeen, Load, Meter, Pace, Rate, Spent
-from agentos.core.pool import Lease, Pool
+from agentos.core.pacing import Pace
+from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
+from agentos.core.wants import Lease
 from agentos.models.offline.windows import Tally, Window, make_tally
 
 from .making import key, steady, want

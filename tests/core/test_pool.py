@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from agentos.core.credentials import KeyState
-from agentos.core.pool import Lease, Pool, Want
+from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease, Want
 
 from .making import key, keys, steady, want
 

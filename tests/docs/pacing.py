@@ -8,12 +8,13 @@ from itertools import count
 from agentos.core.credentials import Credential
 from agentos.core.events import LeaseReturned, LeaseWanted
 from agentos.core.leasing import Leasing
+from agentos.core.loads import Dimension, Rate
 from agentos.core.money import PriceList, Purse
-from agentos.core.pacing import Dimension, Rate
-from agentos.core.pool import Lease, Pool
+from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease
 from agentos.models.offline.windows import Window, make_tally
 
 LIMIT, MINUTE, HOUR = 60, 60.0, 3600.0

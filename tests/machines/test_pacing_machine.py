@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentos.core.credentials import Credential
+from agentos.core.loads import Dimension, Load, Rate
 from agentos.core.neighbours import CallOver, CallSent, RunGone
-from agentos.core.pacing import Dimension, Load, Rate
-from agentos.core.pool import LONGEST_PASSING, Lease, Pool, Want
+from agentos.core.pool import LONGEST_PASSING, Pool
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease, Want
 
 MODELS = ("small", "large")
 HAIR = 1e-6

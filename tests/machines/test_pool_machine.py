@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentos.core.credentials import Credential, KeyState
-from agentos.core.pacing import Dimension, Rate
-from agentos.core.pool import Lease, Pool, Want
+from agentos.core.loads import Dimension, Rate
+from agentos.core.pool import Pool
 from agentos.core.refusals import clamp_hint
 from agentos.core.secrets import Secret
+from agentos.core.wants import Lease, Want
 from tests.core.making import steady
 
 HOUR, DAY = 3600.0, 86400.0

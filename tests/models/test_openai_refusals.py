@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.pacing import Dimension, LimitSeen
+from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.models.openai_refusals import limits_seen, read_refusal
 

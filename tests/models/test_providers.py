@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.pacing import Dimension, LimitSeen
+from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.ports import Access, Answer, Provider, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.models.anthropic import Anthropic

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentos.core.credentials import Credential
+from agentos.core.loads import Dimension, LimitSeen, Load, Rate
 from agentos.core.neighbours import (
     BucketBack,
     BucketLearnt,
@@ -24,7 +25,6 @@ from agentos.core.neighbours import (
     Note,
     RunGone,
 )
-from agentos.core.pacing import Dimension, LimitSeen, Load, Rate
 from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
 from agentos.core.wire import encode

@@ -13,9 +13,9 @@ from agentos.core.credentials import Credential
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
 from agentos.core.leasing import Leasing, granted
+from agentos.core.loads import Dimension, Rate
 from agentos.core.money import PriceList, Purse
 from agentos.core.orders import RoleModel
-from agentos.core.pacing import Dimension, Rate
 from agentos.core.pool import Pool
 from agentos.core.ports import Access, Answer, Neighbours, Question
 from agentos.core.refusals import RefusalKind

@@ -5,7 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentos.core.pacing import Dimension, Rate
+from agentos.core.loads import Dimension, Rate
 from agentos.core.secrets import Secret
 
 

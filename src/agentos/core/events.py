@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.pacing import Dimension, LimitSeen
+from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.refusals import Refusal
 from agentos.core.results import Outcome, Usage
 

@@ -2,16 +2,20 @@
 
 from agentos.core import events
 from agentos.core.backoff import Jitter, backoff
+from agentos.core.buckets import Bucket
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
+from agentos.core.loads import Dimension, LimitSeen, Load
 from agentos.core.money import Purse
 from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note
-from agentos.core.pacing import Dimension, LimitSeen, Load
-from agentos.core.pool import Bucket, Lease, Pool, Want
+from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind, clamp_hint
+from agentos.core.wants import Lease, Want
 
 DAY = 86400.0
 LOOK_AGAIN = 0.02
+# Until a run has seen what its models write.
+USUAL_OUTPUT = 1500
 # Whoever carries the notes to the neighbours puts the name of this run.
 US = ""
 
@@ -25,6 +29,8 @@ class Leasing:
         self._jitter = jitter
         self._troubles: dict[tuple[str, str], int] = {}
         self._notes: list[Note] = []
+        self._found: dict[tuple[str, str], float] = {}
+        self._written: dict[tuple[str, ...], float] = {}
 
     def wanted(self, event: events.LeaseWanted, now: float) -> None:
         failures = self._troubles.get((event.item, event.call), 0)
@@ -37,7 +43,7 @@ class Leasing:
                 asked_at=now,
                 not_before=now + wait,
                 models=event.models,
-                load=Load(event.input_tokens, event.output_tokens),
+                load=Load(event.input_tokens, event.output_tokens or self._usual(event.models)),
                 behind=event.behind,
             )
         )
@@ -48,6 +54,7 @@ class Leasing:
         for lease in granted:
             self.purse.reserve(lease.id, lease.model, lease.want.load)
             self._notes.append(self._sent(lease))
+            self._note_found(lease)
         return granted
 
     def returned(self, event: events.LeaseReturned, now: float) -> list[events.News]:
@@ -86,6 +93,14 @@ class Leasing:
 
     # What an answer, or a refusal, teaches.
 
+    def _usual(self, models: tuple[str, ...]) -> int:
+        """What an item's first call will write, as far as can be told."""
+        return round(self._written.get(models, USUAL_OUTPUT))
+
+    def _remember_written(self, models: tuple[str, ...], tokens: int) -> None:
+        before = self._written.get(models, tokens)
+        self._written[models] = before + (tokens - before) * 0.3
+
     def _counted(self, lease: Lease, event: events.LeaseReturned) -> list[events.News]:
         model = event.model or lease.model
         cost = self.purse.settle(lease.id, lease.model or model, event.usage)
@@ -97,6 +112,8 @@ class Leasing:
         news: list[events.News] = []
         bucket = self.pool.bucket(name, lease.model)
         bucket.pace.settle(lease.booking, used)
+        self.pool.prove(name)
+        self._remember_written(lease.want.models, used.output_tokens)
         self._troubles.pop((lease.want.holder, lease.want.call), None)
         if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
             news.append(events.StormEnded(lease.credential.provider, lasted))
@@ -113,33 +130,44 @@ class Leasing:
         bucket = self.pool.bucket(name, lease.model)
         match refusal.kind:
             case RefusalKind.RATE_LIMITED:
+                self.pool.prove(name)
                 learnt = self._learn(lease, name, refusal, now)
-                seconds = bucket.rest.limit(now, refusal.seconds, refusal.reason)
+                seconds = bucket.rest.limit(now, _hint(refusal, bucket), refusal.reason)
                 self._note_rest(lease, bucket)
                 return [*learnt, events.KeyLimited(name, seconds, refusal.reason)]
             case RefusalKind.DAY_EXHAUSTED:
-                ends = bucket.rest.spend(now, refusal.seconds, refusal.day_seconds or DAY, refusal.reason)
+                ends = bucket.rest.spend(now, refusal.day_seconds or DAY, refusal.reason)
                 self._note_rest(lease, bucket)
                 return [events.KeySpent(name, ends, refusal.reason)]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
                 return [events.KeyQuarantined(name, refusal.reason)]
             case RefusalKind.TROUBLE:
+                bucket.pace.drop(lease.booking)
                 return self._trouble(lease, refusal, now)
 
     def _learn(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         """A named limit is taken; a refusal that names none, or one that was kept to, is measured."""
-        lease.booking.refused = True
+        pace = self.pool.bucket(name, lease.model).pace
+        pace.cancel(lease.booking)
         news = self._limits_seen(lease, name, refusal.limits)
-        named = {limit.dimension for limit in refusal.limits}
-        if news or (named and Dimension.REQUESTS not in named):
+        told = None if refusal.seconds is None else now + clamp_hint(refusal.seconds)
+        if pace.observe(lease.booking, told) or news:
+            return news
+        if refusal.limits and all(limit.dimension is not Dimension.REQUESTS for limit in refusal.limits):
             return news
         took = now - lease.granted_at
-        pace = self.pool.bucket(name, lease.model).pace
         pace.refused(lease.booking, took + clamp_hint(refusal.seconds), took)
-        if (found := pace.per_second()) is not None:
-            self._notes.append(BucketLearnt(US, lease.credential.quota, lease.model, per_second=found))
-        return []
+        self._note_found(lease)
+        return news
+
+    def _note_found(self, lease: Lease) -> None:
+        """A rate that was measured, or has grown, is told once."""
+        place = (lease.credential.quota, lease.model)
+        found = self.pool.bucket_of(lease).pace.per_second()
+        if found is not None and found != self._found.get(place):
+            self._found[place] = found
+            self._notes.append(BucketLearnt(US, *place, per_second=found))
 
     def _limits_seen(self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]) -> list[events.News]:
         pace = self.pool.bucket(name, lease.model).pace
@@ -175,6 +203,10 @@ class Leasing:
         rest, quota = bucket.rest, lease.credential.quota
         ends = (rest.until, rest.spent_until)
         self._notes.append(BucketRefused(US, quota, lease.model, *ends, rest.reason, rest.refused_at))
+
+
+def _hint(refusal: Refusal, bucket: Bucket) -> float | None:
+    return None if refusal.seconds is None else refusal.seconds + bucket.pace.short_hint()
 
 
 def granted(lease: Lease) -> GrantLease:

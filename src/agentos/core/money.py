@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agentos.core.pacing import Load
+from agentos.core.loads import Load
 from agentos.core.results import Usage
 
 MILLION = 1_000_000

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.pacing import LimitSeen, Load
+from agentos.core.loads import LimitSeen, Load
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from agentos.core.commands import Command
 from agentos.core.events import EngineEvent, Event, WorkerEvent
+from agentos.core.loads import LimitSeen
 from agentos.core.neighbours import Note, RunGone
-from agentos.core.pacing import LimitSeen
 from agentos.core.results import Usage
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentos.core.pacing import LimitSeen
+from agentos.core.loads import LimitSeen
 
 DEFAULT_REST = 60.0
 LONGEST_HINT = 3600.0

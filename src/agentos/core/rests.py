@@ -22,7 +22,6 @@ class Rest:
     sent: int = 0
     refused_at: float = float("-inf")
     reason: str = ""
-    looked: bool = False
 
     def limit(self, now: float, hint: float | None, reason: str) -> float:
         """Starts or lengthens the rest; a hint that was obeyed in vain counts double each time."""
@@ -37,12 +36,10 @@ class Rest:
         self.refused_at, self.reason = now, reason
         return self.until - now
 
-    def spend(self, now: float, hint: float | None, day: float, reason: str) -> float:
-        """The day's quota is over; the hint may be too good to be true, so it allows one look."""
-        first = now >= self.spent_until
-        self.looked = not first
+    def spend(self, now: float, day: float, reason: str) -> float:
+        """The day's quota is over; one call an hour may look whether that was true."""
         self.spent_until = max(self.spent_until, now + day)
-        self.probe_at = now + (clamp_hint(hint) if first and hint is not None else PROBE_EVERY)
+        self.probe_at = now + PROBE_EVERY
         self.refused_at, self.reason = now, reason
         return self.spent_until - now
 
@@ -86,8 +83,8 @@ class Rest:
         return proving or self.limited(now) or (self.spent(now) and now < self.probe_at)
 
     def back_at(self) -> float:
-        """When it can be counted on again: a spent day's first look may help, the hourly ones are luck."""
-        return max(self.until, self.spent_until if self.looked else min(self.spent_until, self.probe_at))
+        """When it can be counted on again: an hourly look at a spent day is luck."""
+        return max(self.until, self.spent_until)
 
     def opens_at(self) -> float:
         return max(self.until, self.proving_until or 0.0, min(self.spent_until, self.probe_at))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentos.core.pacing import Dimension, LimitSeen
+from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.models.hints import (
     protobuf_duration,

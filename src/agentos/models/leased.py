@@ -15,7 +15,6 @@ from agentos.core.results import Usage
 from agentos.core.secrets import Redactor
 
 CHARACTERS_A_TOKEN = 4
-USUAL_OUTPUT = 1500
 
 
 class LeasedModel:
@@ -77,7 +76,7 @@ class LeasedModel:
                 providers=role.providers,
                 models=role.models,
                 input_tokens=len(question.prompt) // CHARACTERS_A_TOKEN,
-                output_tokens=self._usual.get(role.role, USUAL_OUTPUT),
+                output_tokens=self._usual.get(role.role, 0),
                 behind=self._behind,
             )
         )

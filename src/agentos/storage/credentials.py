@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentos.core.credentials import Credential
 from agentos.core.errors import PreflightError
-from agentos.core.pacing import Dimension, Rate
+from agentos.core.loads import Dimension, Rate
 from agentos.core.secrets import Secret
 
 PROVIDERS = ("gemini", "anthropic", "openai")

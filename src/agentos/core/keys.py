@@ -1,0 +1,101 @@
+"""The keys of a pool, in the order of their last use."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from agentos.core.buckets import Bucket
+from agentos.core.credentials import Credential
+from agentos.core.rests import Rest
+from agentos.core.secrets import Secret
+
+# A dead key is refused within so long.
+TRIAL = 0.25
+
+
+@dataclass(slots=True)
+class Key:
+    """A credential with the calls that it carries, ours and those of other runs.
+
+    Its first call goes alone, so that a dead key costs one call and not as many as it has slots.
+    """
+
+    credential: Credential
+    rests: list[Rest]
+    leases: set[str] = field(default_factory=set)
+    quarantine: str = ""
+    proven: bool = False
+    trial_until: float = 0.0
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+
+    @property
+    def living(self) -> bool:
+        return self.credential.enabled and not self.quarantine
+
+    @property
+    def free(self) -> bool:
+        return len(self.leases) < self.credential.concurrency
+
+    def lent(self, lease: str, now: float) -> None:
+        if not self.proven and not self.leases:
+            self.trial_until = now + TRIAL
+        self.leases.add(lease)
+
+    def on_trial(self, now: float) -> bool:
+        return not self.proven and now < self.trial_until and bool(self.leases)
+
+    def usable(self, now: float) -> bool:
+        """Not limited, spent, quarantined or disabled, held or not."""
+        if not self.living:
+            return False
+        if not self.rests:
+            return True
+        return any(now >= rest.until and now >= rest.spent_until for rest in self.rests)
+
+
+class Keys:
+    """The one that has rested longest comes first."""
+
+    def __init__(self) -> None:
+        self._by_name: OrderedDict[str, Key] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __getitem__(self, name: str) -> Key:
+        return self._by_name[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name, key=_natural)
+
+    def replace(self, keys: Iterable[Key]) -> None:
+        self._by_name = OrderedDict((key.credential.name, key) for key in keys)
+
+    def used(self, key: Key) -> None:
+        self._by_name.move_to_end(key.credential.name)
+
+    def by_secret(self) -> dict[Secret, Key]:
+        return {key.credential.secret: key for key in self}
+
+    def known_as(self, credential: Credential) -> str | None:
+        """The name that this credential's secret has now; None if it is gone."""
+        key = self._by_name.get(credential.name)
+        if key is not None and key.credential.secret == credential.secret:
+            return credential.name
+        names = (name for name, key in self._by_name.items() if key.credential.secret == credential.secret)
+        return next(names, None)
+
+    def of_quota(self, quota: str) -> Key | None:
+        return next((key for key in self if key.credential.quota == quota), None)
+
+    def free_of(self, leases: Collection[str]) -> None:
+        for key in self:
+            key.leases.difference_update(leases)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    word, _, number = name.rpartition("-")
+    return (word, int(number)) if number.isdigit() else (name, 0)

@@ -1,0 +1,114 @@
+"""What was spent of one limit, and when the next call fits into it."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from agentos.core.loads import DAY, Rate
+from agentos.core.manners import Counting, Manners
+
+SLACK_SHARE = 0.01
+LARGEST_SLACK = 0.15
+HAIR = 1e-9
+# In less time it does not matter how a provider counts.
+SHORTEST_SHAPED = 2.0
+
+
+@dataclass(slots=True)
+class Spent:
+    """One entry of a meter; its amount may be corrected when the truth is known."""
+
+    at: float
+    amount: float
+    counts: bool = True
+
+
+class Meter:
+    """What was spent in the last `seconds` of a rate; without manners, every span of that length counts."""
+
+    __slots__ = ("_level", "_level_at", "_log", "_sum", "manners", "rate", "slack")
+
+    def __init__(self, rate: Rate, manners: Manners | None = None) -> None:
+        shaped = SHORTEST_SHAPED <= rate.seconds < DAY
+        self.manners = manners if shaped else None
+        self.change(rate)
+        self._log: deque[Spent] = deque()
+        self._sum = 0.0
+        self._level = 0.0
+        self._level_at = 0.0
+
+    def change(self, rate: Rate) -> None:
+        """Another rate; what was spent counts on."""
+        self.rate = rate
+        self.slack = min(SLACK_SHARE * rate.seconds, LARGEST_SLACK)
+
+    def fits_at(self, amount: float, now: float) -> float:
+        """The first moment at which this amount fits; `now` or earlier means at once."""
+        if self.manners is not None:
+            if self.manners.counting is Counting.FIXED:
+                return self.fixed(amount, now, self.manners.boundary)
+            if self.manners.counting is Counting.FILLING:
+                return self.filling(amount, now)
+        return self.sliding(amount, now)
+
+    def sliding(self, amount: float, now: float) -> float:
+        """By what was spent in the last time, whenever one looks."""
+        self._forget(now)
+        over = self._sum + amount - self.rate.amount
+        if over <= HAIR or not self._log:
+            return now
+        for spent in self._log:
+            over -= spent.amount
+            if over <= HAIR:
+                return spent.at + self.rate.seconds + self.slack
+        # It is larger than the whole rate: it goes alone.
+        return self._log[-1].at + self.rate.seconds + self.slack
+
+    def fixed(self, amount: float, now: float, boundary: float) -> float:
+        """By spans that begin at given moments; what is sent shortly before one may arrive within it."""
+        self._forget(now)
+        seconds = self.rate.seconds
+        began = boundary + (now - self.slack - boundary) // seconds * seconds
+        inside = sum(spent.amount for spent in self._log if spent.at >= began - self.slack)
+        if not inside or inside + amount <= self.rate.amount + HAIR:
+            return now
+        return began + seconds + self.slack
+
+    def filling(self, amount: float, now: float) -> float:
+        """By a bucket that fills evenly."""
+        over = self._left(now) + min(amount, self.rate.amount) - self.rate.amount
+        return now if over <= HAIR else now + over / self._pace
+
+    def spend(self, amount: float, now: float) -> Spent:
+        spent = Spent(now, amount)
+        self._log.append(spent)
+        self._sum += amount
+        self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
+        return spent
+
+    def correct(self, spent: Spent, amount: float) -> None:
+        """The call has turned out to count for something else."""
+        if spent.counts:
+            self._sum += amount - spent.amount
+            self._level = max(0.0, self._level + amount - spent.amount)
+        spent.amount = amount
+
+    def spent(self, now: float) -> float:
+        self._forget(now)
+        return self._sum
+
+    @property
+    def _pace(self) -> float:
+        return self.rate.per_second * (1 - SLACK_SHARE)
+
+    def _left(self, now: float) -> float:
+        """What has not run off yet."""
+        return max(0.0, self._level - max(0.0, now - self._level_at) * self._pace)
+
+    def _forget(self, now: float) -> None:
+        log, horizon = self._log, now - self.rate.seconds - self.slack
+        while log and log[0].at <= horizon:
+            over = log.popleft()
+            over.counts = False
+            self._sum -= over.amount
+        if not log:
+            self._sum = 0.0
