@@ -45,7 +45,6 @@ from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
-from agentos.workflows.base import Workflow
 from agentos.workflows.registry import find_workflow
 
 WORKER = "agentos.worker:main"
@@ -79,7 +78,8 @@ class Request:
 
 def plan_run(request: Request) -> Plan:
     """What would run; writes nothing."""
-    workflow, home = find_workflow(request.workflow), Home(request.settings.home)
+    workflow = find_workflow(request.workflow, request.settings.project)
+    home = Home(request.settings.home)
     return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
@@ -97,7 +97,7 @@ class _Assembly:
         self._settings = request.settings
         self._say = say
         self._home = Home(self._settings.home)
-        self._workflow: Workflow = find_workflow(request.workflow)
+        self._workflow = find_workflow(request.workflow, self._settings.project)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
         self._roles: tuple[RoleModel, ...] = ()
@@ -217,7 +217,8 @@ class _Assembly:
             run=self._run_id,
             coordinator=os.getpid(),
             project=str(settings.project),
-            workflow=self._request.workflow,
+            workflow=self._workflow.origin,
+            modules=str(settings.project) if ":" in self._request.workflow else "",
             item=item,
             database=str(database),
             max_iterations=settings.max_iterations,
@@ -262,7 +263,7 @@ class _Assembly:
     def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
         return events.RunStarted(
             run=self._run_id,
-            workflow=self._request.workflow,
+            workflow=self._workflow.name,
             project=str(self._settings.project),
             items=plan.ids,
             workers=self._settings.parallel,

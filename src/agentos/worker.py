@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.errors import BadRequest, InvalidSpec, ItemError
+from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError
 from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
 from agentos.core.orders import Order
 from agentos.core.plan import FINISHED, Standing
@@ -32,9 +32,9 @@ from agentos.storage.checkpoints import (
 )
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
-from agentos.workflows.base import Workflow
+from agentos.workflows.announcing import announced
 from agentos.workflows.desk import Desk
-from agentos.workflows.registry import find_workflow
+from agentos.workflows.registry import load_workflow
 
 GRACE = 2.0
 OUR_FRAMES = 3
@@ -74,6 +74,8 @@ async def carry(order: Order, channel: Channel) -> Outcome:
         return failed(str(error), error.details)
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
+    except BrokenWorkflow as error:
+        return stumbled(str(error)) if isinstance(error.__cause__, OSError) else failed(str(error))
     except Exception as error:  # The one place where any failure becomes an outcome.
         traceback.print_exc(limit=-OUR_FRAMES)
         return stumbled(f"{type(error).__name__}: {error}")
@@ -89,7 +91,7 @@ class _Carrier:
         self._item = order.item
         self._channel = channel
         self._database = Path(order.database)
-        self._workflow: Workflow = find_workflow(order.workflow)
+        self._workflow = load_workflow(order.workflow, order.modules)
         self._documents = ProjectFolder(Path(order.project))
         self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
         self._stopping = asyncio.Event()
@@ -155,12 +157,12 @@ class _Carrier:
         graph = self._graph(checkpoint)
         config: Any = {
             "configurable": {"thread_id": self._item.id},
-            "recursion_limit": STEPS_A_ROUND * (self._order.max_iterations + 1),
+            "recursion_limit": max(STEPS_A_ROUND, len(graph.nodes)) * (self._order.max_iterations + 1),
         }
         begun = await checkpoint.saver.aget_tuple(config) is not None
         walking = asyncio.ensure_future(
             graph.ainvoke(
-                None if begun else {"round": 0},
+                None if begun else {},
                 config,
                 durability="sync",
                 control=control,
@@ -191,10 +193,11 @@ class _Carrier:
             folder=self._documents,
             ask=functools.partial(self._ask, checkpoint),
             say=_say,
-            announce=functools.partial(self._announce, checkpoint),
             max_iterations=self._order.max_iterations,
+            prompts=self._workflow.prompts,
         )
-        return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
+        graph = announced(self._workflow.graph(desk), functools.partial(self._announce, checkpoint))
+        return graph.compile(checkpointer=checkpoint.saver)
 
     @contextlib.asynccontextmanager
     async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:

@@ -1,11 +1,16 @@
 """`agentos runs`: the runs of the past."""
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from agentos.core.tally import Tally
 
 
 def _run(limit: int) -> int:
     from agentos.cli.records import runs_folder
-    from agentos.core.results import Ending, Verdict
+    from agentos.core.results import Ending
     from agentos.outputs.words import duration
     from agentos.storage.runs import is_alive, run_folders, tally_of
 
@@ -22,13 +27,22 @@ def _run(limit: int) -> int:
         seconds = end.seconds if end else tally.last - tally.began
         click.echo(
             f"{folder.name:<20} {tally.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{len(tally.rows)} items: {len(tally.verdicts(Verdict.APPROVED))} approved, "
-            f"{len(tally.verdicts(Verdict.NEEDS_REVISION))} to revise, "
+            f"{len(tally.rows)} items: {_came_to(tally)}, "
             f"{len(tally.ending(Ending.FAILED))} failed  {tally.started.project}"
         )
     if len(folders) > limit:
         click.echo(f"({len(folders) - limit} older ones: agentos runs --limit {len(folders)})")
     return 0
+
+
+def _came_to(tally: "Tally") -> str:
+    from agentos.core.results import Ending, Verdict
+
+    finished = tally.ending(Ending.FINISHED)
+    if finished and not tally.reviewed:
+        return f"{len(finished)} done"
+    revise = tally.verdicts(Verdict.NEEDS_REVISION)
+    return f"{len(tally.verdicts(Verdict.APPROVED))} approved, {len(revise)} to revise"
 
 
 command = click.Command(

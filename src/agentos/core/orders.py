@@ -16,6 +16,8 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class Order:
+    """`workflow` is a `module:object`; `modules`, if not empty, a folder that it may be imported from."""
+
     run: str
     coordinator: int
     project: str
@@ -26,3 +28,4 @@ class Order:
     models: tuple[RoleModel, ...]
     fresh: bool = False
     redo: bool = False
+    modules: str = ""

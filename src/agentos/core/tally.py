@@ -120,6 +120,16 @@ class Tally:
         return [row for row in self.rows.values() if row.running]
 
     @property
+    def keyless(self) -> bool:
+        """Whether the run has no key to hand out: nothing is to be said of keys, tokens and cost."""
+        return self.started is not None and not self.started.keys
+
+    @property
+    def reviewed(self) -> bool:
+        """Whether any item has come to a verdict."""
+        return any(row.outcome and row.outcome.verdict for row in self.rows.values())
+
+    @property
     def cost(self) -> float | None:
         """None when a price is unknown."""
         costs = [row.cost for row in self.rows.values()]

@@ -63,9 +63,9 @@ def progress_line(tally: Tally, at: float) -> str:
     parts = [
         f"{bar(tally.over, total)} {tally.over}/{total} workflows complete",
         f"running: {running}" if running else "",
-        f"keys in use: {len(set(tally.held.values()))}/{keys}",
-        f"{tokens(tally.usage.tokens)} tokens",
-        f"cost {dollars(tally.cost)}",
+        f"keys in use: {len(set(tally.held.values()))}/{keys}" if keys else "",
+        f"{tokens(tally.usage.tokens)} tokens" if keys else "",
+        f"cost {dollars(tally.cost)}" if keys else "",
         _time_left(tally, at),
     ]
     return " | ".join(part for part in parts if part)

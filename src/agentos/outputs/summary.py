@@ -36,7 +36,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
 def summary_lines(tally: Tally) -> list[str]:
     """The last lines of a run; the very last says what to type next."""
     finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
-    lines = [_row_line(row, _width(tally)) for row in tally.rows.values() if row.attempts]
+    lines = [_row_line(row, tally) for row in tally.rows.values() if row.attempts]
     seconds = tally.ended.seconds if tally.ended else 0.0
     lines += [
         "Execution complete:",
@@ -44,14 +44,20 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
         f"  Duration: {duration(seconds)}",
-        f"  Verdicts: {_verdicts(tally)}",
+        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not finished else []),
         f"  Items: {_items(tally)}",
+        *([] if tally.keyless else _spent(tally)),
+    ]
+    return lines + next_steps(tally)
+
+
+def _spent(tally: Tally) -> list[str]:
+    return [
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
         f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
         f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
-    return lines + next_steps(tally)
 
 
 def next_steps(tally: Tally) -> list[str]:
@@ -115,8 +121,10 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:
-    if not outcome.rounds:
-        return f"Finished before: {outcome.verdict}"
+    if outcome.error:
+        return f"Finished before: {outcome.verdict or 'done'}"
+    if outcome.verdict is None:
+        return f"Done in {duration(seconds)}" + (f": {outcome.result}" if outcome.result else "")
     word = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
     return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
 
@@ -125,10 +133,12 @@ def _width(tally: Tally) -> int:
     return max((len(row.item) for row in tally.rows.values()), default=0)
 
 
-def _row_line(row: Row, width: int) -> str:
+def _row_line(row: Row, tally: Tally) -> str:
+    spent = f" {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
+    tries = count(row.round, "round") if tally.reviewed else count(row.attempts, "attempt")
     parts = [
-        f"{row.item:<{width}}  {row.word:<14}",
-        f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}",
+        f"{row.item:<{_width(tally)}}  {row.word:<14}",
+        f"{tries:<10} {duration(row.seconds):>7}{'' if tally.keyless else spent}",
     ]
     if row.outcome and row.outcome.error:
         parts.append(row.outcome.error)

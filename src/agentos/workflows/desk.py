@@ -2,10 +2,8 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from string import Template
 
@@ -15,7 +13,6 @@ from agentos.core.ports import Answer, Documents, Question
 
 Ask = Callable[[str, Question], Awaitable[Answer]]
 Say = Callable[[str], None]
-Announce = Callable[[str, int], AbstractAsyncContextManager[None]]
 Kept = dict[str, str]
 
 _TAGS = ("issue", "brief", "draft", "feedback")
@@ -29,8 +26,8 @@ class Desk:
     folder: Documents
     ask: Ask
     say: Say
-    announce: Announce
     max_iterations: int
+    prompts: Path | None = None
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
@@ -60,13 +57,19 @@ class Desk:
         return content.decode()
 
     def prompt(self, name: str, **texts: str) -> str:
-        """A prompt from the project's `.agentos/prompts`, or ours; texts cannot close their tags."""
-        file = f"{name}.md"
-        try:
-            template = self.folder.read(f".agentos/prompts/{file}").decode()
-        except (FileNotFoundError, NotADirectoryError):
-            template = (resources.files("agentos.workflows") / "prompts" / file).read_text("utf-8")
+        """A prompt from the project's `.agentos/prompts`, or the workflow's; texts cannot close their tags."""
+        template = self._template(f"{name}.md")
         return Template(template).safe_substitute({key: _enclosed(text) for key, text in texts.items()})
+
+    def _template(self, file: str) -> str:
+        try:
+            return self.folder.read(f".agentos/prompts/{file}").decode()
+        except (FileNotFoundError, NotADirectoryError):
+            place = self.prompts or Path(__file__).parent / "prompts"
+        try:
+            return (place / file).read_text("utf-8")
+        except OSError as error:
+            raise ItemError(f"there is no prompt {file}", (f"write {place / file}",)) from error
 
 
 def _enclosed(text: str) -> str:

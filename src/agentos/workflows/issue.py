@@ -81,7 +81,7 @@ class IssueWorkflow:
             "N5_human_edit_verdict": loop.human,
             "N6_file": file,
         }
-        return compose(desk, nodes, back_from="N5_human_edit_verdict", back_to="N2_draft")
+        return compose(nodes, back_from="N5_human_edit_verdict", back_to="N2_draft")
 
     def conclude(self, state: dict[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])

@@ -76,7 +76,7 @@ class LldWorkflow:
             "N3_review": loop.review,
             "N4_finalize": finalize,
         }
-        return compose(desk, nodes, back_from="N3_review", back_to="N1_design")
+        return compose(nodes, back_from="N3_review", back_to="N1_design")
 
     def conclude(self, state: dict[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])

@@ -133,16 +133,14 @@ def is_over(state: State) -> bool:
     return state["verdict"] == Verdict.APPROVED.value or bool(state["stopped"])
 
 
-def compose(
-    desk: Desk, nodes: Mapping[str, Node], back_from: str, back_to: str
-) -> "StateGraph[Any, Any, Any, Any]":
+def compose(nodes: Mapping[str, Node], back_from: str, back_to: str) -> "StateGraph[Any, Any, Any, Any]":
     """A line of nodes, with one way back."""
     from langgraph.graph import END, START, StateGraph
 
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
-        graph.add_node(name, _announced(desk, name, node))  # type: ignore[call-overload]
+        graph.add_node(name, node)  # type: ignore[call-overload]
     for name, following in zip([START, *names], [*names, END], strict=True):
         if name == back_from:
             graph.add_conditional_edges(
@@ -153,14 +151,6 @@ def compose(
         else:
             graph.add_edge(name, following)
     return graph
-
-
-def _announced(desk: Desk, name: str, node: Node) -> Node:
-    async def announced(state: State) -> State:
-        async with desk.announce(name, state.get("round", 0)):
-            return await node(state)
-
-    return announced
 
 
 def _schema() -> str:
