@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.audience import people_listen, programs_listen
 from agentos.coordinator import Clock, Coordinator, CredentialNews, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -28,19 +29,11 @@ from agentos.engines.process import ProcessEngine, Recipe
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.models.prices import price_list
-from agentos.outputs.audit import Audit
-from agentos.outputs.console import Console
-from agentos.outputs.jsonlines import JsonLines
-from agentos.outputs.logfiles import LogFiles
-from agentos.outputs.records import SummaryFile
-from agentos.outputs.writer import LineWriter
 from agentos.settings import ROLES, Settings, environment, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
-from agentos.storage.files import private_file
 from agentos.storage.hostlog import HostLog, host_clock
-from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
@@ -234,20 +227,8 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people = stack.enter_context(contextlib.closing(LineWriter(2 if self._request.json else 1)))
-        listeners: list[Listener] = [
-            Journal(folder.path, self._redact),
-            LogFiles(folder.path, private_file, people.write),
-            Audit(folder.path, private_file, self._redact),
-            SummaryFile(_summary_writer(folder.path), self._redact),
-            Console(people.write, self._redact),
-        ]
-        if self._request.json:
-            programs = stack.enter_context(contextlib.closing(LineWriter(1)))
-            listeners.append(JsonLines(programs.write, self._redact))
-        for listener in listeners:
-            stack.callback(listener.close)
-        return listeners
+        listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
 
     def _limits(self) -> Limits:
         settings = self._settings
@@ -313,10 +294,3 @@ def _place(project: Path) -> str:
     """The way from here to the project, for what people may type next; empty when we are there."""
     way = os.path.relpath(project)
     return "" if way == "." else f"{way if not way.startswith('../..') else project}/"
-
-
-def _summary_writer(folder: Path) -> Callable[[str], None]:
-    from agentos.storage.files import Folder
-
-    place = Folder(folder, file_mode=0o600, folder_mode=0o700)
-    return lambda text: (place.write("summary.json", text.encode()), None)[1]

@@ -100,7 +100,7 @@ def worker_environment(
     kept = {
         name: value
         for name, value in env.items()
-        if not _is_secretive(name) and not any(secret in value for secret in hidden)
+        if not is_secretive(name) and not any(secret in value for secret in hidden)
     }
     return {
         **kept,
@@ -114,7 +114,7 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
-def _is_secretive(name: str) -> bool:
+def is_secretive(name: str) -> bool:
     upper = name.upper()
     return upper.startswith(_SECRETIVE) or any(
         word in upper for word in ("API_KEY", "TOKEN", "SECRET", "PASSWORD")

@@ -53,6 +53,15 @@ class WorkerReported:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramEnded:
+    """What a worker ran for its item has ended; a negative status is the number of a signal."""
+
+    item: str
+    status: int
+    seconds: float
+
+
 # Told by an engine.
 
 
@@ -304,7 +313,7 @@ class RunEnded:
     detail: str = ""
 
 
-WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | WorkerReported
+WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | ProgramEnded | WorkerReported
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
 OutsideEvent = StopRequested | CredentialsRejected
 News = (

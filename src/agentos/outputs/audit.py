@@ -19,18 +19,25 @@ class Audit:
         self._open_file = open_file
         self._redact = redact
         self._names: list[str] = []
+        self._numbered = True
 
     def hear(self, event: events.Event, at: float) -> None:
+        if isinstance(event, events.RunStarted):
+            self._numbered = _are_numbered(event.items)
         item = getattr(event, "item", None)
         if item is None or isinstance(event, events.LineWritten):
             return
-        name = f"workflow-audit-{item.rpartition('-')[2]}.jsonl"
+        name = f"workflow-audit-{self._short(item)}.jsonl"
         line = json.dumps(
             {"at": round(at, 3), **encode(event)},
             ensure_ascii=False,
             separators=(",", ":"),
         )
         self._append(name, self._redact(line))
+
+    def _short(self, item: str) -> str:
+        """The number alone, where items are called `LLD-42`."""
+        return item.rpartition("-")[2] if self._numbered else item
 
     def close(self) -> None:
         """Merges what every item's file says, by time."""
@@ -46,3 +53,9 @@ class Audit:
             self._names.append(name)
         with open(self._open_file(self._folder / name), "w", encoding="utf-8") as file:
             file.write(f"{line}\n")
+
+
+def _are_numbered(items: tuple[str, ...]) -> bool:
+    """Whether all share one prefix, and have a number behind it."""
+    parts = [item.rpartition("-") for item in items]
+    return len({prefix for prefix, _, _ in parts}) == 1 and all(number.isdigit() for _, _, number in parts)

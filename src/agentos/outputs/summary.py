@@ -9,6 +9,9 @@ from agentos.core.tally import Row, Tally
 from agentos.core.wire import pack
 from agentos.outputs.words import count, dollars, duration, tokens, why_stopped
 
+PROGRAM = " -- "
+"""In a command: what stands behind it is not ours."""
+
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
     """What is said of one item at its end, on lines of its own."""
@@ -44,7 +47,7 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
         f"  Duration: {duration(seconds)}",
-        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not finished else []),
+        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not (finished or tally.keyless) else []),
         f"  Items: {_items(tally)}",
         *([] if tally.keyless else _spent(tally)),
     ]
@@ -180,11 +183,13 @@ def _keys(tally: Tally) -> str:
 
 def without_fresh(command: str) -> str:
     """What goes on must not begin by dropping what was saved."""
-    return " ".join(word for word in command.split(" ") if word != "--fresh")
+    ours, dashes, theirs = command.partition(PROGRAM)
+    return " ".join(word for word in ours.split(" ") if word != "--fresh") + dashes + theirs
 
 
 def _again(command: str) -> str:
-    return f"{command} --failed" if "--failed" not in command else command
+    ours, dashes, theirs = command.partition(PROGRAM)
+    return command if "--failed" in ours else f"{ours} --failed{dashes}{theirs}"
 
 
 def _look(tally: Tally) -> str:

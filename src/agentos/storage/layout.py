@@ -39,6 +39,10 @@ class Home:
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / f"{workflow}_workflow_{number}.db"
 
+    def program(self, project: Path, name: str) -> Path:
+        """The locks and marks of one command that was run for items, in one project."""
+        return self.path / "exec" / project_key(project) / name
+
     def open(self) -> "Home":
         """Makes it ready for writing, or says why it cannot be used."""
         check_home(self.path)
@@ -56,4 +60,4 @@ class Home:
 
 def project_key(project: Path) -> str:
     real = os.path.realpath(project)
-    return f"{os.path.basename(real) or 'root'}-{hashlib.sha256(real.encode()).hexdigest()[:8]}"
+    return f"{os.path.basename(real) or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:8]}"

@@ -73,6 +73,13 @@ class ItemLocks:
     def __init__(self, project: Path) -> None:
         self._folder = project / LOCKS
 
+    @classmethod
+    def inside(cls, folder: Path) -> "ItemLocks":
+        """Locks that stand in a folder of their own, such as one in the home."""
+        locks = cls(folder)
+        locks._folder = folder
+        return locks
+
     def prepare(self) -> None:
         """Makes the folder, with a .gitignore that keeps it out of git."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
