@@ -80,7 +80,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute() if env.get("AGENTOS_WORKFLOW_DB") else None,
         credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
-        simulate_429=_simulation(env),
+        simulate_429=simulated_refusal(env, at_once=2),
         **{**merged, **said},
     )
 
@@ -212,13 +212,13 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _simulation(env: Mapping[str, str]) -> int | None:
-    """After how many calls one is refused."""
+def simulated_refusal(env: Mapping[str, str], at_once: int) -> int | None:
+    """After how many calls one is refused; `at_once` if no number is said."""
     value = env.get("AGENTOS_SIMULATE_429", "").casefold()
     if value in ("", "0", "false", "no"):
         return None
     if value in ("true", "yes"):
-        return 2
+        return at_once
     if value.isascii() and value.isdigit():
         return int(value)
     raise UsageError(f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls")

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 from agentos.core import events
-from agentos.core.lines import one_line
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
 from agentos.outputs.summary import ending_lines, summary_lines
-from agentos.outputs.words import dollars, duration, sentence, tokens
+from agentos.outputs.words import dollars, duration, sentence, spoken, tokens
 
 COORDINATOR = "[COORDINATOR]"
 Write = Callable[[str], None]
@@ -52,7 +51,7 @@ class Console:
         self._say(COORDINATOR, progress_line(self._tally, at))
 
     def _say(self, prefix: str, text: str) -> None:
-        self._write(self._redact(f"{prefix} {one_line(text)}".rstrip()))
+        self._write(self._redact(spoken(prefix, text)))
 
 
 def progress_line(tally: Tally, at: float) -> str:

@@ -30,7 +30,9 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             if not event.attempts:
                 return []
             return [
-                f"Interrupted at {event.node}: checkpointed" if event.node else "Interrupted before it began"
+                f"Interrupted at {event.node}: checkpointed"
+                if event.node
+                else "Interrupted: it begins again the next time"
             ]
         case Ending.PARKED:
             return ["Parked: waits for a person"]

@@ -118,6 +118,17 @@ class ItemLocks:
                     found[item] = self.holder(item)
         return found
 
+    def clear_notes(self) -> int:
+        """Removes the notes of holders that are gone, each under its lock; says how many."""
+        cleared = 0
+        for note in sorted(self._folder.glob("task-*.holder")):
+            lock = LockFile(note.with_suffix(".lock"))
+            if lock.acquire():
+                note.unlink(missing_ok=True)
+                lock.release()
+                cleared += 1
+        return cleared
+
     def numbering(self) -> LockFile:
         """Taken while a new number is given out."""
         return LockFile(self._folder / "numbering.lock")
