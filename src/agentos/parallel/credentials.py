@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.core.credentials import Credential, KeyState
-from agentos.core.pool import Lease, Pool, Want
+from agentos.core.loads import Dimension, Rate
+from agentos.core.pool import Pool
 from agentos.core.secrets import MASK, Secret
+from agentos.core.wants import Lease, Want
 from agentos.settings import environment, simulated_refusal
 from agentos.storage.credentials import PROVIDERS, CredentialSource
 
 SIMULATED_BACKOFF = 60.0
 LONGEST_WAIT = 0.25
+# A reservation lasts as long as its holder likes: what is sent in it is not the pool's to pace.
+UNPACED = ((Dimension.REQUESTS, Rate(1e12, 0.001)),)
 
 
 class CredentialPoolExhaustedException(Exception):
@@ -161,16 +165,17 @@ class CredentialCoordinator:
     # The pool, with the lock held.
 
     def _wait(self, holder: str, deadline: float, given_up: threading.Event) -> Lease | None:
-        while True:
+        while not given_up.is_set():
             now = time.monotonic()
             self._grant(now)
             if holder in self._granted:
                 return self._granted.pop(holder)
-            if now >= deadline or given_up.is_set():
+            if now >= deadline:
                 return None
             wakes = self._pool.wake_at(now)
             until = min(deadline, math.inf if wakes is None else max(wakes, now + 0.001))
             self._change.wait(min(until - now, LONGEST_WAIT))
+        return None
 
     def _grant(self, now: float) -> None:
         for lease in self._pool.grant(now):
@@ -200,7 +205,9 @@ class CredentialCoordinator:
 
     def _rest(self, credential: Credential, seconds: float) -> None:
         now = time.monotonic()
-        self._pool.rest(credential.name).recall(now + seconds, 0.0, "rate limited", now)
+        self._pool.rest(credential.name, credential.model or "").recall(
+            now + seconds, 0.0, "rate limited", now
+        )
         self._change.notify_all()
 
 
@@ -220,4 +227,4 @@ def _credentials(credentials: Sequence[str | Credential]) -> list[Credential]:
     if any(not one.secret.reveal() for one in plain):
         raise ValueError("a credential is empty: expected keys")
     unique = list({one.secret: one for one in reversed(plain)}.values())[::-1]
-    return [replace(one, name=f"key-{n}", provider="any") for n, one in enumerate(unique, 1)]
+    return [replace(one, name=f"key-{n}", provider="any", rates=UNPACED) for n, one in enumerate(unique, 1)]
