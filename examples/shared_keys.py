@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from agentos.parallel import CredentialCoordinator, credentials_from_environment
 
-pool = CredentialCoordinator(credentials_from_environment("gemini") or ["demo-key-1", "demo-key-2", "demo-key-3"])
+pool = CredentialCoordinator(
+    credentials_from_environment("gemini") or ["demo-key-1", "demo-key-2", "demo-key-3"]
+)
 
 
 def call(number: int) -> str:
