@@ -17,6 +17,7 @@ from agentos.core.results import Ending, Outcome, failed, stumbled
 from agentos.core.wire import unpack
 from agentos.engines.channel import SocketChannel
 from agentos.engines.kernel import be_told_of_parent
+from agentos.settings import environment
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.marks import Marks
 
@@ -70,7 +71,7 @@ async def _run(errand: Errand, channel: Channel, marks: Marks) -> Outcome:
             *errand.words,
             stdin=asyncio.subprocess.DEVNULL,
             cwd=errand.place,
-            env={**os.environ, **{one.name: one.value.reveal() for one in errand.variables}},
+            env={**environment(), **{one.name: one.value.reveal() for one in errand.variables}},
         )
     except (OSError, ValueError) as error:
         return failed(f"{errand.words[0]} cannot be started: {getattr(error, 'strerror', None) or error}")

@@ -139,12 +139,14 @@ def _width(tally: Tally) -> int:
 
 
 def _row_line(row: Row, tally: Tally) -> str:
-    spent = f" {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
     tries = count(row.round, "round") if tally.reviewed else count(row.attempts, "attempt")
-    parts = [
-        f"{row.item:<{_width(tally)}}  {row.word:<14}",
-        f"{tries:<10} {duration(row.seconds):>7}{'' if tally.keyless else spent}",
-    ]
+    parts = [f"{row.item:<{_width(tally)}}  {row.word:<14}"]
+    if tally.keyless:
+        parts.append(f"{tries:<10} {duration(row.seconds):>7}")
+    else:
+        parts.append(
+            f"{tries:<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
+        )
     if row.outcome and row.outcome.error:
         parts.append(row.outcome.error)
     return "  ".join(parts).rstrip()
