@@ -30,7 +30,10 @@ def comparison(first: Story, second: Story) -> Iterator[str]:
         left, right = (text.rjust(columns[at]) for at, text in enumerate(figure.shown))
         yield f"{figure.name:<{width}}  {left}  {right}  {_difference(figure)}".rstrip()
     different = list(_different(first, second))
-    yield "Every item that is in both went the same way." if not different else "Items that went differently:"
+    if not first.tally.rows.keys() & second.tally.rows.keys():
+        yield "No item is in both."
+    else:
+        yield "Items that went differently:" if different else "Every item that is in both went the same way."
     yield from different
 
 
