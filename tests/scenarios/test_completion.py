@@ -19,7 +19,7 @@ def shell(stage: Stage, name: str) -> Terminal:
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
-    terminal = stage.terminal(*FLAGS[name], program=path, PS1="ready> ", TERM="dumb")
+    terminal = stage.terminal(*FLAGS[name], program=path, PS1="ready> ")
     terminal.says("ready> ")
     type_in(terminal, f"{BEGIN[name]}; echo be''gun\n")
     terminal.says("begun", 30)
