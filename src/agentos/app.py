@@ -34,6 +34,7 @@ from agentos.outputs.console import Console
 from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
+from agentos.outputs.stepsummary import StepSummary
 from agentos.outputs.writer import LineWriter
 from agentos.settings import ROLES, Settings, environment, worker_environment
 from agentos.signals import Signals
@@ -255,6 +256,8 @@ class _Assembly:
             SummaryFile(_summary_writer(folder.path), self._redact),
             Console(people.write, self._redact),
         ]
+        if self._settings.step_summary:
+            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
         if self._request.json:
             programs = stack.enter_context(contextlib.closing(LineWriter(1)))
             listeners.append(JsonLines(programs.write, self._redact))
@@ -283,6 +286,7 @@ class _Assembly:
             keys=tuple(pool.names()),
             command=self._request.command,
             place=_place(self._settings.project),
+            titles=tuple(entry.item.title for entry in plan.entries),
         )
 
 

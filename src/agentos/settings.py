@@ -48,6 +48,7 @@ class Settings:
     credential_limit: int | None = None
     key_concurrency: int | None = None
     simulate_429: int | None = None
+    step_summary: Path | None = None
 
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
         return tuple(cast(role, getattr(self, role), providers) for role in ROLES)
@@ -84,6 +85,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
         simulate_429=_simulation(env),
+        step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         **{**merged, **said},
     )
 

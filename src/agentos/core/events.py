@@ -119,6 +119,7 @@ class RunStarted:
     keys: tuple[str, ...]
     command: str = ""
     place: str = ""
+    titles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

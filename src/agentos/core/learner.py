@@ -163,8 +163,9 @@ class Learner:
         self._seconds = keep * self._seconds + max(seconds, 0.001)
         found = self._admitted / self._seconds
         if self._before is None:
-            settled = self._stretches > SETTLED and self.per_second is not None
-            self.per_second = min(found, STEP_BACK * self.per_second) if settled else found
+            if self._stretches > SETTLED and self.per_second is not None:
+                found = min(found, STEP_BACK * self.per_second)
+            self.per_second = found
             return
         self.per_second = max(self._before, min(found, self.per_second or found))
         self._before = None
