@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test check bench keypool chaos audit lock clean
+.PHONY: demo test check bench keypool chaos audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
-test: $(DEV)
+test: $(DEV) $(DOCS)
 	@$(BIN)/python -m pytest
 
 check: $(DEV)
@@ -34,13 +35,19 @@ chaos: $(DEV)
 audit: $(DEV)
 	@$(BIN)/python -m tests.audits
 
+# The documentation as a site in site; a dead link is an error.
+docs: $(DOCS)
+	@$(BIN)/properdocs build --quiet --config-file properdocs.yml
+	@echo "Open site/index.html"
+
 # Rewrites the locks after a change of the dependencies in pyproject.toml; needs uv on the PATH.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/run.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group docs -c requirements/dev.txt -o requirements/docs.txt
 
 clean:
-	rm -rf $(VENV) agentos-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) site agentos-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentos needs Python 3.11 or newer; found: $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 demo" >&2; exit 1; }
@@ -57,4 +64,9 @@ $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
 $(DEV): requirements/dev.txt $(RUN)
 	@echo "Installing the packages that the tests and checks need ..."
 	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+$(DOCS): requirements/docs.txt | $(DEV)
+	@echo "Installing the packages that build the documentation ..."
+	@$(PIP) -r requirements/docs.txt
 	@touch $@

@@ -1,35 +1,46 @@
 """Draws docs/images/demo.svg from a real run: `.venv/bin/python docs/images/make_demo_svg.py`.
 
-Runs `agentos demo` in a pseudo-terminal, in a folder of its own, and draws selected lines of what it wrote.
+Runs `agentos demo` in a pseudo-terminal, in a folder of its own, and draws selected lines of what a person would
+have read there.
+Needs what `make docs` installs.
 """
 
+import fcntl
 import os
 import pty
 import re
+import struct
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+import pyte
+
 HERE = Path(__file__).parent
 WIDTH, CHARACTER, LINE, MARGIN = 112, 7.25, 17, 18
+SCREEN, ROWS = 240, 40
 TEXT, QUIET = "#d7dae0", "#8b929e"
 GAP = "..."
 
 
 def record(folder: Path) -> list[str]:
-    """Every line of a demo, as a terminal got it."""
-    read, chunks = _start(folder), []
-    while chunk := _read(read):
-        chunks.append(chunk)
-    return b"".join(chunks).decode().replace("\r\n", "\n").splitlines()
+    """Every line of a demo, as it stands on a screen that forgets nothing; what was wiped away is not there."""
+    screen = pyte.HistoryScreen(SCREEN, ROWS, history=100_000, ratio=1.0)
+    stream, terminal = pyte.ByteStream(screen), _start(folder)
+    while chunk := _read(terminal):
+        stream.feed(chunk)
+    above = ["".join(row[at].data for at in range(SCREEN)) for row in screen.history.top]
+    return [line.rstrip() for line in (*above, *screen.display)]
 
 
 def _start(folder: Path) -> int:
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, SCREEN, 0, 0))
         program = Path(sys.executable).parent / "agentos"
         os.execv(program, ["agentos", "demo"])  # noqa: S606 - the program that is drawn
     return terminal

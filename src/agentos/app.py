@@ -16,6 +16,7 @@ from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.errors import NoCredentials, PreflightError, UsageError
+from agentos.core.gates import GATES
 from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
@@ -29,10 +30,12 @@ from agentos.engines.process import ProcessEngine, Recipe
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.models.prices import price_list
+from agentos.outputs.stepsummary import StepSummary
 from agentos.settings import ROLES, Settings, environment, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
+from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
@@ -40,6 +43,7 @@ from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.workflows.registry import find_workflow
 
+MOST_NAMED = 5
 WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
@@ -110,6 +114,7 @@ class _Assembly:
             plan = self._plan()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
+            explain_parked(plan, self._say)
             pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
             self._cast(pool)
             listeners = self._listeners(self._folder(stack), stack)
@@ -118,7 +123,7 @@ class _Assembly:
             clock = Clock(host_clock, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
             return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
-                self._started(plan, pool), Outside(signals.arrived, watch)
+                self._started(plan, pool), Outside(signals.arrived, watch, self._decisions)
             )
 
     def _plan(self) -> Plan:
@@ -203,23 +208,33 @@ class _Assembly:
 
     def _order(self, command: StartWorker) -> str:
         item, settings = self._items[command.item], self._settings
-        database = settings.database or self._home.checkpoint(
-            settings.project, self._workflow.name, item.number
-        )
         order = Order(
             run=self._run_id,
             coordinator=os.getpid(),
             project=str(settings.project),
-            workflow=self._workflow.origin,
-            modules=str(settings.project) if ":" in self._request.workflow else "",
+            workflow=self._request.workflow,
+            origin=self._workflow.origin,
             item=item,
-            database=str(database),
+            database=str(self._database(item)),
             max_iterations=settings.max_iterations,
             models=self._roles,
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
+            gates=GATES[settings.review],
         )
         return json.dumps(pack(order))
+
+    def _database(self, item: Item) -> Path:
+        settings = self._settings
+        return settings.database or self._home.checkpoint(settings.project, self._workflow.name, item.number)
+
+    def _decisions(self, parked: list[str]) -> list[events.ItemDecided]:
+        found = [(item, read_parked(self._database(self._items[item]))) for item in parked]
+        return [
+            events.ItemDecided(item, kept.decision.act.value)
+            for item, kept in found
+            if kept and kept.decision
+        ]
 
     def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
         folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
@@ -227,7 +242,10 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        people, listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        if self._settings.step_summary:
+            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
+            stack.callback(listeners[-1].close)
         return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
 
     def _limits(self) -> Limits:
@@ -251,6 +269,7 @@ class _Assembly:
             keys=tuple(pool.names()),
             command=self._request.command,
             place=_place(self._settings.project),
+            titles=tuple(entry.item.title for entry in plan.entries),
         )
 
 
@@ -285,9 +304,20 @@ def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
         say(
             f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"
         )
-    if not plan.elsewhere and not plan.done:
+    explain_parked(plan, say)
+    if not plan.elsewhere and not plan.done and not plan.parked:
         say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
     return 0
+
+
+def explain_parked(plan: Plan, say: Callable[[str], None]) -> None:
+    """All of a few, the number of many."""
+    items = [candidate.item.id for candidate in plan.parked]
+    if len(items) > MOST_NAMED:
+        say(f"[COORDINATOR] {len(items)} items wait for a person; see them with: agentos review")
+        return
+    for item in items:
+        say(f"[COORDINATOR] {item} waits for a person: agentos review {item}")
 
 
 def _place(project: Path) -> str:

@@ -19,8 +19,8 @@ Redact = Callable[[str], str]
 
 def people_listen(
     folder: Path, redact: Redact, descriptor: int, stack: contextlib.ExitStack
-) -> list[Listener]:
-    """The records in the run's folder, and the screen at this descriptor."""
+) -> tuple[LineWriter, list[Listener]]:
+    """The screen at this descriptor; and it with the records in the run's folder, as listeners."""
     people = stack.enter_context(contextlib.closing(LineWriter(descriptor)))
     listeners: list[Listener] = [
         Journal(folder, redact),
@@ -29,7 +29,7 @@ def people_listen(
         SummaryFile(_summary_writer(folder), redact),
         Console(people.write, redact),
     ]
-    return _until_the_end(listeners, stack)
+    return people, _until_the_end(listeners, stack)
 
 
 def programs_listen(redact: Redact, stack: contextlib.ExitStack) -> list[Listener]:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.audience import people_listen, programs_listen
@@ -164,7 +164,7 @@ class _Programs:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        _, listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
         if self._request.json:
             listeners += programs_listen(self._redact, stack)
         commands = {name: shlex.join(called(self._request.words, item)) for name, item in self._items.items()}
@@ -208,7 +208,7 @@ def explain_none(plan: Plan, say: Callable[[str], None]) -> int:
 
 
 def _undone(candidate: Candidate) -> Candidate:
-    return Candidate(candidate.item, Standing.PENDING, None, candidate.failed_before, candidate.held_by)
+    return replace(candidate, standing=Standing.PENDING)
 
 
 def _failed_before(request: ProgramRequest, home: Home) -> set[str]:

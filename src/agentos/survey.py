@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
+from agentos.core.gates import Parked
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
 from agentos.core.results import Ending
-from agentos.storage.checkpoints import delete_checkpoint, standing_node
+from agentos.storage.checkpoints import delete_checkpoint, read_notes
+from agentos.storage.gates import read_parked
 from agentos.storage.layout import Home
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
@@ -23,8 +25,7 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     kept = {path.name for path in home.checkpoints(project).glob("*.db")}
     return [
         replace(
-            candidate,
-            node=_node(home.checkpoint(project, workflow.name, candidate.item.number), kept),
+            _as_kept(candidate, home.checkpoint(project, workflow.name, candidate.item.number), kept),
             failed_before=candidate.item.id in failed,
             held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
         )
@@ -64,8 +65,21 @@ def _failed_before(workflow: Workflow, project: Path, home: Home) -> set[str]:
     return {row.item for row in tally.ending(Ending.FAILED)} if tally else set()
 
 
-def _node(path: Path, kept: set[str]) -> str | None:
-    return standing_node(path) if path.name in kept else None
+def _as_kept(candidate: Candidate, path: Path, kept: set[str]) -> Candidate:
+    """With what its checkpoint says, if there is one."""
+    if path.name not in kept:
+        return candidate
+    node, parked = read_notes(path).get("node"), read_parked(path)
+    return replace(candidate, node=node, waits=_waits(parked), decided=_decided(parked))
+
+
+def _waits(parked: Parked | None) -> bool:
+    return parked is not None and parked.decision is None
+
+
+def _decided(parked: Parked | None) -> str:
+    """How a person decided at the gate that the item stood at last."""
+    return parked.decision.act.done if parked and parked.decision else ""
 
 
 def _words(holder: Holder | None) -> str:

@@ -8,11 +8,16 @@ COMMANDS = {
     "run": "Carry items through a workflow: agentos run lld --all --parallel 3",
     "exec": "Run any program once for every item: agentos exec --items '*.md' -- my-agent {item}",
     "demo": "Make an example project and run it, offline",
+    "init": "Make a project of your own to begin with",
     "status": "What the last run did, or is doing",
     "logs": "What an item's worker said: agentos logs LLD-42",
-    "runs": "The runs of the past",
+    "review": "Decide on items that wait for a person: agentos review LLD-42",
+    "report": "A run as Markdown, a page with a timeline, JUnit or CSV",
+    "runs": "The runs of the past: list, compare, prune",
     "keys": "The credentials, and where they stand",
     "doctor": "Check this machine and this project",
+    "config": "The settings, and where they come from",
+    "completion": "Complete commands in bash, zsh or fish",
     "offline-server": "Run the embedded model server by itself",
 }
 

@@ -1,14 +1,19 @@
-"""`agentos runs`: the runs of the past."""
+"""`agentos runs`: the runs of the past, listed, compared, pruned."""
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from agentos.cli.records import complete_runs
+from agentos.cli.words import Duration, Size
 
 if TYPE_CHECKING:
     from agentos.core.tally import Tally
 
 
-def _run(limit: int) -> int:
+def _list(limit: int) -> int:
     from agentos.cli.records import runs_folder
     from agentos.core.results import Ending
     from agentos.outputs.words import duration
@@ -45,10 +50,122 @@ def _came_to(tally: "Tally") -> str:
     return f"{len(tally.verdicts(Verdict.APPROVED))} approved, {len(revise)} to revise"
 
 
-command = click.Command(
+def _compare(first: str | None, second: str | None) -> int:
+    from agentos.cli.records import find_run
+    from agentos.outputs.report.comparison import comparison
+    from agentos.storage.stories import story_of
+
+    newer = find_run(second)
+    older = find_run(first) if first else _before(newer)
+    if older == newer:
+        raise click.UsageError(
+            f"{older.name} would be compared with itself: name two runs (see: agentos runs)"
+        )
+    for line in comparison(story_of(older), story_of(newer)):
+        click.echo(line)
+    return 0
+
+
+def _before(run: Path) -> Path:
+    from agentos.cli.records import runs_folder
+    from agentos.core.errors import NothingMatches
+    from agentos.storage.runs import run_folders
+
+    folders = run_folders(runs_folder())
+    if run == folders[-1]:
+        raise NothingMatches(
+            f"there is no run before {run.name} to compare it with; see them with: agentos runs"
+        )
+    return folders[folders.index(run) + 1]
+
+
+def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry_run: bool) -> int:
+    """What is not said does not count; when nothing is said, what every run prunes by itself."""
+    from agentos.cli.records import runs_folder
+    from agentos.outputs.words import count
+    from agentos.settings import Flags, read_settings
+    from agentos.storage.runs import Keep, old_runs, prune, run_folders
+
+    said = {"runs": keep, "bytes": max_size, "seconds": older_than}
+    known = {name: value for name, value in said.items() if value is not None}
+    endless = {name: float("inf") for name in said}
+    usual = Keep(runs=read_settings(Flags()).keep_runs)
+    limits = Keep(**{**endless, **known}) if known else usual  # type: ignore[arg-type]
+    old = old_runs(runs_folder(), limits, time.time())
+    for run in old:
+        click.echo(
+            f"{run.path.name:<20} {shown_size(run.bytes):>9}  {run.seconds / 86400:.1f} days old: {run.reason}"
+        )
+    left = len(run_folders(runs_folder())) - len(old)
+    total = f"{count(len(old), 'run')}, {shown_size(sum(run.bytes for run in old))}"
+    if dry_run:
+        click.echo(f"Would remove {total}; {left} stay. To do it, leave out --dry-run.")
+        return 0
+    gone = prune(runs_folder(), limits, time.time())
+    for run in old:
+        if run.path.exists():
+            click.echo(f"Could not remove {run.path}: remove it by hand", err=True)
+    click.echo(
+        f"Removed {total}; {left} stay." if len(gone) == len(old) else f"Removed {count(len(gone), 'run')}."
+    )
+    return 0 if len(gone) == len(old) else 1
+
+
+def shown_size(number: int) -> str:
+    """12 kB, 3.4 MB."""
+    for unit, factor in (("GB", 1000**3), ("MB", 1000**2), ("kB", 1000)):
+        if number >= factor:
+            return f"{number / factor:.1f} {unit}"
+    return f"{number} B"
+
+
+@click.pass_context
+def _default(ctx: click.Context, limit: int) -> int:
+    return _list(limit) if ctx.invoked_subcommand is None else 0
+
+
+def _limit() -> click.Option:
+    return click.Option(["--limit"], type=click.IntRange(min=1), default=20, help="At most so many (20).")
+
+
+command = click.Group(
     "runs",
     help="The runs of the past, newest first; needs no running process.",
-    params=[click.Option(["--limit"], type=click.IntRange(min=1), default=20, help="At most so many (20).")],
-    callback=_run,
-    epilog="\b\nExample:\n  agentos runs --limit 5",
+    invoke_without_command=True,
+    params=[_limit()],
+    callback=_default,
+    epilog="\b\nExamples:\n  agentos runs --limit 5\n  agentos runs compare\n  agentos runs prune --older-than 30d",
+    commands={
+        "list": click.Command(
+            "list",
+            help="Every run: workflow, how it ended, time, verdicts, project.",
+            params=[_limit()],
+            callback=_list,
+            epilog="\b\nExample:\n  agentos runs list --limit 5",
+        ),
+        "compare": click.Command(
+            "compare",
+            help="Two runs side by side: time, calls, tokens, cost, verdicts, refusals. "
+            "Without B the last one; without A the one before.",
+            params=[
+                click.Argument(["first"], required=False, metavar="[A]", shell_complete=complete_runs),
+                click.Argument(["second"], required=False, metavar="[B]", shell_complete=complete_runs),
+            ],
+            callback=_compare,
+            epilog="\b\nExamples:\n  agentos runs compare\n  agentos runs compare 20261115T221503Z latest",
+        ),
+        "prune": click.Command(
+            "prune",
+            help="Remove old runs: those that pass any limit that is given. Without one, what every run removes by "
+            "itself. Never a run that lives, never the newest.",
+            params=[
+                click.Option(["--keep"], type=click.IntRange(min=1), metavar="N", help="Keep the newest N."),
+                click.Option(["--older-than"], type=Duration(), help="Remove what is older, such as 30d."),
+                click.Option(["--max-size"], type=Size(), help="Keep the newest that fit, such as 1GB."),
+                click.Option(["--dry-run", "-n"], is_flag=True, help="List them; remove nothing."),
+            ],
+            callback=_prune,
+            epilog="\b\nExamples:\n  agentos runs prune --keep 20 --dry-run\n  agentos runs prune --older-than 30d --max-size 1GB",
+        ),
+    },
 )

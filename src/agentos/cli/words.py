@@ -6,19 +6,33 @@ import click
 
 from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
 
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_SIZES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 class Duration(click.ParamType[float]):
-    """`90`, `90s`, `30m`, `1h`."""
+    """`90`, `90s`, `30m`, `1h`, `30d`."""
 
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", str(value).strip())
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|d)?", str(value).strip())
         if not found or float(found[1]) <= 0:
             self.fail(f"{value!r} is not a time; expected such as 90s, 30m or 1h", param, ctx)
         return float(found[1]) * _UNITS[found[2] or ""]
+
+
+class Size(click.ParamType[int]):
+    """`200MB`, `1GB`, `1GiB`."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)", str(value).strip())
+        units = {unit.casefold(): factor for unit, factor in _SIZES.items()}
+        if not found or found[2].casefold() not in units:
+            self.fail(f"{value!r} is not a size; expected such as 200MB, 1GB or 1GiB", param, ctx)
+        return int(float(found[1]) * units[found[2].casefold()])
 
 
 class Workers(click.ParamType[int]):

@@ -107,6 +107,14 @@ class CredentialsRejected:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ItemDecided:
+    """A person has decided on an item that this run had parked."""
+
+    item: str
+    act: str
+
+
 # News: what the run itself decided or noticed.
 
 
@@ -120,6 +128,7 @@ class RunStarted:
     keys: tuple[str, ...]
     command: str = ""
     place: str = ""
+    titles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +324,7 @@ class RunEnded:
 
 WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | ProgramEnded | WorkerReported
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
-OutsideEvent = StopRequested | CredentialsRejected
+OutsideEvent = StopRequested | CredentialsRejected | ItemDecided
 News = (
     RunStarted
     | KeysFewerThanWorkers

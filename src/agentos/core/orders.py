@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agentos.core.gates import Gate
 from agentos.core.items import Item
 
 
@@ -16,7 +17,7 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`workflow` is a `module:object`; `modules`, if not empty, a folder that it may be imported from."""
+    """`workflow` is what was typed; `origin` is where that was found."""
 
     run: str
     coordinator: int
@@ -28,4 +29,5 @@ class Order:
     models: tuple[RoleModel, ...]
     fresh: bool = False
     redo: bool = False
-    modules: str = ""
+    gates: tuple[Gate, ...] = ()
+    origin: str = ""

@@ -59,7 +59,8 @@ class Tally:
                 self.started, self.began = event, at
                 self.rows = {item: Row(item) for item in event.items}
             case events.ItemStarted():
-                self.rows[event.item].running, self.rows[event.item].since = True, at
+                row = self.rows[event.item]
+                row.running, row.since, row.outcome = True, at, None
             case events.WorkerStarted():
                 self.rows[event.item].since = at
                 self.warm_up = self.warm_up or at - self.began

@@ -42,15 +42,27 @@ class Entry:
     event: Event
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A line that is none of ours; `torn` is one without an end, as a crash leaves it."""
+
+    torn: bool
+
+
 def read_journal(folder: Path) -> Iterator[Entry]:
-    """Every entry that can be read; a torn line, as a crash leaves it, is passed over."""
+    """Every entry that can be read; what cannot is passed over."""
+    return (line for line in read_lines(folder) if isinstance(line, Entry))
+
+
+def read_lines(folder: Path) -> Iterator[Entry | Unread]:
+    """Every line, in order."""
     with open(folder / NAME, "rb") as file:
         for line in file:
             try:
                 record = json.loads(line)
                 yield Entry(float(record["at"]), decode(record))
             except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                continue
+                yield Unread(torn=not line.endswith(b"\n"))
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

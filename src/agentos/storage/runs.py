@@ -88,16 +88,47 @@ def last_run_of(runs: Path, workflow: str, project: Path) -> Tally | None:
     return None
 
 
-def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
-    """Removes the oldest runs beyond what is kept; never one that lives, never the newest."""
-    gone, size = [], 0
+@dataclass(frozen=True, slots=True)
+class OldRun:
+    """A run that is beyond what is kept, and why."""
+
+    path: Path
+    bytes: int
+    seconds: float
+    reason: str
+
+
+def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
+    """The oldest runs beyond what is kept, newest first; never one that lives, never the newest."""
+    found, size = [], 0
     for number, run in enumerate(run_folders(runs)):
-        size += sum(entry.stat().st_size for entry in os.scandir(run) if entry.is_file(follow_symlinks=False))
-        old = now - run.stat().st_mtime > keep.seconds
-        if number and (number >= keep.runs or size > keep.bytes or old) and not is_alive(run):
-            shutil.rmtree(run, ignore_errors=True)
-            gone.append(run)
-    return gone
+        with contextlib.suppress(FileNotFoundError):  # another run removes it at this moment
+            own, age = _size(run), max(0.0, now - run.stat().st_mtime)
+            size += own
+            reason = _reason(keep, number, size, age)
+            if number and reason and not is_alive(run):
+                found.append(OldRun(run, own, age, reason))
+    return found
+
+
+def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
+    """Removes them; gives those that are gone."""
+    old = old_runs(runs, keep, now)
+    for run in old:
+        shutil.rmtree(run.path, ignore_errors=True)
+    return [run.path for run in old if not run.path.exists()]
+
+
+def _size(run: Path) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(run) if entry.is_file(follow_symlinks=False))
+
+
+def _reason(keep: Keep, number: int, size: int, seconds: float) -> str:
+    if number >= keep.runs:
+        return "too many"
+    if size > keep.bytes:
+        return "too large together"
+    return "too old" if seconds > keep.seconds else ""
 
 
 def _is_of(run: Path, workflow: str, project: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from agentos.core.errors import ItemError
+from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.ports import Answer, Documents, Question
 
@@ -20,7 +21,10 @@ _TAGS = ("issue", "brief", "draft", "feedback")
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`ask` keeps each answer under its call's name, so that a crash does not pay twice."""
+    """`ask` keeps each answer under its call's name, so that a crash does not pay twice.
+
+    `gates` are those that park the item; `parked` is the number of the one that it is parked at already.
+    """
 
     item: Item
     folder: Documents
@@ -28,6 +32,8 @@ class Desk:
     say: Say
     max_iterations: int
     prompts: Path | None = None
+    gates: tuple[Gate, ...] = ()
+    parked: int = 0
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property

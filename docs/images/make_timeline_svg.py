@@ -1,0 +1,27 @@
+"""Draws docs/images/timeline.svg from a real run: `.venv/bin/python docs/images/make_timeline_svg.py`."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from agentos.outputs.report.picture import picture
+from agentos.storage.stories import story_of
+
+HERE = Path(__file__).parent
+AGENTOS = Path(sys.executable).parent / "agentos"
+
+
+def main() -> int:
+    """The demo with more workers than keys, so that there are waits to be seen."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [str(AGENTOS), "demo", "shop", "--parallel", "5"]
+        subprocess.run(words, cwd=folder, env=dict(os.environ), check=True, stdout=subprocess.DEVNULL)
+        run = Path(folder) / "shop/.agentos-home/logs/parallel/latest"
+        (HERE / "timeline.svg").write_text(picture(story_of(run)) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

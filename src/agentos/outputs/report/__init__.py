@@ -1,0 +1,1 @@
+"""A run as a document: Markdown, a page, JUnit, a table."""

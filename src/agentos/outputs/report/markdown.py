@@ -1,0 +1,83 @@
+"""A report as Markdown."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from agentos.core.story import Story
+from agentos.outputs.report.axis import tick_label
+from agentos.outputs.report.bars import bars
+from agentos.outputs.report.facts import headline, item_facts, key_facts, moments, remarks, run_facts
+from agentos.outputs.words import dollars, duration
+
+_MARKS = re.compile(r"([\\`*_{}\[\]#|~])")
+
+
+def markdown(story: Story) -> str:
+    lines = [
+        f"# {safe(headline(story))}",
+        "",
+        *(line for remark in remarks(story) for line in (f"> {safe(remark)}", "")),
+        *_table(("", ""), ((fact.name, fact.text) for fact in run_facts(story))),
+        "",
+        "## Items",
+        "",
+        *_items(story),
+        "",
+        "## Timeline",
+        "",
+        "```text",
+        *(line.replace("`", "'") for line in bars(story)),
+        "```",
+        "",
+        "## Keys",
+        "",
+        *_keys(story),
+        "",
+        "## What was said",
+        "",
+        *(f"- {tick_label(round(moment.seconds, 1))}: {safe(moment.text)}" for moment in moments(story)),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def safe(text: str) -> str:
+    """A text that is shown as it is: no table, link, mention, picture or tag comes of it."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _MARKS.sub(r"\\\1", text)
+    return text.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def _items(story: Story) -> Iterator[str]:
+    heads = ("Item", "Title", "State", "Rounds:", "Time:", "Waited:", "Calls:", "Tokens:", "Cost:", "Result")
+    rows = (
+        (
+            facts.item,
+            facts.title,
+            facts.state,
+            str(facts.rounds),
+            duration(facts.seconds),
+            duration(facts.waited),
+            str(facts.calls),
+            f"{facts.input_tokens + facts.output_tokens:,}",
+            dollars(facts.cost),
+            facts.error or facts.result,
+        )
+        for facts in item_facts(story)
+    )
+    yield from _table(heads, rows)
+
+
+def _keys(story: Story) -> Iterator[str]:
+    rows = (
+        (key.key, str(key.calls), str(key.refusals), duration(key.used), duration(key.rested), key.state)
+        for key in key_facts(story)
+    )
+    yield from _table(("Key", "Calls:", "Refused:", "In use:", "Kept from use:", "State"), rows)
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """A head that ends with a colon is one of numbers."""
+    yield f"| {' | '.join(head.rstrip(':') for head in heads)} |"
+    yield f"| {' | '.join('---:' if head.endswith(':') else '---' for head in heads)} |"
+    for row in rows:
+        yield f"| {' | '.join(safe(cell) for cell in row)} |"

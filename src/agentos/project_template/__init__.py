@@ -1,0 +1,1 @@
+"""What `agentos init` puts into a new project."""

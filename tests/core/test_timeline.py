@@ -1,0 +1,117 @@
+"""What happened when."""
+
+from agentos.core import events
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.core.story import Story
+from agentos.core.timeline import SpanKind, Timeline
+
+STARTED = events.RunStarted(
+    "r", "lld", "/p", ("LLD-1", "LLD-2"), 2, ("key-1", "key-2"), titles=("One", "Two")
+)
+APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
+REFUSAL = Refusal(RefusalKind.RATE_LIMITED, "429", 5.0)
+
+
+def heard(*told: tuple[float, events.Event]) -> Timeline:
+    timeline = Timeline()
+    for at, event in ((100.0, STARTED), *told):
+        timeline.hear(event, at)
+    return timeline
+
+
+def spans(timeline: Timeline, item: str, *kinds: SpanKind) -> list[tuple[float, float, str]]:
+    lane = timeline.items.get(item) or timeline.keys[item]
+    return [(span.began, span.until(timeline.last), span.label) for span in lane.of(*kinds)]
+
+
+def test_nodes_of_an_item_follow_each_other() -> None:
+    timeline = heard(
+        (101, events.ItemStarted("LLD-1", 1, 1)),
+        (102, events.NodeStarted("LLD-1", "N0_load_issue", 0)),
+        (103, events.NodeFinished("LLD-1", "N0_load_issue", 1.0)),
+        (103, events.NodeStarted("LLD-1", "N1_design", 1)),
+        (109, events.ItemEnded("LLD-1", APPROVED, 8.0, Usage(), 1)),
+    )
+    assert spans(timeline, "LLD-1", SpanKind.ATTEMPT) == [(101, 109, "attempt 1")]
+    assert spans(timeline, "LLD-1", SpanKind.NODE) == [(102, 103, "N0_load_issue"), (103, 109, "N1_design")]
+
+
+def test_a_wait_lasts_from_the_wish_to_the_grant_and_none_is_shown_for_a_key_that_came_at_once() -> None:
+    timeline = heard(
+        (101, events.LeaseWanted("LLD-1", "draft-1", ("gemini",))),
+        (101.001, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
+        (102, events.LeaseWanted("LLD-2", "draft-1", ("gemini",))),
+        (105, events.LeaseGranted("LLD-2", "key-1", "lease-2", 3.0)),
+    )
+    assert spans(timeline, "LLD-1", SpanKind.WAIT) == []
+    assert spans(timeline, "LLD-2", SpanKind.WAIT) == [(102, 105, "draft-1")]
+
+
+def test_a_key_shows_its_calls_its_refused_call_and_its_rest() -> None:
+    timeline = heard(
+        (101, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
+        (103, events.LeaseReturned("LLD-1", "lease-1", 2.0, Usage(1, 1, 1))),
+        (104, events.LeaseGranted("LLD-2", "key-1", "lease-2", 0.0)),
+        (105, events.LeaseReturned("LLD-2", "lease-2", 1.0, refusal=REFUSAL)),
+        (105, events.KeyLimited("key-1", 5.0, "429")),
+        (107, events.Heartbeat(7.0)),
+    )
+    assert spans(timeline, "key-1", SpanKind.CALL) == [(101, 103, "LLD-1")]
+    assert spans(timeline, "key-1", SpanKind.REFUSED) == [(104, 105, "LLD-2")]
+    assert spans(timeline, "key-1", SpanKind.REST) == [(105, 107, "429")]
+
+
+def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
+    timeline = heard(
+        (101, events.ItemStarted("LLD-1", 1, 1)),
+        (102, events.NodeStarted("LLD-1", "N1_design", 1)),
+        (103, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
+        (104, events.WorkerEnded("LLD-1", "killed by SIGKILL", clean=False)),
+        (104, events.ItemRetried("LLD-1", "killed", 2, 3, 1.0)),
+        (106, events.ItemStarted("LLD-1", 1, 2)),
+        (107, events.Heartbeat(7.0)),
+    )
+    assert spans(timeline, "LLD-1", SpanKind.NODE) == [(102, 104, "N1_design")]
+    assert spans(timeline, "key-1", SpanKind.CALL) == [(103, 104, "LLD-1")]
+    assert spans(timeline, "LLD-1", SpanKind.AGAIN) == [(104, 106, "killed")]
+    assert spans(timeline, "LLD-1", SpanKind.ATTEMPT) == [(101, 104, "attempt 1"), (106, 107, "attempt 2")]
+
+
+def test_pauses_of_the_whole_run_are_kept_apart() -> None:
+    timeline = heard(
+        (101, events.AllKeysLimited("key-2", 4.0)),
+        (105, events.KeysBack(4.0)),
+        (106, events.PoolExhausted(2, 2)),
+        (107, events.PoolRestored(1.0)),
+    )
+    kinds = [(span.kind, span.began, span.ended) for span in timeline.run.spans]
+    assert kinds == [(SpanKind.LIMITED, 101, 105), (SpanKind.EXHAUSTED, 106, 107)]
+
+
+def test_a_clock_that_is_set_back_does_not_take_the_story_back() -> None:
+    story = Story("r")
+    for at, event in (
+        (1000.0, STARTED),
+        (1001.0, events.ItemStarted("LLD-1", 1, 1)),
+        (-6200.0, events.NodeStarted("LLD-1", "N1_design", 1)),
+        (-6198.0, events.NodeFinished("LLD-1", "N1_design", 2.0)),
+    ):
+        story.hear(event, at)
+    (node,) = story.timeline.items["LLD-1"].of(SpanKind.NODE)
+    assert (node.began, node.ended) == (1001.0, 1003.0)
+
+
+def test_an_item_that_no_readable_line_has_announced_is_in_the_story_all_the_same() -> None:
+    story = Story("r")
+    story.hear(events.NodeStarted("LLD-9", "N1_design", 1), 5.0)
+    assert list(story.timeline.items) == ["LLD-9"]
+
+
+def test_what_was_running_when_nobody_is_left_died_there() -> None:
+    story = Story("r", alive=False)
+    story.hear(STARTED, 1.0)
+    story.hear(events.ItemStarted("LLD-1", 1, 1), 2.0)
+    assert [story.word_of(row) for row in story.tally.rows.values()] == ["died here", "waiting"]
+    story.alive = True
+    assert [story.word_of(row) for row in story.tally.rows.values()] == ["running", "waiting"]

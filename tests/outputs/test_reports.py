@@ -1,0 +1,215 @@
+"""A run as a document: every form holds every text, and only as a text."""
+
+import csv
+import io
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from agentos.core import events
+from agentos.core.results import Ending, Outcome, Usage, Verdict, failed
+from agentos.core.story import Story
+from agentos.outputs.report.axis import MOST_TICKS, Axis, tick_label
+from agentos.outputs.report.comparison import comparison
+from agentos.outputs.report.facts import LONGEST
+from agentos.outputs.report.junit import junit
+from agentos.outputs.report.markdown import markdown
+from agentos.outputs.report.page import page
+from agentos.outputs.report.picture import MOST_ITEMS, picture
+from agentos.outputs.report.table import table
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror="alert(1)">',
+    "]]></style></svg><!-- &amp; --> &lt;",
+    "a | b `c` [link](http://evil.example) ![p](//e) @someone #12 *x*",
+    '=HYPERLINK("http://evil.example")',
+    "bell\a escape\x1b[31m null\0 half\ud800 two\nlines ￾",
+    "x" * 100_000,
+)
+HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
+
+
+def told(*texts: str) -> Story:
+    """One failed item a text, which stands everywhere where a text from outside can stand."""
+    story = Story("20261115T221503Z")
+    items = tuple(f"LLD-{number}" for number, _ in enumerate(texts, 1))
+    story.hear(
+        events.RunStarted(story.run, "lld", texts[0], items, 2, ("key-1",), texts[0], "", texts), 1000.0
+    )
+    for at, (item, text) in enumerate(zip(items, texts, strict=True), 1001):
+        story.hear(events.ItemStarted(item, 1, 1), at)
+        story.hear(events.NodeStarted(item, text, 1), at + 0.1)
+        story.hear(events.LeaseWanted(item, "draft-1", ("gemini",)), at + 0.2)
+        story.hear(events.LeaseGranted(item, "key-1", f"lease-{at}", 0.3), at + 0.5)
+        story.hear(events.KeyLimited("key-1", 1.0, text), at + 0.6)
+        story.hear(events.ItemEnded(item, failed(text, (text,)), 0.9, Usage(1, 2, 3), 1), at + 0.9)
+    story.hear(events.RunEnded(1, 9.0, 0.3), 1000.0 + len(texts) + 1)
+    return story
+
+
+def approved(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> Story:
+    story = Story("20261115T221504Z")
+    story.hear(events.RunStarted(story.run, "lld", "/p", ("LLD-1",), 1, ("key-1",), titles=("One",)), 1000.0)
+    story.hear(events.ItemStarted("LLD-1", 1, 1), 1000.5)
+    outcome = Outcome(Ending.FINISHED, verdict, 1, result="docs/lld/active/LLD-001.md")
+    story.hear(events.ItemEnded("LLD-1", outcome, seconds, Usage(2, 30, 4), 1), 1000.0 + seconds)
+    story.hear(events.RunEnded(0, seconds, 0.0), 1000.0 + seconds)
+    return story
+
+
+def test_a_hostile_text_stays_a_text_on_the_page() -> None:
+    root = ET.fromstring(page(told(*HOSTILE)))
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert not tags & {"script", "img", "a", "iframe", "link", "object", "foreignObject"}
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
+    cells = ["".join(cell.itertext()) for cell in root.iter(f"{HTML}td")]
+    for text in HOSTILE[:5]:
+        assert text in cells
+
+
+def test_a_page_needs_nothing_but_itself() -> None:
+    text = page(told(*HOSTILE))
+    root = ET.fromstring(text)
+    names = {name.rpartition("}")[2] for element in root.iter() for name in element.attrib}
+    assert not names & {"src", "href", "srcset", "data", "action", "style"}
+    styles = "".join(element.text or "" for tag in (HTML, SVG) for element in root.iter(f"{tag}style"))
+    assert styles and "url(" not in styles and "@import" not in styles
+    policy = root.find(f".//{HTML}meta[@http-equiv='Content-Security-Policy']")
+    assert policy is not None and policy.get("content", "").startswith("default-src 'none'")
+
+
+def test_a_page_can_be_read_without_seeing_it() -> None:
+    root = ET.fromstring(page(told(*HOSTILE)))
+    assert root.get("lang") == "en"
+    (image,) = root.iter(f"{SVG}svg")
+    ids = {element.get("id") for element in image.iter()}
+    assert image.get("role") == "img" and set((image.get("aria-labelledby") or "").split()) <= ids
+    for place in root.iter(f"{HTML}table"):
+        assert place.find(f"{HTML}caption") is not None
+        assert all(head.get("scope") for head in place.iter(f"{HTML}th"))
+    drawn = [bar for bar in image.iter(f"{SVG}rect") if bar.get("rx")]
+    assert drawn and all(bar.find(f"{SVG}title") is not None for bar in drawn)
+
+
+def test_the_picture_shows_nodes_waits_calls_and_rests() -> None:
+    image = ET.fromstring(picture(told("N1_design")))
+    said = [title.text or "" for title in image.iter(f"{SVG}title")]
+    assert "N1_design: 0.8s, from 1.1s" in said
+    assert "waiting for a key (draft-1): 0.3s, from 1.2s" in said
+    assert any(text.startswith("call (LLD-1): 0.4s") for text in said)
+    assert any(text.startswith("resting (N1_design): ") for text in said)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_what_is_written_can_be_read_on_its_ground(dark: bool) -> None:
+    style = ET.fromstring(picture(approved())).find(f".//{SVG}style")
+    assert style is not None and style.text
+    light, _, night = style.text.partition("@media (prefers-color-scheme: dark)")
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", night if dark else light))
+    assert all(_contrast(colours[name], colours["paper"]) >= 4.5 for name in ("ink", "quiet", "refused"))
+    graphic = [name for name in colours if re.fullmatch(r"c\d|call|rest|hatch", name)]
+    assert len(graphic) == 11
+    assert all(_contrast(colours[name], colours["paper"]) >= 3 for name in graphic)
+
+
+def _contrast(one: str, other: str) -> float:
+    """By WCAG's formula."""
+    lights = sorted((_light(one), _light(other)), reverse=True)
+    return (lights[0] + 0.05) / (lights[1] + 0.05)
+
+
+def _light(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_very_long_backlog_is_drawn_in_part_and_listed_whole() -> None:
+    story = told(*(f"title {number}" for number in range(MOST_ITEMS + 7)))
+    root = ET.fromstring(page(story))
+    text = "".join(root.itertext())
+    assert f"Only the first {MOST_ITEMS} items are drawn." in text
+    assert f"title {MOST_ITEMS + 6}" in text
+
+
+def test_markdown_makes_neither_tags_nor_links_nor_columns_of_a_text() -> None:
+    text = markdown(told(*HOSTILE))
+    outside, inside = [], False
+    for line in text.splitlines():
+        inside = inside != line.startswith("```")
+        if not inside and not line.startswith("```"):
+            outside.append(line)
+    prose = "\n".join(outside)
+    assert (
+        "<" not in prose and "](" not in prose.replace("\\](", "") and "@" not in prose and "://" not in prose
+    )
+    rows = [line for line in outside if line.startswith("| LLD-")]
+    assert len(rows) == len(HOSTILE)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {11}
+    assert text.count("```") == 2
+
+
+def test_junit_is_strict_xml_with_the_endings_in_its_own_words() -> None:
+    root = ET.fromstring(junit(told(*HOSTILE)))
+    suite = root.find("testsuite")
+    assert suite is not None and suite.get("failures") == str(len(HOSTILE)) == suite.get("tests")
+    messages = [failure.get("message") for failure in suite.iter("failure")]
+    assert messages[:5] == list(HOSTILE[:5])
+    assert [case.tag for case in ET.fromstring(junit(approved()))[0].iter("failure")] == []
+    revise = ET.fromstring(junit(approved(verdict=Verdict.NEEDS_REVISION)))[0]
+    assert revise.get("skipped") == "1" and revise.get("failures") == "0"
+    skipped = revise.find("testcase/skipped")
+    assert skipped is not None and skipped.get("message") == "needs revision"
+
+
+def test_csv_has_a_row_an_item_and_no_formula() -> None:
+    rows = list(csv.DictReader(io.StringIO(table(told(*HOSTILE)))))
+    assert [row["item"] for row in rows] == [f"LLD-{number}" for number in range(1, len(HOSTILE) + 1)]
+    assert rows[4]["title"] == '\'=HYPERLINK("http://evil.example")'
+    assert rows[0]["title"] == HOSTILE[0] and rows[0]["waited"] == "0.300"
+    assert len(rows[6]["title"]) == LONGEST + 1
+
+
+@pytest.mark.parametrize("write", [page, markdown, junit, table])
+def test_a_run_of_which_nothing_is_known_yet_has_a_report(write: object) -> None:
+    assert callable(write)
+    assert write(Story("20261115T221503Z"))
+
+
+def test_a_killed_run_says_so_and_how_to_go_on() -> None:
+    story = Story("r", alive=False, unread=1, torn=True)
+    story.hear(
+        events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh"), 1.0
+    )
+    story.hear(events.ItemStarted("LLD-1", 1, 1), 2.0)
+    text = markdown(story)
+    assert (
+        "1 line of the journal cannot be read (the last one was torn while it was written): passed over."
+        in text
+    )
+    assert "The run was killed, or its machine went down" in text
+    assert "Go on with: lld-workflow --all\n" in text.replace("\\", "")
+    suite = ET.fromstring(junit(story))[0]
+    assert suite.get("errors") == "1"
+
+
+def test_two_runs_stand_side_by_side() -> None:
+    lines = list(comparison(approved(2.0), approved(3.0, Verdict.NEEDS_REVISION)))
+    found = {line.rpartition("  ")[0].split("  ")[0].strip(): line.split() for line in lines}
+    assert found["time"][1:] == ["2.0s", "3.0s", "+50", "%"]
+    assert found["approved"][1:] == ["1", "0", "-100", "%"]
+    assert found["calls"][1:] == ["2", "2", "="]
+    assert lines[-1] == "  LLD-1: approved, then needs revision"
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.9, 7.0, 61.0, 3599.0, 86400.0, 30 * 86400.0])
+def test_an_axis_has_few_round_ticks_within_it(seconds: float) -> None:
+    ticks = Axis(seconds, 0, 100).ticks()
+    assert 2 <= len(ticks) <= MOST_TICKS + 1
+    assert ticks[0] == 0 and ticks[-1] <= seconds + 1e-9
+
+
+def test_ticks_are_short() -> None:
+    assert [tick_label(at) for at in (0, 0.5, 30, 90, 7200)] == ["0", "0.5s", "30s", "1:30", "2:00:00"]

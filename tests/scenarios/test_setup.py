@@ -1,0 +1,177 @@
+"""The first minutes: a project is made, the machine is checked, the settings are shown."""
+
+import dataclasses
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from agentos.origins import VARIABLES, line_of
+from agentos.settings import _FILE_KEYS, Flags, Settings
+
+from .stage import Done, Stage, snapshot
+
+CANARY = "canary-key-alpha-9f31"
+
+
+def agentos(stage: Stage, *words: object, **env: str) -> Done:
+    return stage.run(*words, program="agentos", **env)
+
+
+def cure(done: Done, what: str) -> str:
+    """The numbered cure of a failed check; the check must name that number."""
+    (number,) = re.findall(rf"^FAIL {what} .*-> cure (\d+)$", done.out, re.MULTILINE)
+    (text,) = re.findall(rf"^{number}\. {what}: (.*)$", done.out, re.MULTILINE)
+    return str(text)
+
+
+def test_a_new_project_is_ready_and_runs(stage: Stage) -> None:
+    made = agentos(stage, "init", "shop")
+    assert made.code == 0 and "cd shop && lld-workflow --all --offline" in made.lines[-1]
+    shop = stage.project / "shop"
+    doctor = agentos(stage, "doctor", "--repo", shop, "--offline")
+    assert doctor.code == 0, doctor.out
+    assert agentos(stage, "doctor", "--repo", shop, GEMINI_API_KEY_1=CANARY).code == 0
+    assert stage.run("--all", "--offline", "--repo", shop).code == 0
+    assert 'status: "approved"' in (shop / "docs/lld/active/LLD-001.md").read_text()
+    assert stage.run("--all", "--offline", "--repo", shop, program="issue-workflow").code == 0
+    assert list((shop / "ideas/done").glob("*.md"))
+
+
+def test_the_commented_settings_are_the_ones_that_there_are(stage: Stage) -> None:
+    agentos(stage, "init", "shop")
+    path = stage.project / "shop" / "agentos.toml"
+    before = agentos(stage, "config", "show", "--repo", path.parent).out
+    named = set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
+    assert named - {"input", "output"} <= set(_FILE_KEYS)
+    path.write_text(re.sub(r"^# (?=\w+ = |\[)", "", path.read_text(), flags=re.MULTILINE))
+    after = agentos(stage, "config", "show", "--repo", path.parent)
+    assert after.code == 0 and after.out != before
+
+
+def test_a_second_init_overwrites_nothing(stage: Stage) -> None:
+    agentos(stage, "init", "shop")
+    shop = stage.project / "shop"
+    (shop / "agentos.toml").write_text("parallel = 2\n")
+    (shop / "issues/001-example.md").rename(shop / "issues/007-mine.md")
+    before = snapshot(shop)
+    again = agentos(stage, "init", "shop")
+    assert again.code == 0 and "kept  agentos.toml" in again.out
+    assert "kept  issues/ (1 of your own, so no example)" in again.out
+    assert snapshot(shop) == before
+
+
+def test_init_says_why_it_cannot(stage: Stage) -> None:
+    (stage.project / "shop").symlink_to("/nonexistent/place")
+    done = agentos(stage, "init", "shop/inner")
+    assert done.code == 3 and "cannot make a project in shop/inner" in done.err
+    (stage.project / "docs").mkdir()
+    (stage.project / "ideas").symlink_to(stage.project / "docs")
+    assert agentos(stage, "init").code == 3
+    assert not list((stage.project / "docs").iterdir())
+
+
+def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(stage: Stage) -> None:
+    stage.issues(1)
+    stage.home.mkdir(mode=0o700)
+    (stage.home / "logs").mkdir(mode=0o755)
+    (stage.home / "config.toml").write_text("parallel = 99\n")
+    (stage.home / "config.toml").chmod(0o600)
+    (stage.project / "docs").write_text("a file")
+    before = snapshot(stage.project)
+    done = agentos(stage, "doctor")
+    assert done.code == 3
+    assert cure(done, "permissions") == f"type chmod -R go= {stage.home}"
+    assert "config.toml: parallel = 99" in cure(done, "settings")
+    assert "make" in cure(done, "documents")
+    assert done.lines[-1] == "Mend these, then: agentos doctor"
+    assert {name: seen for name, seen in snapshot(stage.project).items() if not name.endswith("project")} == {
+        name: seen for name, seen in before.items() if not name.endswith("project")
+    }
+
+
+def test_doctor_without_key_or_project_says_what_to_do(stage: Stage) -> None:
+    done = agentos(stage, "doctor")
+    assert done.code == 3
+    assert cure(done, "keys").startswith("set GEMINI_API_KEY_1, or type: agentos keys add")
+    assert cure(done, "project").startswith("go to a project, or make one: agentos init")
+    assert not stage.home.exists()
+
+
+def test_doctor_notices_a_clock_that_is_behind_its_own_records(stage: Stage) -> None:
+    run = stage.home / "logs" / "parallel" / "20991231T000000Z"
+    run.mkdir(parents=True)
+    ahead = time.time() + 7200
+    os.utime(run, (ahead, ahead))
+    done = agentos(stage, "doctor")
+    assert "timedatectl set-ntp true" in cure(done, "clock")
+
+
+def test_doctor_refuses_a_home_that_others_could_use(stage: Stage) -> None:
+    stage.home.mkdir(mode=0o777)
+    stage.home.chmod(0o777)
+    done = agentos(stage, "doctor")
+    assert done.code == 3 and "chmod 700" in cure(done, "home")
+
+
+def test_doctor_tells_which_items_are_held(stage: Stage) -> None:
+    stage.issues(1)
+    stage.server("--latency", "60,60")
+    running = stage.start("1")
+    running.says("Executing: N1_design", 60)
+    assert "held by runs that live: LLD-1" in agentos(stage, "doctor").out
+
+
+def test_every_setting_says_where_it_comes_from(stage: Stage) -> None:
+    stage.home.mkdir(mode=0o700)
+    (stage.home / "config.toml").write_text("retries = 1\nparallel = 4\n\ntimeout = 60\n")
+    project = stage.project / "agentos.toml"
+    project.write_text('# words\nparallel = 2\ndrafter = [\n  "gemini/a",\n  "gemini/b",\n]\nbudget = 3\n')
+    done = agentos(
+        stage,
+        *("config", "show", "--origin", "--budget", "7"),
+        AGENTOS_CREDENTIAL_LIMIT="2",
+        GEMINI_API_KEY_1=CANARY,
+    )
+    assert done.code == 0 and CANARY not in done.out
+    found = {line.split()[0]: re.split(r"  +", line)[1:] for line in done.lines}
+    assert found["budget"] == ["7", "flag --budget"]
+    assert found["credential_limit"] == ["2", "environment AGENTOS_CREDENTIAL_LIMIT"]
+    assert found["parallel"] == ["2", f"{project}:2"]
+    assert found["drafter"] == ["gemini/a, gemini/b", f"{project}:3"]
+    assert found["timeout"] == ["60", f"{stage.home}/config.toml:4"]
+    assert found["retries"] == ["1", f"{stage.home}/config.toml:1"]
+    assert found["max_wait"] == ["3600", "default"]
+    assert found["project"][1] == "this folder"
+
+
+def test_a_bad_setting_is_told_as_a_run_would(stage: Stage) -> None:
+    (stage.project / "agentos.toml").write_text("paralel = 3\n")
+    done = agentos(stage, "config", "show")
+    assert done.code == 3 and "unknown setting 'paralel'" in done.err
+
+
+def test_no_setting_is_without_a_source() -> None:
+    """A new setting comes from a flag, a file or a variable, and `config show` knows which."""
+    fields = {field.name for field in dataclasses.fields(Settings)} - {"project"}
+    flags = {field.name for field in dataclasses.fields(Flags)}
+    assert fields - flags - set(_FILE_KEYS) == set(VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("parallel = 3", 1),
+        ("\n\n# parallel = 9\nparallel = 3\n", 4),
+        ('drafter = """\nparallel = 9\n"""\nparallel = 3', 4),
+        ("[prices.x]\ninput = 1\n", None),
+        ("", None),
+    ],
+)
+def test_the_line_of_a_setting_is_found_as_the_parser_reads_it(
+    tmp_path: Path, text: str, line: int | None
+) -> None:
+    (tmp_path / "agentos.toml").write_text(text)
+    assert line_of(tmp_path / "agentos.toml", "parallel") == line
