@@ -269,6 +269,7 @@ class _Assembly:
             keys=tuple(pool.names()),
             command=self._request.command,
             place=_place(self._settings.project),
+            offline=self._request.offline,
         )
 
 

@@ -111,6 +111,7 @@ class RunStarted:
     keys: tuple[str, ...]
     command: str = ""
     place: str = ""
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`redo`: its verdict stands, and it is done again all the same."""
+    """`redo`: its verdict stands, and it is done again all the same; `node` is where it goes on."""
 
     item: Item
     reason: str
     redo: bool = False
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +78,19 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
     if selection.failed:
         chosen = [candidate for candidate in chosen if candidate.failed_before]
     done = [c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh]
-    ready = [c for c in chosen if c not in done]
+    over = {c.item.id for c in done}
+    ready = [c for c in chosen if c.item.id not in over]
     free = [c for c in ready if c.held_by is None][: selection.limit]
     return Plan(
-        tuple(Entry(c.item, _reason(c, selection), _is_redone(c, selection)) for c in free),
+        tuple(_entry(candidate, selection) for candidate in free),
         elsewhere=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
     )
+
+
+def _entry(candidate: Candidate, selection: Selection) -> Entry:
+    node = None if selection.fresh else candidate.node
+    return Entry(candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node)
 
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:

@@ -46,11 +46,17 @@ def read_journal(folder: Path) -> Iterator[Entry]:
     """Every entry that can be read; a torn line, as a crash leaves it, is passed over."""
     with open(folder / NAME, "rb") as file:
         for line in file:
-            try:
-                record = json.loads(line)
-                yield Entry(float(record["at"]), decode(record))
-            except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                continue
+            if entry := read_entry(line):
+                yield entry
+
+
+def read_entry(line: bytes) -> Entry | None:
+    """What one line says; None if it cannot be read."""
+    try:
+        record = json.loads(line)
+        return Entry(float(record["at"]), decode(record))
+    except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
