@@ -239,6 +239,8 @@ def _command(name: str) -> str:
 
 def _dry_run(request: Any) -> int:
     from agentos.app import explain_nothing, plan_run
+    from agentos.outlook import look_ahead
+    from agentos.outputs.prospect import forecast_json, forecast_lines
 
     def say(text: str) -> None:
         click.echo(text, err=request.json)
@@ -255,5 +257,9 @@ def _dry_run(request: Any) -> int:
             click.echo(json.dumps({"type": "Planned", **planned}, ensure_ascii=False))
     for candidate in plan.elsewhere:
         say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    say("[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. To start it, leave out --dry-run.")
+    found = look_ahead(plan, request.workflow, request.settings, offline=request.offline)
+    if request.json:
+        click.echo(json.dumps(forecast_json(found), ensure_ascii=False))
+    for line in (*forecast_lines(found), "To start it, leave out --dry-run."):
+        say(f"[COORDINATOR] {line}")
     return 0

@@ -12,14 +12,17 @@ from agentos.core.trial import Bottleneck, Scene, Trial
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """None is not known; `ended` counts the items that the run would get to before it stops."""
+    """None is not known; `ended` counts the items that a run would get to before it stops.
+
+    `runs` and `lives` say what it is drawn from; without an exit code the run would last for days.
+    """
 
     usage: Usage | None = None
     cost: float | None = None
     seconds: float | None = None
     items: int = 0
     ended: int = 0
-    exit_code: int = 0
+    exit_code: int | None = None
     bottleneck: Bottleneck | None = None
     one_more_worker: float | None = None
     one_more_key: float | None = None

@@ -7,8 +7,8 @@ from enum import StrEnum
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.experience import Experience, Life
+from agentos.core.loads import DAY, Dimension, LimitSeen, Rate
 from agentos.core.neighbours import BucketLearnt, Note
-from agentos.core.pacing import DAY, Dimension, LimitSeen, Rate
 from agentos.core.plan import Entry
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Usage
@@ -53,11 +53,13 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    """Without an exit code it was not over after the longest time that is looked at."""
+
     seconds: float | None
     usage: Usage
     cost: float | None
     ended: int
-    exit_code: int
+    exit_code: int | None
     bottleneck: Bottleneck | None
 
 
@@ -92,7 +94,7 @@ class Trial:
                 self._held_up[holdup] += waiting * (world.now - before)
         seconds = world.now - self._scene.now
         if not world.run.over:
-            return Result(None, self._usage, self._cost, self._finished, 75, self._bottleneck(seconds))
+            return Result(None, self._usage, self._cost, self._finished, None, self._bottleneck(seconds))
         return self._scaled(seconds)
 
     def _holdup(self, now: float) -> Holdup:
