@@ -5,12 +5,11 @@ from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
-from agentos.core.results import Ending
 from agentos.storage.checkpoints import delete_checkpoint, standing_node
 from agentos.storage.layout import Home
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
-from agentos.storage.runs import last_run_of
+from agentos.storage.runs import failed_before
 from agentos.workflows.base import Workflow
 
 
@@ -19,7 +18,7 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     check_project(workflow, project)
     found = strike_problems(workflow.candidates(project))
     held = ItemLocks(project).held()
-    failed = _failed_before(workflow, project, home)
+    failed = failed_before(home.runs, workflow.name, project)
     kept = {path.name for path in home.checkpoints(project).glob("*.db")}
     return [
         replace(
@@ -57,11 +56,6 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
                 delete_checkpoint(path)
             finally:
                 lock.release()
-
-
-def _failed_before(workflow: Workflow, project: Path, home: Home) -> set[str]:
-    tally = last_run_of(home.runs, workflow.name, project)
-    return {row.item for row in tally.ending(Ending.FAILED)} if tally else set()
 
 
 def _node(path: Path, kept: set[str]) -> str | None:

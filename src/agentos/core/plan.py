@@ -118,24 +118,37 @@ def _labelled(
 
 
 def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
+    """A shell may write thousands of files on the line: each is looked up, not searched for."""
+    index: dict[str | int, list[Candidate]] = {}
+    for candidate in candidates:
+        item = candidate.item
+        names: set[str | int] = {item.number, item.id.casefold(), item.source}
+        for name in names:
+            index.setdefault(name, []).append(candidate)
     chosen: dict[str, Candidate] = {}
     for word in words:
-        matches = [candidate for candidate in candidates if _matches(candidate.item, word)]
+        matches = _matching(candidates, index, word)
         if not matches:
             raise NothingMatches(_nothing(word, candidates))
         chosen.update((candidate.item.id, candidate) for candidate in matches)
     return list(chosen.values())
 
 
-def _matches(item: Item, word: str) -> bool:
+def _matching(
+    candidates: Sequence[Candidate], index: dict[str | int, list[Candidate]], word: str
+) -> list[Candidate]:
     if len(word) > LONGEST_WORD:
-        return word == item.source
-    if word.isascii() and word.isdigit():
-        return item.number == int(word)
+        return index.get(word, [])
+    if _is_number(word):
+        return index.get(int(word), [])
     first, dash, last = word.partition("-")
-    if dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit():
-        return int(first) <= item.number <= int(last)
-    return word.casefold() == item.id.casefold() or word == item.source
+    if dash and _is_number(first) and _is_number(last):
+        return [candidate for candidate in candidates if int(first) <= candidate.item.number <= int(last)]
+    return index.get(word) or index.get(word.casefold(), [])
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
 
 
 def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
