@@ -6,7 +6,7 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
 from agentos.storage.checkpoints import delete_checkpoint, standing_node
-from agentos.storage.layout import Home
+from agentos.storage.layout import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import failed_before
@@ -19,11 +19,11 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     found = strike_problems(workflow.candidates(project))
     held = ItemLocks(project).held()
     failed = failed_before(home.runs, workflow.name, project)
-    kept = {path.name for path in home.checkpoints(project).glob("*.db")}
+    kept = {path.name: path for path in home.checkpoints(project).glob("*.db")}
     return [
         replace(
             candidate,
-            node=_node(home.checkpoint(project, workflow.name, candidate.item.number), kept),
+            node=_node(kept.get(checkpoint_name(workflow.name, candidate.item.number))),
             failed_before=candidate.item.id in failed,
             held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
         )
@@ -42,11 +42,11 @@ def check_project(workflow: Workflow, project: Path) -> None:
 
 def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Clears up after items that were finished by a process that died right after."""
-    locks = ItemLocks(project)
+    locks, folder = ItemLocks(project), home.checkpoints(project)
     for candidate in candidates:
         number = candidate.item.number
-        path = home.checkpoint(project, workflow.name, number)
         over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
+        path = folder / checkpoint_name(workflow.name, number)
         if not over or not path.exists():
             continue
         locks.prepare()
@@ -58,8 +58,8 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
                 lock.release()
 
 
-def _node(path: Path, kept: set[str]) -> str | None:
-    return standing_node(path) if path.name in kept else None
+def _node(path: Path | None) -> str | None:
+    return standing_node(path) if path else None
 
 
 def _words(holder: Holder | None) -> str:

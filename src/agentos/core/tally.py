@@ -57,6 +57,11 @@ class Tally:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     """None when a price is unknown."""
+    closed: int = 0
+    """Items that ended in whatever way; of them, those that finished, with their time and cost."""
+    finished: int = 0
+    finished_seconds: float = 0.0
+    finished_cost: float | None = 0.0
     _running: dict[str, Row] = field(default_factory=dict)
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
@@ -113,6 +118,11 @@ class Tally:
         self.usage += event.usage - row.usage
         row.usage, row.attempts = event.usage, event.attempts
         self.over += event.outcome.ending in OVER
+        self.closed += 1
+        if event.outcome.ending is Ending.FINISHED:
+            self.finished += 1
+            self.finished_seconds += event.seconds
+            self.finished_cost = _sum(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
     # What people ask for.

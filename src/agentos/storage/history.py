@@ -38,7 +38,7 @@ class Kin:
 
 
 def read_experience(runs: Path, kin: Kin) -> Experience:
-    """From the newest runs, no more than is needed; of a long journal, its last part."""
+    """From the newest runs, no more than is needed; of a long journal, its first part."""
     lives, told, warm_up = [], 0, 0.0
     for run in run_folders(runs)[:MOST_RUNS]:
         chronicle = _chronicle(run, kin)
@@ -77,10 +77,8 @@ def _is_kin(event: events.Event, kin: Kin) -> bool:
 
 
 def _telling(descriptor: int, begin: int) -> Iterator[Entry]:
-    size = os.fstat(descriptor).st_size
-    start = max(begin, size - LARGEST_PART)
-    content = os.pread(descriptor, size - start, start)
-    # The line that the part begins in the middle of is no JSON, and passed over.
+    content = os.pread(descriptor, LARGEST_PART, begin)
+    # A line that the part ends in the middle of is no JSON, and passed over.
     for line in content.split(b"\n"):
         if any(kind in line for kind in _TELLING) and (entry := read_entry(line)):
             yield entry
