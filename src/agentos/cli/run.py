@@ -261,7 +261,7 @@ def _dry_run(request: Any) -> int:
     if request.json:
         click.echo(json.dumps(forecast_json(found), ensure_ascii=False))
     for line in (*forecast_lines(found), "To start it, leave out --dry-run."):
-        say(f"[COORDINATOR] {line}")
+        say(" ".join(("[COORDINATOR]", line)))
     return 0
 
 
