@@ -241,7 +241,18 @@ def _credentials(world: World) -> Iterator[Credential]:
 def _job(scenario: Scenario) -> Job:
     keys = tuple(JobKey(f"key-{place}", "") for place in range(len(scenario.limits)))
     calls = scenario.calls // scenario.processes
-    return Job("", keys, calls, scenario.callers, scenario.characters, 1, 0.0, names_limits=False, folder="", process=0)
+    return Job(
+        "",
+        keys,
+        calls,
+        scenario.callers,
+        scenario.characters,
+        1,
+        0.0,
+        names_limits=False,
+        folder="",
+        process=0,
+    )
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.errors import NoCredentials, PreflightError, UsageError
+from agentos.core.gates import GATES
 from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
@@ -41,6 +42,7 @@ from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.files import private_file
+from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
@@ -50,6 +52,7 @@ from agentos.survey import check_project, survey, sweep
 from agentos.workflows.base import Workflow
 from agentos.workflows.registry import find_workflow
 
+MOST_NAMED = 5
 WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
@@ -119,6 +122,7 @@ class _Assembly:
             plan = self._plan()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
+            explain_parked(plan, self._say)
             pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
             self._cast(pool)
             listeners = self._listeners(self._folder(stack), stack)
@@ -127,7 +131,7 @@ class _Assembly:
             clock = Clock(host_clock, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
             return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
-                self._started(plan, pool), Outside(signals.arrived, watch)
+                self._started(plan, pool), Outside(signals.arrived, watch, self._decisions)
             )
 
     def _plan(self) -> Plan:
@@ -231,21 +235,31 @@ class _Assembly:
 
     def _order(self, command: StartWorker) -> Order:
         item, settings = self._items[command.item], self._settings
-        database = settings.database or self._home.checkpoint(
-            settings.project, self._workflow.name, item.number
-        )
         return Order(
             run=self._run_id,
             coordinator=os.getpid(),
             project=str(settings.project),
             workflow=self._request.workflow,
             item=item,
-            database=str(database),
+            database=str(self._database(item)),
             max_iterations=settings.max_iterations,
             models=self._roles,
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
+            gates=GATES[settings.review],
         )
+
+    def _database(self, item: Item) -> Path:
+        settings = self._settings
+        return settings.database or self._home.checkpoint(settings.project, self._workflow.name, item.number)
+
+    def _decisions(self, parked: list[str]) -> list[events.ItemDecided]:
+        found = [(item, read_parked(self._database(self._items[item]))) for item in parked]
+        return [
+            events.ItemDecided(item, kept.decision.act.value)
+            for item, kept in found
+            if kept and kept.decision
+        ]
 
     def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
         folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
@@ -324,9 +338,20 @@ def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
         say(
             f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"
         )
-    if not plan.elsewhere and not plan.done:
+    explain_parked(plan, say)
+    if not plan.elsewhere and not plan.done and not plan.parked:
         say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
     return 0
+
+
+def explain_parked(plan: Plan, say: Callable[[str], None]) -> None:
+    """All of a few, the number of many."""
+    items = [candidate.item.id for candidate in plan.parked]
+    if len(items) > MOST_NAMED:
+        say(f"[COORDINATOR] {len(items)} items wait for a person; see them with: agentos review")
+        return
+    for item in items:
+        say(f"[COORDINATOR] {item} waits for a person: agentos review {item}")
 
 
 def _place(project: Path) -> str:

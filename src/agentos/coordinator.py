@@ -24,10 +24,14 @@ CredentialNews = list[Credential] | events.CredentialsRejected | None
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What reaches a run from outside: signals, and edits of the credentials file."""
+    """What reaches a run from outside: signals, edits of the credentials file, people's decisions.
+
+    `decisions` is given the items that are parked, and gives those that may go on.
+    """
 
     signals: list[str]
     credentials: Callable[[], CredentialNews]
+    decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
 
 
 class Coordinator:
@@ -71,6 +75,9 @@ class Coordinator:
                 self._tell(rejected)
             case credentials:
                 self._decide(lambda now: self._run.change_credentials(credentials, now))
+
+        for decided in outside.decisions(self._run.parked()):
+            self._hear(decided)
 
     def _hear(self, event: events.Event) -> None:
         if not isinstance(event, events.StopRequested):

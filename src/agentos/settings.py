@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError, UsageError
+from agentos.core.gates import GATES
 from agentos.core.money import Price
 from agentos.core.orders import RoleModel
 from agentos.core.plan import MAX_PARALLEL
@@ -37,6 +38,7 @@ class Settings:
     max_wait: float = 3600.0
     parallel: int = 1
     keep_runs: int = 50
+    review: str = "none"
     database: Path | None = None
     credential_limit: int | None = None
     key_concurrency: int | None = None
@@ -58,6 +60,7 @@ class Flags:
     max_wait: float | None = None
     parallel: int | None = None
     budget: float | None = None
+    review: str | None = None
 
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
@@ -131,6 +134,7 @@ _FILE_KEYS: dict[str, type] = {
     "max_wait": float,
     "parallel": int,
     "keep_runs": int,
+    "review": str,
 }
 
 
@@ -156,6 +160,8 @@ def _checked(path: Path, name: str, value: object) -> object:
         return _models(path, name, value)
     if kind is dict:
         return _prices(path, value)
+    if kind is str:
+        return _word(path, name, value)
     if kind is float and type(value) is int:
         value = float(value)
     least, most = _BOUNDS.get(name, (0, None))
@@ -182,6 +188,14 @@ def _models(path: Path, name: str, value: object) -> tuple[str, ...]:
     raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: a model, or a list of models")
 
 
+def _word(path: Path, name: str, value: object) -> str:
+    if isinstance(value, str) and value in _WORDS[name]:
+        return value
+    raise PreflightError(
+        f"{path}: {name} = {value!r} is not what was expected: one of {', '.join(_WORDS[name])}"
+    )
+
+
 def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
     try:
         assert isinstance(value, dict)
@@ -193,6 +207,8 @@ def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
             f'{path}: prices are not what was expected: [prices."model"] with input and output'
         ) from error
 
+
+_WORDS: dict[str, tuple[str, ...]] = {"review": tuple(GATES)}
 
 _BOUNDS: dict[str, tuple[float, float | None]] = {
     "parallel": (1, MAX_PARALLEL),

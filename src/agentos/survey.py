@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
+from agentos.core.gates import Parked
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
-from agentos.storage.checkpoints import delete_checkpoint, standing_node
+from agentos.storage.checkpoints import delete_checkpoint, read_notes
+from agentos.storage.gates import read_parked
 from agentos.storage.layout import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
@@ -22,8 +24,7 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     kept = {path.name: path for path in home.checkpoints(project).glob("*.db")}
     return [
         replace(
-            candidate,
-            node=_node(kept.get(checkpoint_name(workflow.name, candidate.item.number))),
+            _as_kept(candidate, kept.get(checkpoint_name(workflow.name, candidate.item.number))),
             failed_before=candidate.item.id in failed,
             held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
         )
@@ -58,8 +59,21 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
                 lock.release()
 
 
-def _node(path: Path | None) -> str | None:
-    return standing_node(path) if path else None
+def _as_kept(candidate: Candidate, path: Path | None) -> Candidate:
+    """With what its checkpoint says, if there is one."""
+    if path is None:
+        return candidate
+    node, parked = read_notes(path).get("node"), read_parked(path)
+    return replace(candidate, node=node, waits=_waits(parked), decided=_decided(parked))
+
+
+def _waits(parked: Parked | None) -> bool:
+    return parked is not None and parked.decision is None
+
+
+def _decided(parked: Parked | None) -> str:
+    """How a person decided at the gate that the item stood at last."""
+    return parked.decision.act.done if parked and parked.decision else ""
 
 
 def _words(holder: Holder | None) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from agentos.core.commands import GrantLease, StopWorker
 from agentos.core.errors import BadRequest, InvalidSpec, ItemError
 from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
+from agentos.core.gates import Asked, Parking
 from agentos.core.orders import Order
 from agentos.core.plan import FINISHED, Standing
 from agentos.core.ports import Answer, Channel, Provider, Question
@@ -30,10 +31,12 @@ from agentos.storage.checkpoints import (
     delete_checkpoint,
     open_checkpoint,
 )
+from agentos.storage.gates import PARKING, decision_note
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
 from agentos.workflows.base import Workflow
 from agentos.workflows.desk import Desk, Say
+from agentos.workflows.gates import resumed
 from agentos.workflows.registry import find_workflow
 
 GRACE = 2.0
@@ -149,24 +152,48 @@ class _Carrier:
         return kept is not None and kept != self._item.digest
 
     async def _walk(self, checkpoint: Checkpoint) -> Outcome:
-        from langgraph.errors import GraphDrained, NodeCancelledError
-        from langgraph.runtime import RunControl
-
-        control = RunControl()
-        graph = self._graph(checkpoint)
+        """As far as the graph goes; at a gate only a person's decision leads on."""
+        graph = await self._graph(checkpoint)
         config: Any = {
             "configurable": {"thread_id": self._item.id},
             "recursion_limit": STEPS_A_ROUND * (self._order.max_iterations + 1),
         }
         begun = await checkpoint.saver.aget_tuple(config) is not None
-        walking = asyncio.ensure_future(
-            graph.ainvoke(
-                None if begun else {"round": 0},
-                config,
-                durability="sync",
-                control=control,
-            )
+        given: Any = None if begun else {"round": 0}
+        parking = await self._parking(graph, config) if begun else None
+        while True:
+            if parking:
+                decision = await checkpoint.noted(decision_note(parking.asked.number))
+                if decision is None:
+                    await checkpoint.note(PARKING, json.dumps(pack(parking)))
+                    return Outcome(Ending.PARKED, rounds=parking.asked.round)
+                given = resumed(decision)
+            if interrupted := await self._step(graph, given, config, checkpoint):
+                return interrupted
+            parking = await self._parking(graph, config)
+            if parking is None:
+                return await self._conclude(graph, config, checkpoint)
+
+    async def _parking(self, graph: Any, config: Any) -> Parking | None:
+        """The gate that the graph waits at, if it does."""
+        tasks = (await graph.aget_state(config)).tasks
+        waiting = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
+        if not waiting:
+            return None
+        node, interrupt = waiting[0]
+        item, asked = self._item, unpack(Asked, interrupt.value)
+        lineage = str(Path(asked.draft).parent)
+        return Parking(
+            item.id, self._order.workflow, item.title, node, lineage, self._order.run, time.time(), asked
         )
+
+    async def _step(self, graph: Any, given: Any, config: Any, checkpoint: Checkpoint) -> Outcome | None:
+        """Walks to the next gate or to the end; gives an outcome only when told to stop on the way."""
+        from langgraph.errors import GraphDrained, NodeCancelledError
+        from langgraph.runtime import RunControl
+
+        control = RunControl()
+        walking = asyncio.ensure_future(graph.ainvoke(given, config, durability="sync", control=control))
         stopping = asyncio.create_task(self._stop(walking, control))
         try:
             await walking
@@ -179,6 +206,9 @@ class _Carrier:
             return Outcome(Ending.INTERRUPTED)
         finally:
             stopping.cancel()
+        return None
+
+    async def _conclude(self, graph: Any, config: Any, checkpoint: Checkpoint) -> Outcome:
         snapshot = await graph.aget_state(config)
         if snapshot.tasks:
             return stumbled(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
@@ -186,7 +216,8 @@ class _Carrier:
         found = self._workflow.conclude(snapshot.values)
         return Outcome(Ending.FINISHED, found.verdict, found.rounds, result=found.result)
 
-    def _graph(self, checkpoint: Checkpoint) -> Any:
+    async def _graph(self, checkpoint: Checkpoint) -> Any:
+        kept = await checkpoint.noted(PARKING)
         desk = Desk(
             item=self._item,
             folder=self._documents,
@@ -194,6 +225,8 @@ class _Carrier:
             say=self._say,
             announce=functools.partial(self._announce, checkpoint),
             max_iterations=self._order.max_iterations,
+            gates=self._order.gates,
+            parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
         )
         return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
 

@@ -6,12 +6,11 @@ from agentos.core import events
 from agentos.core.commands import Command, GrantLease, StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.neighbours import Note
-from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal
 from agentos.core.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run import Decision, Limits, Run
 
-from .making import steady
+from .making import proven, steady
 
 T = TypeVar("T")
 APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
@@ -25,7 +24,7 @@ class Conducted:
         self.now = 1000.0
         self.told: list[Command | events.News] = []
         self.notes: list[Note] = []
-        self.pool = Pool(credentials)
+        self.pool = proven(credentials)
         self.run = Run(names, self.pool, limits or Limits(parallel=items), steady, self.now)
         self._take(self.run.begin(self.now))
 

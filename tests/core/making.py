@@ -1,6 +1,7 @@
 """Small things that tests of the core are made of."""
 
 from agentos.core.credentials import Credential
+from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
 from agentos.core.wants import Want
 
@@ -11,6 +12,14 @@ def key(name: str, provider: str = "gemini", bucket: str = "", concurrency: int 
 
 def keys(count: int) -> list[Credential]:
     return [key(f"key-{number}") for number in range(1, count + 1)]
+
+
+def proven(credentials: list[Credential]) -> Pool:
+    """A pool whose keys are known to be good: none of them is tried with one call first."""
+    pool = Pool(credentials)
+    for name in pool.names():
+        pool.prove(name)
+    return pool
 
 
 def want(holder: str, asked_at: float = 0.0, not_before: float = 0.0) -> Want:

@@ -60,7 +60,7 @@ def test_a_spent_day_is_told_with_its_end() -> None:
     assert desk.give(desk.get("LLD-1", 0.0), 0.0, refusal) == [
         events.KeySpent("key-1", 40000.0, "429 PerDay")
     ]
-    assert desk.give(desk.get("LLD-1", 36.0), 37.0) == [events.KeyRecovered("key-1")]
+    assert desk.give(desk.get("LLD-1", 3600.0), 3601.0) == [events.KeyRecovered("key-1")]
 
 
 def test_the_pool_is_exhausted_once_an_episode() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from agentos.core.credentials import Credential, KeyState
 from agentos.core.loads import Dimension, LimitSeen, Load, Rate
+from agentos.core.manners import Counting
 from agentos.core.neighbours import (
     BucketBack,
     BucketLearnt,
@@ -92,6 +93,7 @@ def test_a_key_has_one_name_here_and_another_there() -> None:
 def test_another_runs_calls_count_for_the_rate() -> None:
     credential = replace(key("key-1", concurrency=9), rates=((Dimension.REQUESTS, Rate(2, 60.0)),))
     run = Conducted([credential])
+    run.learn(BucketLearnt("earlier", credential.quota, MODEL, counting=Counting.SLIDING))
     for lease in ("lease-1", "lease-2"):
         run.learn(sent(credential, lease), CallOver("there", lease))
     assert run.want("LLD-1", **ASK) is None
@@ -108,7 +110,7 @@ def test_another_runs_tokens_are_corrected_when_its_answer_has_come() -> None:
     )
     run = Conducted([credential])
     run.learn(sent(credential))
-    assert run.want("LLD-1", input_tokens=100, **ASK) is None
+    assert run.want("LLD-1", input_tokens=100, output_tokens=1, **ASK) is None
     run.learn(CallOver("there", "lease-1", Load(40, 10)))
     assert run.held("LLD-1") is not None
 
@@ -204,7 +206,7 @@ def test_what_we_do_is_told_in_the_order_in_which_it_happens() -> None:
     assert run.notes[:3] == [
         CallSent("", "lease-1", fingerprint, fingerprint, MODEL, 1000.0, Load(30, 20)),
         CallOver("", "lease-1", Load(25, 7)),
-        CallSent("", "lease-2", fingerprint, fingerprint, MODEL, 1000.0, Load()),
+        CallSent("", "lease-2", fingerprint, fingerprint, MODEL, 1000.0, Load(0, 7)),
     ]
     assert BucketRefused("", fingerprint, MODEL, 1030.0, 0.0, "429", 1000.0) in run.notes
 

@@ -6,7 +6,7 @@ from agentos.core.loads import Dimension, Load, Rate
 from agentos.core.pool import LONGEST_PASSING, Pool
 from agentos.core.wants import HEAD_START, Want
 
-from .making import key, keys
+from .making import key, keys, proven
 
 
 def want(holder: str, asked_at: float = 0.0, behind: int = 0, load: Load | None = None) -> Want:
@@ -45,7 +45,7 @@ def test_a_fresh_item_is_not_passed_for_ever_by_nearly_finished_ones() -> None:
 
 
 def paced(*rates: tuple[Dimension, Rate]) -> Pool:
-    return Pool([replace(key("key-1", concurrency=9), rates=rates)])
+    return proven([replace(key("key-1", concurrency=9), rates=rates)])
 
 
 TOKENS = (Dimension.TOKENS, Rate(100, 60.0))
@@ -78,7 +78,8 @@ def test_a_large_call_is_not_passed_for_ever_by_small_ones() -> None:
             pool.give_back(lease.id)
             if lease.want.holder == "large":
                 assert waiting_since is not None
-                assert now - waiting_since <= LONGEST_PASSING + 130
+                # Those who asked before it, and a whole window.
+                assert now - waiting_since <= LONGEST_PASSING + 300
                 return
         now += 2.0
     raise AssertionError("it was never served")

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentos.core import events
-from agentos.core.learner import Learner
+from agentos.core.learner import UNCONFIRMED, Learner
 from agentos.core.leasing import Leasing
 from agentos.core.loads import Dimension, LimitSeen, Load, Rate
+from agentos.core.manners import Counting, Manners
 from agentos.core.meters import Meter, Spent
 from agentos.core.money import PriceList, Purse
+from agentos.core.neighbours import BucketLearnt
 from agentos.core.pacing import Pace
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
@@ -21,7 +23,7 @@ from agentos.core.results import Usage
 from agentos.core.wants import Lease
 from agentos.models.offline.windows import Tally, Window, make_tally
 
-from .making import key, steady, want
+from .making import key, proven, steady, want
 
 START = 1000.0
 MINUTE = Rate(10.0, 60.0)
@@ -190,9 +192,9 @@ def test_smaller_portions_stay_when_the_same_limit_is_named_again() -> None:
 
 def test_refusals_of_one_burst_count_as_one() -> None:
     pace = Pace({Dimension.REQUESTS: Rate(60, 60.0)})
-    for booking in [pace.book(Load(), START + step / 100) for step in range(8)]:
-        pace.refused(booking, 1.0, 0.1)
-    assert pace.rates == {Dimension.REQUESTS: Rate(30, 30.0)}
+    bookings = [pace.book(Load(), START + step / 100) for step in range(8)]
+    assert [pace.cancel(booking, START + 0.1) for booking in bookings] == [True] + 7 * [False]
+    assert pace.used(Dimension.REQUESTS, START + 0.1) == 0
 
 
 # A rate that nobody told.
@@ -211,7 +213,7 @@ def test_a_rate_that_is_edited_during_a_run_is_kept_to_and_what_was_sent_counts_
         [replace(key("key-1", concurrency=9), rates=((Dimension.REQUESTS, Rate(amount, 60.0)),))]
         for amount in (10, 3)
     )
-    pool = Pool(before)
+    pool = proven(before)
     for number in range(4):
         pool.ask(want(f"LLD-{number}"))
         assert len(pool.grant(START)) == (number < 2)
@@ -232,9 +234,17 @@ class Return:
 class World:
     """One key, callers who never have enough, and a provider that counts in its own way."""
 
-    def __init__(self, tally: Tally, latency: float = 0.1, named: tuple[LimitSeen, ...] = ()) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        latency: float = 0.1,
+        named: tuple[LimitSeen, ...] = (),
+        rates: tuple[tuple[Dimension, Rate], ...] = (),
+    ) -> None:
         callers = 32
-        self.leasing = Leasing(Pool([key("key-1", concurrency=callers)]), steady, Purse(PriceList()))
+        credential = replace(key("key-1", concurrency=callers), rates=rates)
+        self.leasing = Leasing(Pool([credential]), steady, Purse(PriceList()))
+        self.mute = False
         self.now = START
         self.admitted: list[float] = []
         self.refused: list[float] = []
@@ -270,7 +280,8 @@ class World:
         wait = self._tally.wait(self.now, 1)
         if wait > 0:
             self.refused.append(self.now)
-            refusal = Refusal(RefusalKind.RATE_LIMITED, "429", wait, limits=self._named)
+            hint = None if self.mute else wait
+            refusal = Refusal(RefusalKind.RATE_LIMITED, "429", hint, limits=self._named)
             return Return(self.now + 0.02, next(self._numbers), lease, refusal)
         self._tally.spend(self.now, 1)
         self.admitted.append(self.now)
@@ -340,26 +351,109 @@ def test_what_an_earlier_run_found_is_forgotten_when_it_proves_wrong() -> None:
         assert 0.9 * 5 <= world.rate(60.0) <= 5.0
 
 
-def test_what_was_found_by_oneself_is_not_overwritten_by_what_is_recalled() -> None:
+def test_the_last_word_of_a_neighbour_is_taken_over() -> None:
     pace = Pace({})
     pace.recall(5.0)
     pace.recall(1.0)
-    assert pace.per_second() == 5.0
+    assert pace.per_second() == 1.0
 
 
 def test_a_rate_that_nobody_waits_for_does_not_grow() -> None:
     learner = Learner(per_second=5.0)
-    assert not learner.grow(START + 1000)
+    for step in range(20):
+        learner.sent(START + step)
+    assert not learner.grow(START + 100)
     learner.waited()
-    assert learner.grow(START + 1000) and learner.per_second == 6.25
+    assert not learner.grow(START + 100), "it is tried only after it was kept for a while"
+    assert learner.grow(START + 200) and learner.per_second == 6.25
 
 
-def test_while_nothing_is_known_half_as_many_are_sent_as_were_admitted() -> None:
-    learner, most = Learner(), []
+def test_a_faster_rate_is_tried_seldom_enough_that_refusals_are_few_of_all_calls() -> None:
+    learner, tries = Learner(per_second=5.0), []
+    for call in range(2000):
+        now = START + call / 5
+        learner.waited()
+        learner.sent(now)
+        if learner.grow(now):
+            tries.append(call)
+            learner.refused(now, 0.2, 0.01, told=True)
+    assert len(tries) <= 8 and tries[0] >= 15
+
+
+def test_while_nothing_is_known_few_calls_are_under_way_of_which_nobody_knows() -> None:
+    learner = Learner()
     for second in range(6):
         sent = 0
         while learner.may_send(START + second):
             learner.sent(START + second)
             sent += 1
-        most.append(sent)
-    assert most == [2, 2, 2, 3, 4, 6]
+        assert sent == UNCONFIRMED
+    learner.answered(START + 5)
+    assert learner.may_send(START + 5), "an answer is soon enough"
+
+
+# How a provider counts.
+
+WAYS = {Counting.SLIDING: Window.SLIDING, Counting.FIXED: Window.FIXED, Counting.FILLING: Window.BUCKET}
+
+
+@given(
+    st.sampled_from(sorted(WAYS)),
+    st.lists(st.tuples(st.floats(0.0, 20.0), st.floats(0.0, 0.1)), min_size=1, max_size=60),
+)
+def test_what_fits_is_admitted_by_a_provider_that_counts_so(
+    counting: Counting, wishes: list[tuple[float, float]]
+) -> None:
+    meter = Meter(MINUTE, Manners(counting, boundary=0.0))
+    provider, now, arrives = make_tally(WAYS[counting], 10, 60.0), START, START
+    for gap, on_the_way in wishes:
+        now = max(now + gap, meter.fits_at(1, now + gap))
+        meter.spend(1, now)
+        arrives = max(arrives, now + on_the_way)
+        assert provider.wait(arrives, 1) == 0
+        provider.spend(arrives, 1)
+
+
+@pytest.mark.parametrize("window", Window)
+def test_one_call_finds_out_how_a_provider_counts(window: Window) -> None:
+    world = World(make_tally(window, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
+    world.live(600.0)
+    assert len(world.refused) <= 1
+    possible = {Window.SLIDING: 200, Window.FIXED: 200, Window.BUCKET: 219}[window]
+    assert len(world.admitted) >= 0.96 * possible
+    found = world.leasing.pool.bucket("key-1").pace.manners.counting
+    assert found is not None and WAYS[found] is window
+
+
+def test_a_probe_that_is_refused_without_a_hint_leaves_the_strictest_way() -> None:
+    world = World(make_tally(Window.FIXED, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
+    world.mute = True
+    world.live(600.0)
+    assert len(world.refused) == 1
+    assert world.leasing.pool.bucket("key-1").pace.rates == {Dimension.REQUESTS: Rate(20, 60.0)}
+
+
+def test_how_a_provider_counts_is_told_to_other_runs_and_not_found_out_again() -> None:
+    first = World(make_tally(Window.FIXED, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
+    first.live(120.0)
+    second = World(make_tally(Window.FIXED, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
+    for note in first.leasing.take_notes():
+        if isinstance(note, BucketLearnt):
+            second.leasing.pool.hear(note)
+    second.live(300.0)
+    assert len(first.refused) == 1 and not second.refused
+
+
+def test_a_way_of_counting_that_proves_wrong_is_given_up_for_the_strictest() -> None:
+    world = World(make_tally(Window.SLIDING, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
+    world.leasing.pool.bucket("key-1").pace.manners.recall(Counting.FILLING, 0.0)
+    world.live(600.0)
+    assert len(world.refused) <= 8 and world.rate(300.0) >= 0.93 * 20 / 60
+
+
+def test_a_window_that_nobody_named_is_found_and_used_at_once_when_it_opens() -> None:
+    world = World(make_tally(Window.FIXED, 30, 60.0), latency=0.05)
+    world.live(600.0)
+    assert len(world.admitted) >= 290 and len(world.refused) <= 0.07 * len(world.admitted)
+    last = [at for at in world.admitted if at > world.now - 50]
+    assert last and last[-1] - last[0] < 10

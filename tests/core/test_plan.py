@@ -123,3 +123,17 @@ def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
 
 def test_items_with_numbers_of_their_own_stay_as_they_are() -> None:
     assert strike_problems(BACKLOG) == BACKLOG
+
+
+def test_a_parked_item_waits_for_its_person_also_when_it_is_named() -> None:
+    parked = replace(candidate(40), node="N2_human_edit", waits=True)
+    for words in ((), ("40",)):
+        planned = plan(*words, backlog=[parked, candidate(41)])
+        assert "LLD-40" not in planned.ids and [c.item.id for c in planned.parked] == ["LLD-40"]
+    assert plan("40", backlog=[parked], fresh=True).ids == ("LLD-40",)
+
+
+def test_a_decision_is_the_reason_why_an_item_goes_on() -> None:
+    decided = replace(candidate(40), node="N2_human_edit", decided="sent back")
+    (entry,) = plan(backlog=[decided]).entries
+    assert entry.reason == "sent back by a person, resumes at N2_human_edit"

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from agentos.core.credentials import KeyState
+from agentos.core.keys import TRIAL
 from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
 from agentos.core.wants import Lease, Want
 
-from .making import key, keys, steady, want
+from .making import key, keys, proven, steady, want
 
 
 def granted(pool: Pool, now: float = 0.0) -> list[tuple[str, str]]:
@@ -44,8 +45,24 @@ def test_a_wish_that_has_to_wait_lets_later_ones_pass() -> None:
     assert pool.wake_at(0.0) == 5.0
 
 
-def test_a_key_with_a_concurrency_of_two_carries_two_calls() -> None:
+def test_the_first_call_of_a_key_goes_alone_until_it_is_not_refused() -> None:
     pool = Pool([key("key-1", concurrency=2)])
+    for holder in ("LLD-1", "LLD-2", "LLD-3"):
+        pool.ask(want(holder))
+    assert granted(pool, 0.0) == [("LLD-1", "key-1")]
+    assert pool.wake_at(0.0) == TRIAL and granted(pool, TRIAL) == [("LLD-2", "key-1")]
+
+
+def test_a_key_that_has_served_before_is_not_tried_again_when_the_list_changes() -> None:
+    pool = proven([key("key-1", concurrency=2)])
+    pool.replace([key("key-1", concurrency=3)])
+    for holder in ("LLD-1", "LLD-2", "LLD-3"):
+        pool.ask(want(holder))
+    assert len(pool.grant(0.0)) == 3
+
+
+def test_a_key_with_a_concurrency_of_two_carries_two_calls() -> None:
+    pool = proven([key("key-1", concurrency=2)])
     for holder in ("LLD-1", "LLD-2", "LLD-3"):
         pool.ask(want(holder))
     assert len(pool.grant(0.0)) == 2
@@ -78,16 +95,16 @@ def test_keys_of_one_bucket_rest_together() -> None:
     assert pool.usable_slots(1.0) == 1
 
 
-def test_a_spent_day_is_looked_at_by_one_call_at_the_hint_and_then_hourly() -> None:
-    pool = Pool([key("key-1", concurrency=3)])
-    pool.rest("key-1").spend(0.0, 36.0, 80000.0, "429")
+def test_a_spent_day_is_looked_at_by_one_call_an_hour() -> None:
+    pool = proven([key("key-1", concurrency=3)])
+    pool.rest("key-1").spend(0.0, 80000.0, "429")
     for holder in ("LLD-1", "LLD-2"):
         pool.ask(want(holder))
-    assert granted(pool, 35.0) == []
-    assert granted(pool, 36.0) == [("LLD-1", "key-1")]
-    assert pool.state("key-1", 36.0) is KeyState.EXHAUSTED
-    assert granted(pool, 37.0) == []
-    assert pool.wake_at(37.0) == 36.0 + 3600.0
+    assert granted(pool, 3599.0) == []
+    assert granted(pool, 3600.0) == [("LLD-1", "key-1")]
+    assert pool.state("key-1", 3600.0) is KeyState.EXHAUSTED
+    assert granted(pool, 3601.0) == []
+    assert pool.wake_at(3601.0) == 3600.0 + 3600.0
 
 
 def test_a_dead_holder_holds_nothing_and_waits_for_nothing() -> None:
@@ -195,7 +212,7 @@ def test_a_spent_key_whose_call_is_still_under_way_wakes_the_pool_at_the_end_of_
     pool = Pool([key("key-1", concurrency=2)])
     pool.ask(want("LLD-1"))
     pool.grant(0.0)
-    pool.rest("key-1").spend(0.0, 36.0, 600.0, "429")
+    pool.rest("key-1").spend(0.0, 600.0, "429")
     pool.ask(want("LLD-2"))
     assert granted(pool, 36.0) == []
     assert pool.wake_at(36.0) == 600.0

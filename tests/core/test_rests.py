@@ -65,29 +65,23 @@ def test_an_answer_to_a_call_sent_after_the_refusal_ends_the_rest() -> None:
 
 def test_an_answer_on_a_spent_day_is_a_recovery() -> None:
     rest = Rest()
-    rest.spend(0.0, 36.0, 40000.0, "429")
+    rest.spend(0.0, 40000.0, "429")
     assert rest.served(granted_at=36.0) is True
     assert not rest.spent(37.0) and not rest.closed(37.0)
 
 
-def test_a_spent_day_may_be_looked_at_once_at_the_hint_and_then_hourly() -> None:
+def test_a_spent_day_is_looked_at_hourly_and_counted_on_when_it_is_over() -> None:
     rest = Rest()
-    assert rest.spend(0.0, 36.0, 40000.0, "429") == 40000.0
-    assert rest.closed(35.0) and not rest.closed(36.0)
-    rest.spend(36.0, 5.0, 39964.0, "429")
-    assert rest.closed(41.0) and not rest.closed(3636.0)
-    assert rest.opens_at() == 3636.0
-
-
-def test_without_a_hint_a_spent_day_is_looked_at_after_an_hour() -> None:
-    rest = Rest()
-    rest.spend(0.0, None, 40000.0, "429")
-    assert rest.opens_at() == 3600.0
+    assert rest.spend(0.0, 40000.0, "429") == 40000.0
+    assert rest.closed(3599.0) and not rest.closed(3600.0)
+    rest.spend(3600.0, 36400.0, "429")
+    assert rest.closed(7199.0) and rest.opens_at() == 7200.0
+    assert rest.back_at() == 40000.0
 
 
 def test_a_spent_day_that_ends_before_the_next_look_opens_at_its_end() -> None:
     rest = Rest()
-    rest.spend(0.0, None, 600.0, "429")
+    rest.spend(0.0, 600.0, "429")
     assert rest.opens_at() == 600.0 and not rest.closed(600.0)
 
 

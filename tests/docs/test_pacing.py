@@ -16,7 +16,8 @@ def test_the_quoted_table_is_what_the_simulation_gives() -> None:
 @pytest.mark.parametrize(
     "story", [story for story in stories() if story.told], ids=lambda story: str(story.window)
 )
-def test_a_limit_that_is_known_is_used_whole_and_never_refused(story: Story) -> None:
+def test_a_limit_that_is_known_is_used_whole_with_one_refusal_at_most(story: Story) -> None:
+    """The one finds out how the provider counts."""
     story.tell()
-    assert not story.refused
+    assert len(story.refused) <= 1
     assert story.admitted > 0.95 * POSSIBLE[story.window]

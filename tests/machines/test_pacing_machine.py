@@ -9,10 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agentos.core.credentials import Credential
 from agentos.core.loads import Dimension, Load, Rate
-from agentos.core.neighbours import CallOver, CallSent, RunGone
+from agentos.core.manners import Counting
+from agentos.core.neighbours import BucketLearnt, CallOver, CallSent, RunGone
 from agentos.core.pool import LONGEST_PASSING, Pool
 from agentos.core.secrets import Secret
 from agentos.core.wants import Lease, Want
+from tests.core.making import proven
 
 MODELS = ("small", "large")
 HAIR = 1e-6
@@ -68,8 +70,11 @@ class PacingMachine(RuleBasedStateMachine):
 
     @initialize(credentials=credential_lists())
     def begin(self, credentials: list[Credential]) -> None:
-        self.pool = Pool(credentials)
+        self.pool = proven(credentials)
         self.keys = {credential.name: credential for credential in credentials}
+        # Known, or one call might find it out; the others have tests of their own.
+        quota = credentials[0].quota
+        self.pool.hear(BucketLearnt("earlier", quota, MODELS[0], counting=Counting.SLIDING))
 
     # What happens.
 

@@ -13,7 +13,7 @@ from agentos.core.pool import Pool
 from agentos.core.refusals import clamp_hint
 from agentos.core.secrets import Secret
 from agentos.core.wants import Lease, Want
-from tests.core.making import steady
+from tests.core.making import proven, steady
 
 HOUR, DAY = 3600.0, 86400.0
 PROVIDERS = ("gemini", "anthropic")
@@ -70,7 +70,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @initialize(credentials=credential_lists())
     def begin(self, credentials: list[Credential]) -> None:
-        self.pool = Pool(credentials)
+        self.pool = proven(credentials)
         self.keys = {credential.name: credential for credential in credentials}
 
     # What happens to a pool.
@@ -146,15 +146,14 @@ class PoolMachine(RuleBasedStateMachine):
             shut.refused_at = self.now
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), hint=st.sampled_from((None, 1.0, 36.0)), day=st.sampled_from((20.0, 2 * HOUR, DAY)))
-    def spend(self, data: st.DataObject, hint: float | None, day: float) -> None:
+    @rule(data=st.data(), day=st.sampled_from((20.0, 2 * HOUR, DAY)))
+    def spend(self, data: st.DataObject, day: float) -> None:
         lease = self._some_lease(data)
         self.pool.give_back(lease.id)
         if name := self._name_of(lease):
             shut = self._shut(self.keys[name])
-            first = self.now >= shut.spent_until
-            self.pool.rest(name).spend(self.now, hint, day, "429")
-            shut.probe_at = self.now + (clamp_hint(hint) if first and hint is not None else HOUR)
+            self.pool.rest(name).spend(self.now, day, "429")
+            shut.probe_at = self.now + HOUR
             shut.spent_until = max(shut.spent_until, self.now + day)
             shut.refused_at = self.now
 
@@ -188,6 +187,8 @@ class PoolMachine(RuleBasedStateMachine):
     def replace(self, credentials: list[Credential]) -> None:
         old, new = self.keys, {credential.name: credential for credential in credentials}
         added, gone = self.pool.replace(credentials)
+        for name in added:
+            self.pool.prove(name)
         known, kept = ({one.secret for one in some.values()} for some in (old, new))
         assert set(added) == {name for name, one in new.items() if one.secret not in known}
         assert set(gone) == {name for name, one in old.items() if one.secret not in kept}
@@ -278,7 +279,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert self._calls_on(credential) < credential.concurrency
         assert self.now >= shut.until, "granted before its time"
         if self.now < shut.spent_until:
-            assert self.now >= shut.probe_at, "a spent day is looked at once, then hourly"
+            assert self.now >= shut.probe_at, "a spent day is looked at hourly"
             shut.probe_at = self.now + HOUR
 
     def _check_nothing_is_left_over(self) -> None:

@@ -9,6 +9,7 @@ COMMANDS = {
     "demo": "Make an example project and run it, offline",
     "status": "What the last run did, or is doing",
     "logs": "What an item's worker said: agentos logs LLD-42",
+    "review": "Decide on items that wait for a person: agentos review LLD-42",
     "runs": "The runs of the past",
     "keys": "The credentials, and where they stand",
     "doctor": "Check this machine and this project",

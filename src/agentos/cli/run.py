@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from agentos.cli.words import Duration, Workers, capped
+from agentos.core.gates import GATES
 from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
 
 HELP = {
@@ -30,11 +31,12 @@ Examples:
   {name} --all --retries 0             never try a crashed item again
   {name} --all --max-wait 10m          give up when no key comes back in ten minutes
   {name} --all --budget 5              stop, resumable, before it costs over five dollars
+  {name} --all --review draft          every draft waits for a person: agentos review
   {name} --all --json                  one JSON event a line on stdout
   {name} --all --repo ../shop          another project
 
 \b
-Exit codes: 0 every item reached a verdict; 1 some item failed; 2 usage; 3 no project or home;
+Exit codes: 0 every item reached a verdict or waits for a person; 1 some item failed; 2 usage; 3 no project or home;
 4 no usable key; 5 nothing matches; 75 stopped for quota or budget; 130, 143, 129 interrupted.
 After anything but 0, the same command goes on where it stopped.
 """
@@ -58,6 +60,7 @@ class Words:
     retries: int | None
     max_wait: float | None
     budget: float | None
+    review: str | None
     json: bool
     repo: Path | None
 
@@ -121,6 +124,11 @@ def options() -> list[click.Parameter]:
             type=click.FloatRange(min=0, min_open=True),
             metavar="USD",
             help="Stop, resumable, before a call that would pass it.",
+        ),
+        click.Option(
+            ["--review"],
+            type=click.Choice(list(GATES)),
+            help="Park items for a person at their draft, their verdict, or both (none).",
         ),
         click.Option(
             ["--json"],
@@ -192,6 +200,7 @@ def execute(workflow: str, words: Words, name: str) -> int:
             words.max_wait,
             parallel,
             words.budget,
+            words.review,
         )
     )
     selection = Selection(
@@ -238,7 +247,7 @@ def _command(name: str) -> str:
 
 
 def _dry_run(request: Any) -> int:
-    from agentos.app import explain_nothing, plan_run
+    from agentos.app import explain_nothing, explain_parked, plan_run
     from agentos.outlook import look_ahead
     from agentos.outputs.prospect import forecast_json, forecast_lines
 
@@ -257,6 +266,7 @@ def _dry_run(request: Any) -> int:
         click.echo("\n".join(json.dumps(_planned(entry), ensure_ascii=False) for entry in plan.entries))
     for candidate in plan.elsewhere:
         say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
+    explain_parked(plan, say)
     found = look_ahead(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
         click.echo(json.dumps(forecast_json(found), ensure_ascii=False))

@@ -9,6 +9,7 @@ import click
 def _run(run_id: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
     from agentos.core.lines import one_line
+    from agentos.core.results import Ending
     from agentos.outputs.summary import as_json as summary_json
     from agentos.outputs.summary import without_fresh
     from agentos.outputs.words import clock, count, duration, tokens
@@ -43,6 +44,10 @@ def _run(run_id: str | None, as_json: bool) -> int:
         )
     elif alive:
         click.echo("Follow an item with: agentos logs -f ITEM")
+    elif parked := tally.ending(Ending.PARKED):
+        names = ", ".join(row.item for row in parked)
+        click.echo(f"Parked for a person: {names}. Decide with: agentos review")
+        click.echo(f"Then go on with: {without_fresh(tally.started.command)}")
     else:
         click.echo("Everything reached a verdict. Earlier runs: agentos runs")
     return 0

@@ -98,6 +98,14 @@ class CredentialsRejected:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ItemDecided:
+    """A person has decided on an item that this run had parked."""
+
+    item: str
+    act: str
+
+
 # News: what the run itself decided or noticed.
 
 
@@ -307,7 +315,7 @@ class RunEnded:
 
 WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | WorkerReported
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
-OutsideEvent = StopRequested | CredentialsRejected
+OutsideEvent = StopRequested | CredentialsRejected | ItemDecided
 News = (
     RunStarted
     | KeysFewerThanWorkers

@@ -12,6 +12,14 @@ BELOW = 0.985
 # An end that is put off by less is the same.
 LATER = 0.05
 SHORTEST_TRIAL = 4
+# After so many stretches a rate that is refused, though nobody tried it faster, was measured too high.
+SETTLED = 2
+STEP_BACK = 0.88
+# A hint that is worth so many calls, and so long, speaks of a window and not of a bucket that fills.
+WINDOW_CALLS = 4
+SHORTEST_WINDOW = 2.0
+HALF = 0.5
+REMEMBERED = 2000
 
 
 @dataclass(slots=True)
@@ -19,11 +27,13 @@ class Learner:
     """A stretch begins when a rest is over and ends when the provider, having refused, would admit again.
 
     The calls admitted in it, over its length, are the rate that the provider keeps to. Sent evenly at
-    that rate, calls pass token buckets, fixed and sliding windows alike.
+    that rate, calls pass token buckets, fixed and sliding windows alike. Where the hints speak of a window,
+    the first stretch that began with its opening tells its amount and its `window` seconds.
     """
 
     manners: Manners = field(default_factory=Manners)
     per_second: float | None = None
+    window: float | None = None
     _recent: deque[float] = field(default_factory=deque)
     _confirmed: int = 0
     _began: float | None = None
@@ -33,10 +43,18 @@ class Learner:
     _changed_at: float | None = None
     _before: float | None = None
     _hungry: bool = False
+    _longest_hint: float = 0.0
+    _opened: bool = False
+    _slides: bool = False
+    _sent: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     @property
     def rate(self) -> Rate | None:
-        return None if self.per_second is None else Rate(1.0, 1.0 / (BELOW * self.per_second))
+        if self.per_second is None:
+            return None
+        if self.window is None:
+            return Rate(1.0, 1.0 / (BELOW * self.per_second))
+        return Rate(max(1.0, self.per_second * self.window // 1), self.window)
 
     # While nothing is known.
 
@@ -55,6 +73,7 @@ class Learner:
         self._began = now if self._began is None else self._began
         self._confirm(now)
         self._recent.append(now)
+        self._sent.append(now)
         self.manners.sent()
 
     def answered(self, sent_at: float) -> None:
@@ -70,18 +89,58 @@ class Learner:
 
     # What a refusal tells.
 
-    def refused(self, sent_at: float, hint: float, took: float) -> None:
-        """`hint` is how long after its sending the provider would have admitted the call."""
+    def cancelled(self, sent_at: float) -> None:
+        """A call was refused: it is none of those that were admitted."""
+        if sent_at in self._sent:
+            self._sent.remove(sent_at)
+
+    def refused(self, sent_at: float, hint: float, took: float, told: bool) -> None:
+        """`hint` is how long after its sending the provider would have admitted the call, if it `told`."""
         self.manners.refusal_took(took)
+        self._longest_hint = max(self._longest_hint, hint)
+        opens_at = sent_at + hint
         admitted = self._confirmed + sum(1 for moment in self._recent if moment < sent_at)
-        if admitted and self._began is not None:
-            self._measure(admitted + self.manners.refused_count, sent_at + hint - self._began)
+        seconds = max(0.001, opens_at - self._began) if self._began is not None else 0.001
+        if not (told and self._is_window(sent_at, hint, admitted / seconds)):
+            # A fixed window, once open, is open for all of its calls.
+            self._slides = self._slides or self._opened
+            self.window = None
+            self._refused_evenly(admitted, seconds)
+        elif self.window is not None:
+            self._found_window(self._sent_within(opens_at - self.window, sent_at), self.window)
+        elif self._opened:
+            self._found_window(admitted, seconds)
+        else:
+            # What the first stretch began with is not known: the next one is measured from its opening on.
+            self.per_second = None
+        self._begin_anew(opens_at)
+
+    def _is_window(self, sent_at: float, hint: float, rate: float) -> bool:
+        if self._slides:
+            return False
+        if self.window is None or self.per_second is None:
+            return hint >= SHORTEST_WINDOW and hint * rate >= WINDOW_CALLS
+        within = self._sent_within(sent_at + hint - self.window, sent_at)
+        return hint <= 1.1 * self.window and within >= HALF * self.per_second * self.window
+
+    def _sent_within(self, start: float, end: float) -> int:
+        return sum(start < moment < end for moment in self._sent)
+
+    def _found_window(self, admitted: int, seconds: float) -> None:
+        self.per_second, self.window = max(admitted, 1) / seconds, seconds
+        if self._before is not None:
+            self.per_second = max(self._before, self.per_second)
+            self._before = None
+            self.manners.grew_too_far()
+
+    def _refused_evenly(self, admitted: int, seconds: float) -> None:
+        if admitted:
+            self._measure(admitted + self.manners.refused_count, seconds)
         elif not self.manners.refused_count:
             # The hint was obeyed in vain: it had not reckoned with the refused call itself.
             self.manners.refused_count = True
         elif self.per_second is not None:
             self.per_second *= 0.8
-        self._begin_anew(sent_at + hint)
 
     def refused_again(self, opens_at: float) -> None:
         """A refusal beside the last one; if it puts off the end, refused calls count."""
@@ -94,6 +153,7 @@ class Learner:
         self._recent.clear()
         self._confirmed, self._hungry = 0, False
         self._began = self._changed_at = at
+        self._opened = True
 
     def _measure(self, admitted: int, seconds: float) -> None:
         """The first stretch holds what had been saved up before; later ones outweigh it."""
@@ -103,7 +163,8 @@ class Learner:
         self._seconds = keep * self._seconds + max(seconds, 0.001)
         found = self._admitted / self._seconds
         if self._before is None:
-            self.per_second = found
+            settled = self._stretches > SETTLED and self.per_second is not None
+            self.per_second = min(found, STEP_BACK * self.per_second) if settled else found
             return
         self.per_second = max(self._before, min(found, self.per_second or found))
         self._before = None
@@ -121,7 +182,8 @@ class Learner:
             return False
         if self._changed_at is None:
             self._changed_at = now
-        if now - self._changed_at < SHORTEST_TRIAL / self.per_second:
+        # In less time than the provider's own, a faster rate that is not refused proves nothing.
+        if now - self._changed_at < max(self._longest_hint, SHORTEST_TRIAL / self.per_second):
             return False
         if self._before is not None:
             self.manners.grew()
@@ -130,7 +192,7 @@ class Learner:
         self.manners.tried()
         return True
 
-    def recall(self, per_second: float) -> None:
+    def recall(self, per_second: float, window: float | None = None) -> None:
         """Another run has measured, or grown: its step is ours."""
         if self.per_second is not None and per_second < self.per_second:
             self._before = None
@@ -139,5 +201,5 @@ class Learner:
         elif self.per_second is not None and per_second > self.per_second:
             self._before = self.per_second
             self.manners.tried()
-        self.per_second = per_second
+        self.per_second, self.window = per_second, window
         self._changed_at, self._hungry = None, False

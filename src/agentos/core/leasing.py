@@ -29,7 +29,7 @@ class Leasing:
         self._jitter = jitter
         self._troubles: dict[tuple[str, str], int] = {}
         self._notes: list[Note] = []
-        self._found: dict[tuple[str, str], float] = {}
+        self._found: dict[tuple[str, str], BucketLearnt] = {}
         self._written: dict[tuple[str, ...], float] = {}
 
     def wanted(self, event: events.LeaseWanted, now: float) -> None:
@@ -149,25 +149,33 @@ class Leasing:
     def _learn(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         """A named limit is taken; a refusal that names none, or one that was kept to, is measured."""
         pace = self.pool.bucket(name, lease.model).pace
-        pace.cancel(lease.booking)
+        fresh = pace.cancel(lease.booking, now)
         news = self._limits_seen(lease, name, refusal.limits)
         told = None if refusal.seconds is None else now + clamp_hint(refusal.seconds)
         if pace.observe(lease.booking, told) or news:
+            self._note_found(lease)
             return news
         if refusal.limits and all(limit.dimension is not Dimension.REQUESTS for limit in refusal.limits):
             return news
         took = now - lease.granted_at
-        pace.refused(lease.booking, took + clamp_hint(refusal.seconds), took)
-        self._note_found(lease)
+        hint = took + clamp_hint(refusal.seconds)
+        if fresh:
+            pace.refused(lease.booking, hint, took, told=refusal.seconds is not None)
+            self._note_found(lease)
+        else:
+            pace.refused_again(lease.booking, hint)
         return news
 
     def _note_found(self, lease: Lease) -> None:
-        """A rate that was measured, or has grown, is told once."""
-        place = (lease.credential.quota, lease.model)
-        found = self.pool.bucket_of(lease).pace.per_second()
-        if found is not None and found != self._found.get(place):
+        """A rate that was measured or has grown, and a way of counting, are told once."""
+        place, pace = (lease.credential.quota, lease.model), self.pool.bucket_of(lease).pace
+        manners = pace.manners
+        found = BucketLearnt(
+            US, *place, (), pace.per_second(), pace.window(), manners.counting, manners.boundary
+        )
+        if found != self._found.get(place, BucketLearnt(US, *place)):
             self._found[place] = found
-            self._notes.append(BucketLearnt(US, *place, per_second=found))
+            self._notes.append(found)
 
     def _limits_seen(self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]) -> list[events.News]:
         pace = self.pool.bucket(name, lease.model).pace

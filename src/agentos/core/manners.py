@@ -84,6 +84,10 @@ class Manners:
         self.counting = Counting.SLIDING
         return True
 
+    def recall(self, counting: Counting, boundary: float) -> None:
+        """What another run found out."""
+        self.counting, self.boundary = counting, boundary
+
     # How it refuses.
 
     def refusal_took(self, seconds: float) -> None:

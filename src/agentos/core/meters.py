@@ -82,7 +82,8 @@ class Meter:
         spent = Spent(now, amount)
         self._log.append(spent)
         self._sum += amount
-        self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
+        if self.manners is not None:
+            self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
         return spent
 
     def correct(self, spent: Spent, amount: float) -> None:

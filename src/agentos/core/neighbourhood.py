@@ -73,7 +73,9 @@ class Neighbourhood:
         for limit in note.limits:
             bucket.pace.tell(limit.dimension, limit.rate)
         if note.per_second is not None:
-            bucket.pace.recall(note.per_second)
+            bucket.pace.recall(note.per_second, note.window)
+        if note.counting is not None:
+            bucket.pace.manners.recall(note.counting, note.boundary)
 
     def _bucket(self, quota: str, model: str) -> Bucket | None:
         key = self._keys.of_quota(quota)

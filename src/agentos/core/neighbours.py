@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentos.core.loads import LimitSeen, Load
+from agentos.core.manners import Counting
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,19 @@ class BucketBack:
 
 @dataclass(frozen=True, slots=True)
 class BucketLearnt:
-    """What was told or found out about a bucket's limits."""
+    """What was told or found out about a bucket's limits, and how its provider counts.
+
+    `window`: in what time a found rate may be used up; `boundary`: when one of the fixed windows begins.
+    """
 
     run: str
     bucket: str
     model: str
     limits: tuple[LimitSeen, ...] = ()
     per_second: float | None = None
+    window: float | None = None
+    counting: Counting | None = None
+    boundary: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agentos.core.gates import Gate
 from agentos.core.items import Item
 
 
@@ -26,3 +27,4 @@ class Order:
     models: tuple[RoleModel, ...]
     fresh: bool = False
     redo: bool = False
+    gates: tuple[Gate, ...] = ()

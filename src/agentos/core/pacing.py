@@ -28,11 +28,11 @@ class Pace:
     """All meters of one bucket and model."""
 
     def __init__(self, rates: dict[Dimension, Rate], manners: Manners | None = None) -> None:
-        self._manners = manners or Manners()
-        self._meters = {dimension: Meter(rate, self._manners) for dimension, rate in rates.items()}
+        self.manners = manners or Manners()
+        self._meters = {dimension: Meter(rate, self.manners) for dimension, rate in rates.items()}
         self._given = dict(rates)
         self._told: dict[Dimension, Rate] = {}
-        self._learner = None if Dimension.REQUESTS in rates else Learner(self._manners)
+        self._learner = None if Dimension.REQUESTS in rates else Learner(self.manners)
         self._deaf_until = float("-inf")
         self._past: deque[Booking] = deque(maxlen=REMEMBERED)
 
@@ -74,13 +74,13 @@ class Pace:
             if dimension in self._meters and dimension not in PER_CALL:
                 self._meters[dimension].correct(spent, used.of(dimension))
         booking.load = used
-        self._manners.admitted(booking.at)
+        self.manners.admitted(booking.at)
         if self._learner is not None:
             self._learner.answered(booking.at)
 
     def drop(self, booking: Booking) -> None:
         """The call ended in trouble: whether it was admitted is not known."""
-        self._manners.dropped(booking.at)
+        self.manners.dropped(booking.at)
 
     def probe_at(self, load: Load, now: float) -> float | None:
         """When one call may find out how the provider counts; None if that is not worth it.
@@ -101,7 +101,7 @@ class Pace:
         self._given = dict(rates)
         for dimension, rate in rates.items():
             self._told.pop(dimension, None)
-            self._meters.setdefault(dimension, Meter(rate, self._manners)).change(rate)
+            self._meters.setdefault(dimension, Meter(rate, self.manners)).change(rate)
         if Dimension.REQUESTS in rates:
             self._learner = None
 
@@ -111,14 +111,13 @@ class Pace:
         if self._told.get(dimension, given) == rate or (given and rate.per_second > given.per_second):
             return False
         self._told[dimension] = rate
-        self._meters[dimension] = self._filled(dimension, rate)
+        self._meters[dimension] = self._filled(dimension, Meter(rate, self.manners))
         if dimension is Dimension.REQUESTS:
             self._learner = None
         return True
 
-    def _filled(self, dimension: Dimension, rate: Rate) -> Meter:
-        """A meter that knows what was sent before it was made, refused calls aside."""
-        meter = Meter(rate, self._manners)
+    def _filled(self, dimension: Dimension, meter: Meter) -> Meter:
+        """Which then knows what was sent before it was made, refused calls aside."""
         for booking in self._past:
             if not booking.refused:
                 booking.entries[dimension] = meter.spend(booking.load.of(dimension), booking.at)
@@ -126,13 +125,21 @@ class Pace:
 
     # What a refusal tells.
 
-    def cancel(self, booking: Booking) -> None:
-        """The provider has refused the call: where limits are named, it does not count."""
+    def cancel(self, booking: Booking, now: float) -> bool:
+        """The provider has refused the call, which then hardly counts; whether that says anything new.
+
+        It does not if the call was sent before the last refusal was known.
+        """
+        fresh = booking.at > self._deaf_until
+        self._deaf_until = now if fresh else self._deaf_until
         booking.refused = True
-        if not self._manners.refused_count:
+        if self._learner is not None:
+            self._learner.cancelled(booking.at)
+        if not self.manners.refused_count:
             for dimension, spent in booking.entries.items():
                 if dimension in self._meters:
                     self._meters[dimension].correct(spent, 0.0)
+        return fresh
 
     def observe(self, booking: Booking, opens_at: float | None) -> bool:
         """A refusal may have said when its limit opens; whether that tells how the provider counts.
@@ -141,32 +148,34 @@ class Pace:
         """
         meters = [(meter, booking.load.of(name)) for name, meter in self._meters.items() if meter.manners]
         sliding = max((meter.sliding(amount, booking.at) for meter, amount in meters), default=0.0)
-        if self._manners.counting is not None or sliding <= booking.at:
+        if self.manners.counting is not None or sliding <= booking.at:
             return False
         if opens_at is None:
-            return self._manners.refused_probe(booking.at)
+            return self.manners.refused_probe(booking.at)
         filling = max(meter.filling(amount, booking.at) for meter, amount in meters)
-        self._manners.observe(opens_at, sliding, filling)
+        self.manners.observe(opens_at, sliding, filling)
         return True
 
-    def refused(self, booking: Booking, hint: float, took: float) -> None:
-        """A refusal without a name, or of a limit that was kept to: it tells of the requests in a time."""
-        if booking.at <= self._deaf_until:
-            # Sent before the last refusal was known: all that it can say is whether refused calls count.
-            if self._learner is not None:
-                self._learner.refused_again(booking.at + hint)
-            return
-        self._deaf_until = booking.at + took
+    def refused(self, booking: Booking, hint: float, took: float, *, told: bool = True) -> None:
+        """A refusal without a name, or of a limit that was kept to: it tells of the requests in a time.
+
+        `hint` is how long after its sending the call would have been admitted, if the provider `told`.
+        """
         if self._learner is not None:
-            self._learner.refused(booking.at, hint, took)
+            self._learner.refused(booking.at, hint, took, told)
             self._adopt()
-        elif not self._manners.mistaken():
+        elif not self.manners.mistaken():
             self._tighten()
+
+    def refused_again(self, booking: Booking, hint: float) -> None:
+        """A refusal beside the last one: all that it can say is whether refused calls count."""
+        if self._learner is not None:
+            self._learner.refused_again(booking.at + hint)
 
     def short_hint(self) -> float:
         """What hints leave out where refused calls count: the place that the refused call took."""
         per_second = self.per_second()
-        return 1.0 / per_second if self._manners.refused_count and per_second else 0.0
+        return 1.0 / per_second if self.manners.refused_count and per_second else 0.0
 
     def _tighten(self) -> None:
         """The limit is known, and was kept to: it is enforced in smaller portions than it is named."""
@@ -181,12 +190,23 @@ class Pace:
         """The rate that was found without being told, worth keeping for the next run."""
         return self._learner.per_second if self._learner else None
 
-    def recall(self, per_second: float) -> None:
+    def window(self) -> float | None:
+        """The seconds within which that rate may be used up at once; None if it has to be sent evenly."""
+        return self._learner.window if self._learner else None
+
+    def recall(self, per_second: float, window: float | None = None) -> None:
         """What another run found out: a beginning, grown or corrected like one's own."""
         if self._learner is not None:
-            self._learner.recall(per_second)
+            self._learner.recall(per_second, window)
             self._adopt()
 
     def _adopt(self) -> None:
-        if self._learner is not None and (rate := self._learner.rate) is not None:
+        if self._learner is None:
+            return
+        rate = self._learner.rate
+        if rate is None:
+            self._meters.pop(Dimension.REQUESTS, None)
+        elif self._learner.window is not None:
+            self._meters[Dimension.REQUESTS] = self._filled(Dimension.REQUESTS, Meter(rate))
+        else:
             self._meters.setdefault(Dimension.REQUESTS, Meter(rate)).change(rate)

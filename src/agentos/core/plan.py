@@ -26,11 +26,16 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item with all that decides whether it runs; `node` is where its checkpoint stands."""
+    """An item with all that decides whether it runs.
+
+    `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided.
+    """
 
     item: Item
     standing: Standing
     node: str | None = None
+    waits: bool = False
+    decided: str = ""
     failed_before: bool = False
     held_by: str | None = None
 
@@ -59,11 +64,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, what was left to another run, and what was named but is done."""
+    """What runs, what was left to another run or to a person, and what was named but is done."""
 
     entries: tuple[Entry, ...]
     elsewhere: tuple[Candidate, ...] = ()
     done: tuple[Candidate, ...] = ()
+    parked: tuple[Candidate, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -80,11 +86,14 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
     done = [c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh]
     over = {c.item.id for c in done}
     ready = [c for c in chosen if c.item.id not in over]
-    free = [c for c in ready if c.held_by is None][: selection.limit]
+    parked = [c for c in ready if c.waits and c.held_by is None and not selection.fresh]
+    waiting = {c.item.id for c in parked}
+    free = [c for c in ready if c.held_by is None and c.item.id not in waiting][: selection.limit]
     return Plan(
         tuple(_entry(candidate, selection) for candidate in free),
         elsewhere=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
+        parked=tuple(parked),
     )
 
 
@@ -163,6 +172,8 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
     reasons = []
     if candidate.failed_before:
         reasons.append("failed before")
+    if candidate.decided:
+        reasons.append(f"{candidate.decided} by a person")
     if candidate.node:
         reasons.append(f"resumes at {candidate.node}")
     if candidate.standing is Standing.CHANGED or _is_redone(candidate, selection):

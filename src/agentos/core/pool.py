@@ -14,7 +14,7 @@ from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 from agentos.core.wants import Lease, Want
 
-LONGEST_PASSING = 300.0
+LONGEST_PASSING = 2.0
 NEVER = float("inf")
 Affords = Callable[[str, Load], bool]
 
@@ -101,6 +101,9 @@ class Pool:
         quotas = {secret: key.credential.quota for secret, key in before.items()}
         self._buckets.carry((credential, quotas.get(secret)) for secret, credential in fresh.items())
         self._keys.replace([self._key(credential) for credential in fresh.values()])
+        for key in self._keys:
+            old = before.get(key.credential.secret)
+            key.proven = old is not None and old.proven
         return (
             tuple(credential.name for secret, credential in fresh.items() if secret not in before),
             tuple(key.credential.name for secret, key in before.items() if secret not in fresh),

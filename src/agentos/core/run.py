@@ -87,6 +87,8 @@ class Run:
                 self._hear_lease(event, decision, now)
             case events.StopRequested():
                 self._hear_stop(event, decision, now)
+            case events.ItemDecided():
+                self._take_up(self._works[event.item])
             case events.WorkerEnded():
                 self._hear_end(event, decision, now)
             case events.WorkerNotStarted():
@@ -179,10 +181,16 @@ class Run:
         if outcome.ending is Ending.ELSEWHERE and not self._stopping and work.look_again_elsewhere():
             work.attempts -= 1
             self._queue.append(work)
-        elif outcome.may_pass and work.attempts <= self._limits.retries and not self._stopping:
+        elif outcome.may_pass and work.tries <= self._limits.retries and not self._stopping:
             self._retry(work, outcome, decision, now)
         else:
             self._end(work, outcome, decision, now)
+
+    def _take_up(self, work: Work) -> None:
+        """A parked item that a person has decided on goes on; its tries so far are not held against it."""
+        if work.item in self.parked() and not self._stopping:
+            work.ended, work.forgiven = None, work.attempts
+            self._queue.append(work)
 
     def _leave_slot(self, work: Work, crash: str, decision: Decision, now: float) -> None:
         slot = next(slot for slot in self._slots if slot.item == work.item)
@@ -198,7 +206,7 @@ class Run:
             )
 
     def _retry(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
-        seconds = backoff(work.attempts, self._jitter)
+        seconds = backoff(work.tries, self._jitter)
         work.not_before = now + seconds
         self._queue.append(work)
         self._postponed.append(work)
@@ -206,7 +214,7 @@ class Run:
             events.ItemRetried(
                 work.item,
                 outcome.error or "",
-                work.attempts + 1,
+                work.tries + 1,
                 self._limits.retries + 1,
                 seconds,
             )
@@ -333,6 +341,11 @@ class Run:
         if self._exit_code is not None:
             return self._exit_code
         return int(any(work.ended and work.ended.ending is Ending.FAILED for work in self._works.values()))
+
+    def parked(self) -> list[str]:
+        """Items that wait for a person."""
+        ended = ((work.item, work.ended) for work in self._works.values())
+        return [item for item, outcome in ended if outcome and outcome.ending is Ending.PARKED]
 
     def waited(self) -> float:
         """Seconds that items have waited for keys, added up."""

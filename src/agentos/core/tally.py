@@ -71,8 +71,7 @@ class Tally:
                 self.started, self.began = event, at
                 self.rows = {item: Row(item, place) for place, item in enumerate(event.items)}
             case events.ItemStarted():
-                row = self._running[event.item] = self.rows[event.item]
-                row.running, row.since = True, at
+                self._hear_item_start(event.item, at)
             case events.WorkerStarted():
                 self.rows[event.item].since = at
                 self.warm_up = self.warm_up or at - self.began
@@ -103,6 +102,13 @@ class Tally:
                 self.ended = event
             case _:
                 pass
+
+    def _hear_item_start(self, item: str, at: float) -> None:
+        row = self._running[item] = self.rows[item]
+        if row.outcome is not None:  # it was parked, and goes on
+            self.closed -= 1
+            self.over -= row.outcome.ending in OVER
+        row.running, row.since, row.outcome = True, at, None
 
     def _hear_return(self, event: events.LeaseReturned) -> None:
         self.held.pop(event.lease, None)

@@ -14,6 +14,7 @@ class Work:
     def __init__(self, item: str) -> None:
         self.item = item
         self.attempts = 0
+        self.forgiven = 0
         self.usage = Usage()
         self.node = ""
         self.not_before = 0.0
@@ -29,6 +30,11 @@ class Work:
         self._reported_at: float | None = None
         self._level = 0
         self._looks_elsewhere = 0
+
+    @property
+    def tries(self) -> int:
+        """Attempts since the item began, or since a person let it go on."""
+        return self.attempts - self.forgiven
 
     # Its clock: active, waiting for a key, or stopped.
 

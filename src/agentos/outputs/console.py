@@ -34,7 +34,7 @@ class Console:
             case events.RunEnded():
                 for line in summary_lines(self._tally):
                     self._say(COORDINATOR, line)
-            case _ if isinstance(event, events.News | events.CredentialsRejected):
+            case _ if isinstance(event, events.News | events.CredentialsRejected | events.ItemDecided):
                 if text := sentence(event, at):
                     self._say(COORDINATOR, text)
             case _:

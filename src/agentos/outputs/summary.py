@@ -1,6 +1,7 @@
 """The end of a run, in words and as data."""
 
 import json
+import shlex
 from typing import Any
 
 from agentos.core import events
@@ -30,7 +31,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
                 f"Interrupted at {event.node}: checkpointed" if event.node else "Interrupted before it began"
             ]
         case Ending.PARKED:
-            return ["Parked: waits for a person"]
+            return [f"Parked at {event.node}: waits for a person"]
 
 
 def summary_lines(tally: Tally) -> list[str]:
@@ -49,6 +50,7 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
         f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
+        *(f"  Parked: {row.item} waits for a person: {_review(tally, row.item)}" for row in _parked(tally)),
         f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
     return lines + next_steps(tally)
@@ -67,6 +69,8 @@ def next_steps(tally: Tally) -> list[str]:
     if failed:
         logs = f"See why: agentos logs {failed[0].item}"
         return [logs, f"Try the failed ones again: {_again(command)}"]
+    if _parked(tally):
+        return [f"Decide on what waits for you: {_review(tally)}", f"Then go on with: {command}"]
     return [_look(tally)]
 
 
@@ -115,7 +119,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:
-    if not outcome.rounds:
+    if outcome.result is None:
         return f"Finished before: {outcome.verdict}"
     word = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
     return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
@@ -145,16 +149,28 @@ def _verdicts(tally: Tally) -> str:
 
 
 def _items(tally: Tally) -> str:
-    parts = [f"{len(tally.ending(Ending.FINISHED, Ending.PARKED))} completed"]
+    parts = [f"{len(tally.ending(Ending.FINISHED))} completed"]
     stopped = tally.ending(Ending.INTERRUPTED)
     groups = {
         "failed": tally.ending(Ending.FAILED),
+        "waiting for a person": tally.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not begun": [row for row in stopped if not row.attempts],
         "on another run": tally.ending(Ending.ELSEWHERE),
     }
     parts += [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return ", ".join(parts)
+
+
+def _parked(tally: Tally) -> list[Row]:
+    return tally.ending(Ending.PARKED)
+
+
+def _review(tally: Tally, *items: str) -> str:
+    """The command that decides, as it is typed where the run was."""
+    place = tally.started.place if tally.started else ""
+    where = ("--repo", place.rstrip("/")) if place else ()
+    return shlex.join(["agentos", "review", *items, *where])
 
 
 def _names(rows: list[Row]) -> str:

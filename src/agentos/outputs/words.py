@@ -38,7 +38,7 @@ def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
 
 
-def sentence(event: events.News | events.CredentialsRejected, at: float) -> str | None:  # noqa: C901 - one case an event
+def sentence(event: events.News | events.CredentialsRejected | events.ItemDecided, at: float) -> str | None:  # noqa: C901 - one case an event
     """The coordinator's line for an event; None for what is told in other ways."""
     match event:
         case events.RunStarted():
@@ -72,6 +72,8 @@ def sentence(event: events.News | events.CredentialsRejected, at: float) -> str 
             return _changed(event)
         case events.CredentialsRejected():
             return f"The credentials were changed, but cannot be used: {event.reason}. Going on with those from before."
+        case events.ItemDecided():
+            return f"A person has decided on {event.item} ({event.act}). Going on with it."
         case events.PoolLow():
             return f"Only {count(event.slots, 'usable key slot')} left. Starting no further item while one is running..."
         case events.PoolExhausted():

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-VERSION = 1
+VERSION = 2
+"""Since 2 an item may be parked: what does not know gates would walk past the person."""
 _SETUP = """
 PRAGMA secure_delete=ON;
 PRAGMA journal_mode=WAL;
@@ -86,17 +87,17 @@ def delete_checkpoint(path: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def standing_node(path: Path) -> str | None:
-    """The node that a kept checkpoint stands at, read without writing anything."""
+def read_notes(path: Path) -> dict[str, str]:
+    """The notes of a kept checkpoint but the models' answers, read without writing anything."""
     if not path.exists():
-        return None
+        return {}
     mode = "ro" if path.with_name(path.name + "-wal").exists() else "ro&immutable=1"
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode={mode}", uri=True)) as database:
-            row = database.execute("SELECT text FROM agentos_notes WHERE name = 'node'").fetchone()
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as database:
+            rows = database.execute("SELECT name, text FROM agentos_notes WHERE name NOT LIKE 'answer %'")
+            return {str(name): str(text) for name, text in rows}
     except sqlite3.Error:
-        return None
-    return None if row is None else str(row[0])
+        return {}
 
 
 def _set_aside(path: Path) -> Path:

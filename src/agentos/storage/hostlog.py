@@ -215,6 +215,8 @@ def _shifted(note: Note, seconds: float) -> Note:
             # A rest that is for no day says so with a zero.
             spent_until = note.spent_until + seconds if note.spent_until else 0.0
             return replace(note, until=note.until + seconds, spent_until=spent_until, at=note.at + seconds)
+        case BucketLearnt():
+            return replace(note, boundary=note.boundary + seconds)
         case _:
             return note
 
@@ -230,5 +232,13 @@ def _is_ahead(note: BucketRefused) -> bool:
 def _together(earlier: BucketLearnt, later: BucketLearnt) -> BucketLearnt:
     """What both have to say; of two things about the same, the later."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
-    per_second = earlier.per_second if later.per_second is None else later.per_second
-    return replace(later, limits=tuple(limits.values()), per_second=per_second)
+    found = earlier if later.per_second is None else later
+    counted = earlier if later.counting is None else later
+    return replace(
+        later,
+        limits=tuple(limits.values()),
+        per_second=found.per_second,
+        window=found.window,
+        counting=counted.counting,
+        boundary=counted.boundary,
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from agentos.core.errors import ItemError
+from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.ports import Answer, Documents, Question
 
@@ -23,7 +24,10 @@ _TAGS = ("issue", "brief", "draft", "feedback")
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`ask` keeps each answer under its call's name, so that a crash does not pay twice."""
+    """`ask` keeps each answer under its call's name, so that a crash does not pay twice.
+
+    `gates` are those that park the item; `parked` is the number of the one that it is parked at already.
+    """
 
     item: Item
     folder: Documents
@@ -31,6 +35,8 @@ class Desk:
     say: Say
     announce: Announce
     max_iterations: int
+    gates: tuple[Gate, ...] = ()
+    parked: int = 0
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
 from agentos.core.items import Item
@@ -13,8 +13,9 @@ from agentos.workflows.base import Conclusion
 from agentos.workflows.desk import Desk
 from agentos.workflows.evidence import read_evidence, with_evidence
 from agentos.workflows.filing import ISSUES, Filing, file_issue, slug_of
+from agentos.workflows.gates import HumanGate
 from agentos.workflows.lineage import retire
-from agentos.workflows.review_loop import ReviewLoop, State, compose
+from agentos.workflows.review_loop import ReviewLoop, State, Ways, compose, is_over, reviews
 from agentos.workflows.sources.briefs import ACTIVE, DONE, brief_numbers, give_numbers
 from agentos.workflows.sources.markdown import markdown_files, read_page
 
@@ -76,18 +77,32 @@ class IssueWorkflow:
             "N0_load_brief": load,
             "N1_sandbox": sandbox,
             "N2_draft": loop.draft,
-            "N3_human_edit_draft": loop.human,
+            "N3_human_edit_draft": HumanGate(desk).human,
             "N4_review": loop.review,
-            "N5_human_edit_verdict": loop.human,
+            "N5_human_edit_verdict": HumanGate(desk).human,
             "N6_file": file,
         }
-        return compose(desk, nodes, back_from="N5_human_edit_verdict", back_to="N2_draft")
+        return compose(desk, nodes, _WAYS)
 
     def conclude(self, state: dict[str, Any]) -> Conclusion:
-        return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])
+        return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
     def tidy(self, documents: Documents, number: int) -> None:
         retire(documents, f"{number}-{self.name}")
+
+
+def _judged(state: State) -> str:
+    return "N6_file" if is_over(state) else "N2_draft"
+
+
+def _after_draft(state: State) -> str:
+    return _judged(state) if state.get("sent_back") or state.get("stopped") else "N4_review"
+
+
+_WAYS = {
+    "N3_human_edit_draft": Ways(("N2_draft", "N4_review", "N6_file"), _after_draft),
+    "N5_human_edit_verdict": Ways(("N2_draft", "N6_file"), _judged),
+}
 
 
 def document_name(number: int) -> str:

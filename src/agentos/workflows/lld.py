@@ -1,8 +1,9 @@
 """The lld workflow: an issue becomes a low-level design."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.plan import Candidate, Standing
 from agentos.core.ports import Documents
@@ -10,8 +11,9 @@ from agentos.core.results import Verdict
 from agentos.workflows.base import Conclusion
 from agentos.workflows.desk import Desk
 from agentos.workflows.evidence import read_evidence, with_evidence
+from agentos.workflows.gates import HumanGate, stage_of
 from agentos.workflows.lineage import retire
-from agentos.workflows.review_loop import ReviewLoop, State, compose
+from agentos.workflows.review_loop import ReviewLoop, State, Ways, compose, is_over, reviews
 from agentos.workflows.sources.markdown import Page, markdown_files, read_page
 
 if TYPE_CHECKING:
@@ -72,17 +74,37 @@ class LldWorkflow:
         nodes = {
             "N0_load_issue": load,
             "N1_design": loop.draft,
-            "N2_human_edit": loop.human,
+            "N2_human_edit": HumanGate(desk).human,
             "N3_review": loop.review,
             "N4_finalize": finalize,
         }
-        return compose(desk, nodes, back_from="N3_review", back_to="N1_design")
+        return compose(desk, nodes, _ways(desk))
 
     def conclude(self, state: dict[str, Any]) -> Conclusion:
-        return Conclusion(Verdict(state["verdict"]), state["round"], state["result"])
+        return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
     def tidy(self, documents: Documents, number: int) -> None:
         retire(documents, f"{number}-{self.name}")
+
+
+def _ways(desk: Desk) -> dict[str, Ways]:
+    """The one human node stands before the review, and when the verdict is gated, behind it too."""
+
+    def judged(state: State) -> str:
+        return "N4_finalize" if is_over(state) else "N1_design"
+
+    def after_review(state: State) -> str:
+        return "N2_human_edit" if Gate.VERDICT in desk.gates else judged(state)
+
+    def after_human(state: State) -> str:
+        if stage_of(state) is Gate.VERDICT or state.get("sent_back") or state.get("stopped"):
+            return judged(state)
+        return "N3_review"
+
+    return {
+        "N2_human_edit": Ways(("N1_design", "N3_review", "N4_finalize"), after_human),
+        "N3_review": Ways(("N1_design", "N2_human_edit", "N4_finalize"), after_review),
+    }
 
 
 def document_name(number: int) -> str:

@@ -1,10 +1,12 @@
 """The graph that both workflows share: load, draft, human gate, review, revise or finalise."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from agentos.core.errors import InvalidSpec
+from agentos.core.gates import Gate
 from agentos.core.ports import Question
 from agentos.core.results import Verdict
 from agentos.core.verdicts import Review, read_review
@@ -19,7 +21,11 @@ DRAFTER, REVIEWER = "drafter", "reviewer"
 
 
 class State(TypedDict, total=False):
-    """JSON types only; documents are files, remembered by path and hash."""
+    """JSON types only; documents are files, remembered by path and hash.
+
+    `stage` is what there is to judge: a draft, or a verdict on it; `gates` counts those where a person decided,
+    `unreviewed` the drafts that a person sent back or rejected before their review.
+    """
 
     source: Kept
     files: int
@@ -33,6 +39,10 @@ class State(TypedDict, total=False):
     blocking: list[str]
     stopped: str
     result: str
+    stage: str
+    gates: int
+    unreviewed: int
+    sent_back: bool
 
 
 Node = Callable[[State], Awaitable[State]]
@@ -72,11 +82,9 @@ class ReviewLoop:
             "files": files,
             "round": number,
             "drafter": answer.model,
+            "stage": Gate.DRAFT.value,
+            "sent_back": False,
         }
-
-    async def human(self, state: State) -> State:
-        """A gate that nobody asked for passes through."""
-        return {}
 
     async def review(self, state: State) -> State:
         desk, number = self._desk, state["round"]
@@ -98,6 +106,7 @@ class ReviewLoop:
             "feedback": [*state["feedback"], verdict],
             "blocking": review.fingerprint,
             "stopped": self._why_stop(review, state),
+            "stage": Gate.VERDICT.value,
         }
 
     def _why_stop(self, review: Review, state: State) -> str:
@@ -105,8 +114,8 @@ class ReviewLoop:
             return ""
         if review.fingerprint == state.get("blocking"):
             return SAME_AGAIN
-        if state["round"] >= self._desk.max_iterations:
-            return f"not approved in {state['round']} reviews (--max-iterations)"
+        if reviews(state) >= self._desk.max_iterations:
+            return f"not approved in {reviews(state)} reviews (--max-iterations)"
         return ""
 
     def evidence(self, state: State) -> Evidence:
@@ -114,7 +123,7 @@ class ReviewLoop:
         return Evidence(
             item=item.id,
             status=Verdict(state["verdict"]),
-            rounds=state["round"],
+            rounds=reviews(state),
             drafter=state["drafter"],
             reviewer=state["reviewer"],
             date=self._desk.today().date().isoformat(),
@@ -128,15 +137,28 @@ class ReviewLoop:
         return f"## Why it was not approved\n\nStopped: {state['stopped']}.\n\n{feedback}"
 
 
+def reviews(state: State) -> int:
+    """How many reviews there were: every round has one, unless a person came first."""
+    return state["round"] - state.get("unreviewed", 0)
+
+
 def is_over(state: State) -> bool:
     """Whether the loop goes on to its last node, rather than back to the draft."""
     return state["verdict"] == Verdict.APPROVED.value or bool(state["stopped"])
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The nodes that may follow another, and which of them does."""
+
+    nodes: tuple[str, ...]
+    choose: Callable[[State], str]
+
+
 def compose(
-    desk: Desk, nodes: Mapping[str, Node], back_from: str, back_to: str
+    desk: Desk, nodes: Mapping[str, Node], ways: Mapping[str, Ways]
 ) -> "StateGraph[Any, Any, Any, Any]":
-    """A line of nodes, with one way back."""
+    """A line of nodes, with other ways from some of them."""
     from langgraph.graph import END, START, StateGraph
 
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
@@ -144,12 +166,8 @@ def compose(
     for name, node in nodes.items():
         graph.add_node(name, _announced(desk, name, node))  # type: ignore[call-overload]
     for name, following in zip([START, *names], [*names, END], strict=True):
-        if name == back_from:
-            graph.add_conditional_edges(
-                name,
-                lambda state, on=following: on if is_over(state) else back_to,
-                [following, back_to],
-            )
+        if name in ways:
+            graph.add_conditional_edges(name, ways[name].choose, list(ways[name].nodes))
         else:
             graph.add_edge(name, following)
     return graph

@@ -1,0 +1,53 @@
+"""A run with parked items: what a decision sets in motion."""
+
+from agentos.core import events
+from agentos.core.commands import StartWorker
+from agentos.core.credentials import Credential
+from agentos.core.results import Ending, Outcome, stumbled
+from agentos.core.run import Limits
+from agentos.core.secrets import Secret
+
+from .conducting import Conducted
+
+KEYS = [Credential("key-1", "gemini", Secret("one")), Credential("key-2", "gemini", Secret("two"))]
+PARKED = Outcome(Ending.PARKED, rounds=1)
+
+
+def starts(conducted: Conducted, item: str) -> int:
+    return sum(isinstance(told, StartWorker) and told.item == item for told in conducted.told)
+
+
+def test_a_decided_item_goes_on_in_the_run_that_parked_it() -> None:
+    conducted = Conducted(KEYS, items=2)
+    conducted.finish("LLD-1", PARKED)
+    assert conducted.run.parked() == ["LLD-1"]
+    conducted.hear(events.ItemDecided("LLD-1", "approve"))
+    assert conducted.run.parked() == [] and starts(conducted, "LLD-1") == 2
+    conducted.finish("LLD-2")
+    over_before = conducted.run.over
+    conducted.finish("LLD-1")
+    assert not over_before and conducted.run.over and conducted.run.exit_code() == 0
+
+
+def test_a_run_does_not_wait_for_people() -> None:
+    conducted = Conducted(KEYS, items=2)
+    conducted.finish("LLD-1", PARKED)
+    conducted.finish("LLD-2", PARKED)
+    assert conducted.run.over and conducted.run.exit_code() == 0
+
+
+def test_only_a_parked_item_is_moved_by_a_decision() -> None:
+    conducted = Conducted(KEYS, items=2)
+    conducted.hear(events.ItemDecided("LLD-1", "approve"))
+    conducted.finish("LLD-1")
+    conducted.hear(events.ItemDecided("LLD-1", "approve"))
+    assert starts(conducted, "LLD-1") == 1
+
+
+def test_tries_from_before_the_decision_are_not_held_against_the_item() -> None:
+    conducted = Conducted(KEYS, items=2, limits=Limits(parallel=2, retries=1))
+    conducted.finish("LLD-1", PARKED)
+    conducted.hear(events.ItemDecided("LLD-1", "approve"))
+    conducted.finish("LLD-1", stumbled("OSError: no space left"))
+    (retried,) = [told for told in conducted.told if isinstance(told, events.ItemRetried)]
+    assert (retried.attempt, retried.attempts) == (2, 2)
