@@ -120,6 +120,7 @@ class RunStarted:
     command: str = ""
     place: str = ""
     titles: tuple[str, ...] = ()
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""One body per port; every adapter passes it."""

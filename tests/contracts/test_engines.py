@@ -1,0 +1,200 @@
+"""What every engine promises its coordinator, shown on each of them."""
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentos.core import events
+from agentos.core.commands import GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.events import EngineEvent, WorkerEvent
+from agentos.core.ports import Engine
+from agentos.core.results import Ending, Outcome
+from agentos.core.secrets import Secret
+from agentos.engines.inline import InlineEngine, awaited
+from agentos.engines.process import ProcessEngine, Recipe
+
+from .workers import APPROVED, behave, work
+
+REPOSITORY = Path(__file__).parents[2]
+Told = list[EngineEvent | WorkerEvent]
+
+
+def inline(words: dict[str, str]) -> Engine:
+    return InlineEngine(awaited(work(words)), _masked)
+
+
+def processes(words: dict[str, str]) -> Engine:
+    surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
+    recipe = Recipe("tests.contracts.workers:main", (), surroundings)
+    return ProcessEngine(recipe, lambda order: json.dumps([order.item, words[order.item]]), _masked)
+
+
+def _masked(text: str) -> str:
+    return text.replace("secret", "***")
+
+
+@pytest.fixture(params=[inline, processes])
+def stage(request: pytest.FixtureRequest) -> Iterator["Stage"]:
+    stage = Stage(request.param)
+    yield stage
+    stage.engine.close()
+
+
+class Stage:
+    """An engine with workers that do as their word says."""
+
+    def __init__(self, make: Callable[[dict[str, str]], Engine]) -> None:
+        self.words: dict[str, str] = {}
+        self.engine = make(self.words)
+        self.told: Told = []
+
+    def start(self, item: str, word: str) -> None:
+        self.words[item] = word
+        self.engine.obey(StartWorker(item, 1, 1))
+
+    def until(self, *kinds: type, item: str = "LLD-1", seconds: float = 20.0) -> Told:
+        """Everything told up to the first event of a kind."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for event in self.engine.receive(0.5):
+                self.told.append(event)
+            if any(isinstance(event, kinds) and event.item == item for event in self.told):
+                return self.told
+        raise AssertionError(f"no {kinds} of {item} in {self.told}")
+
+    def of(self, kind: type) -> list[EngineEvent | WorkerEvent]:
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+def test_a_worker_starts_speaks_reports_and_ends_in_this_order(stage: Stage) -> None:
+    stage.start("LLD-1", "finish")
+    told = stage.until(events.WorkerEnded)
+    assert isinstance(told[0], events.WorkerStarted)
+    assert isinstance(told[-1], events.WorkerEnded) and told[-1].clean
+    assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", APPROVED)]
+    assert len(stage.of(events.WorkerEnded)) == 1
+
+
+def test_output_comes_in_lines_with_secrets_masked(stage: Stage) -> None:
+    stage.start("LLD-1", "finish")
+    stage.until(events.WorkerEnded)
+    lines = [event.text for event in stage.told if isinstance(event, events.LineWritten)]
+    assert lines == ["one line", "and a *** line"]
+
+
+def test_leases_reach_the_worker_and_come_back(stage: Stage) -> None:
+    stage.start("LLD-1", "call")
+    for number in (1, 2):
+        stage.told.clear()
+        stage.until(events.LeaseWanted)
+        (wanted,) = [event for event in stage.told if isinstance(event, events.LeaseWanted)]
+        secret = Secret("s" * 20)
+        stage.engine.obey(
+            GrantLease("LLD-1", wanted.call, f"lease-{number}", "key-1", "gemini", secret, None, None)
+        )
+    stage.until(events.WorkerEnded)
+    assert [event.lease for event in stage.told if isinstance(event, events.LeaseReturned)][-1] == "lease-2"
+    assert events.WorkerReported("LLD-1", APPROVED) in stage.told
+
+
+def test_a_stopped_worker_ends_with_its_own_word(stage: Stage) -> None:
+    stage.start("LLD-1", "stop")
+    stage.until(events.LineWritten)
+    stage.engine.obey(StopWorker("LLD-1"))
+    stage.until(events.WorkerEnded)
+    assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", Outcome(Ending.INTERRUPTED))]
+
+
+def test_a_killed_worker_ends_soon_and_reports_nothing(stage: Stage) -> None:
+    stage.start("LLD-1", "hang")
+    stage.until(events.LineWritten)
+    began = time.monotonic()
+    stage.engine.obey(KillWorker("LLD-1"))
+    stage.engine.obey(KillWorker("LLD-1"))
+    told = stage.until(events.WorkerEnded)
+    assert time.monotonic() - began < 10
+    assert not stage.of(events.WorkerReported) and len(stage.of(events.WorkerEnded)) == 1
+    assert isinstance(told[-1], events.WorkerEnded) and not told[-1].clean
+
+
+def test_a_crash_ends_its_own_item_alone(stage: Stage) -> None:
+    stage.start("LLD-1", "crash")
+    stage.start("LLD-2", "finish")
+    stage.until(events.WorkerEnded, item="LLD-1")
+    stage.until(events.WorkerEnded, item="LLD-2")
+    ends = {event.item: event.clean for event in stage.told if isinstance(event, events.WorkerEnded)}
+    assert ends == {"LLD-1": False, "LLD-2": True}
+    assert [event.item for event in stage.told if isinstance(event, events.WorkerReported)] == ["LLD-2"]
+
+
+def test_a_worker_speaks_for_its_own_item_alone(stage: Stage) -> None:
+    stage.start("LLD-1", "lie")
+    stage.until(events.WorkerEnded)
+    assert stage.of(events.NodeStarted) == [events.NodeStarted("LLD-1", "N1_design", 1)]
+
+
+def test_an_item_may_be_started_again_after_its_end(stage: Stage) -> None:
+    for word in ("crash", "finish"):
+        stage.told.clear()
+        stage.start("LLD-1", word)
+        stage.until(events.WorkerEnded)
+    assert events.WorkerReported("LLD-1", APPROVED) in stage.told
+
+
+def test_nothing_to_tell_takes_no_longer_than_the_time_given(stage: Stage) -> None:
+    began = time.monotonic()
+    assert stage.engine.receive(0.05) == []
+    assert 0.04 < time.monotonic() - began < 5.0
+
+
+def test_waking_ends_a_wait_from_another_thread(stage: Stage) -> None:
+    threading.Timer(0.05, stage.engine.wake).start()
+    began = time.monotonic()
+    stage.engine.receive(30.0)
+    assert time.monotonic() - began < 10
+
+
+def test_commands_for_a_worker_that_is_gone_do_no_harm(stage: Stage) -> None:
+    for command in (StopWorker("LLD-1"), KillWorker("LLD-1")):
+        stage.engine.obey(command)
+    stage.start("LLD-1", "finish")
+    stage.until(events.WorkerEnded)
+
+
+# What is true of threads alone.
+
+
+def test_work_that_cannot_be_cancelled_is_given_up_on_and_not_heard_any_more() -> None:
+    free = threading.Event()
+
+    def stubborn(command: StartWorker, channel: object) -> Outcome:
+        free.wait(30)
+        return APPROVED
+
+    with contextlib.closing(InlineEngine(stubborn)) as engine:
+        engine.obey(StartWorker("LLD-1", 1, 1))
+        (started,) = engine.receive(5.0)
+        engine.obey(KillWorker("LLD-1"))
+        (ended,) = engine.receive(5.0)
+        assert isinstance(started, events.WorkerStarted)
+        assert isinstance(ended, events.WorkerEnded) and "given up on" in ended.cause
+        free.set()
+        assert engine.receive(0.2) == []
+
+
+def test_closing_cancels_what_is_still_at_work() -> None:
+    engine = InlineEngine(
+        awaited(lambda command, channel: behave("hang", command.item, channel, channel.say))
+    )
+    engine.obey(StartWorker("LLD-1", 1, 1))
+    while not any(isinstance(event, events.LineWritten) for event in engine.receive(5.0)):
+        pass
+    engine.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "LLD-1"]
