@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test check bench keypool chaos audit docs lock clean
+.PHONY: demo test check bench forecast-bench scale keypool simulate chaos audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -28,6 +28,18 @@ bench: $(DEV)
 # Ours beside what else people use for several keys; installs those, each in a folder of its own.
 keypool: $(DEV)
 	@$(BIN)/python -m bench.keypool
+
+# What --dry-run says beside what a run then takes, on the offline server.
+forecast-bench: $(DEV)
+	@$(BIN)/python -m bench.forecast
+
+# Ten thousand items on one machine.
+scale: $(DEV)
+	@$(BIN)/python -m bench.scale
+
+# Imagined lives with faults, from a fixed and a fresh seed; one again: make simulate SEED=...
+simulate: $(DEV)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
 
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos

@@ -22,16 +22,18 @@ from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
+from agentos.core.results import Outcome
 from agentos.core.roles import cast
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
+from agentos.engines.inline import InlineChannel, InlineEngine, awaited
 from agentos.engines.process import ProcessEngine, Recipe
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.models.prices import price_list
 from agentos.outputs.stepsummary import StepSummary
-from agentos.settings import ROLES, Settings, environment, worker_environment
+from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
@@ -197,18 +199,37 @@ class _Assembly:
         self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
     ) -> Engine:
         """Its imports take a second: they begin here, while the rest is made ready."""
+        after = self._settings.simulate_429
+        if self._settings.engine == "inline":
+            engine: Engine = stack.enter_context(contextlib.closing(self._inline()))
+        else:
+            engine = self._processes(credentials, log, stack)
+        return engine if after is None else RefusingEngine(engine, after)
+
+    def _inline(self) -> InlineEngine:
+        """In this process, where a debugger can follow; nothing is isolated."""
+        trace_nothing()
+        from agentos.worker import carry
+
+        async def work(command: StartWorker, channel: InlineChannel) -> Outcome:
+            return await carry(self._order(command), channel, channel.say)
+
+        return InlineEngine(awaited(work), self._redact)
+
+    def _processes(
+        self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
+    ) -> ProcessEngine:
         surroundings = worker_environment(tuple(credential.secret for credential in credentials))
         providers = {credential.provider for credential in credentials} or {"gemini"}
         preload = (*PRELOAD, *(f"agentos.models.{provider}" for provider in sorted(providers)))
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
-        engine = ProcessEngine(recipe, self._order, self._redact)
+        engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
-        after = self._settings.simulate_429
-        return engine if after is None else RefusingEngine(engine, after)
+        return engine
 
-    def _order(self, command: StartWorker) -> str:
+    def _order(self, command: StartWorker) -> Order:
         item, settings = self._items[command.item], self._settings
-        order = Order(
+        return Order(
             run=self._run_id,
             coordinator=os.getpid(),
             project=str(settings.project),
@@ -222,7 +243,6 @@ class _Assembly:
             redo=item.id in self._redone,
             gates=GATES[settings.review],
         )
-        return json.dumps(pack(order))
 
     def _database(self, item: Item) -> Path:
         settings = self._settings
@@ -270,6 +290,7 @@ class _Assembly:
             command=self._request.command,
             place=_place(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
+            offline=self._request.offline,
         )
 
 

@@ -16,6 +16,7 @@ VARIABLES = {
     "key_concurrency": "AGENTOS_KEY_CONCURRENCY",
     "simulate_429": "AGENTOS_SIMULATE_429",
     "step_summary": "GITHUB_STEP_SUMMARY",
+    "engine": "AGENTOS_ENGINE",
 }
 # Lines of a file that are looked through for where a setting stands.
 MOST_LINES = 2000

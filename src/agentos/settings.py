@@ -16,15 +16,10 @@ from agentos.core.secrets import Secret
 
 PROJECT_FILE = "agentos.toml"
 ROLES = ("drafter", "reviewer")
-_SECRETIVE = (
-    "GEMINI_",
-    "GOOGLE_",
-    "ANTHROPIC_",
-    "OPENAI_",
-    "LANGSMITH_",
-    "LANGCHAIN_",
-    "AGENTOS_",
-)
+ENGINES = ("process", "inline")
+_TRACING = ("LANGSMITH_", "LANGCHAIN_")
+_UNTRACED = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
+_SECRETIVE = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *_TRACING, "AGENTOS_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +44,7 @@ class Settings:
     key_concurrency: int | None = None
     simulate_429: int | None = None
     step_summary: Path | None = None
+    engine: str = "process"
 
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
         return tuple(cast(role, getattr(self, role), providers) for role in ROLES)
@@ -86,6 +82,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
         simulate_429=simulated_refusal(env, at_once=2),
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
+        engine=_engine(env),
         **{**merged, **said},
     )
 
@@ -107,12 +104,14 @@ def worker_environment(
         for name, value in env.items()
         if not is_secretive(name) and not any(secret in value for secret in hidden)
     }
-    return {
-        **kept,
-        "LANGSMITH_TRACING_V2": "false",
-        "LANGGRAPH_STRICT_MSGPACK": "true",
-        "PYTHONUNBUFFERED": "1",
-    }
+    return {**kept, **_UNTRACED, "PYTHONUNBUFFERED": "1"}
+
+
+def trace_nothing() -> None:
+    """For workers in this very process: what a worker of its own would not find is taken away here."""
+    for name in [name for name in os.environ if name.upper().startswith(_TRACING)]:
+        del os.environ[name]
+    os.environ.update(_UNTRACED)
 
 
 def environment() -> Mapping[str, str]:
@@ -228,6 +227,13 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     if not value.isascii() or not value.isdigit() or int(value) < 1:
         raise UsageError(f"{name}={value} is not a whole number over 0")
     return int(value)
+
+
+def _engine(env: Mapping[str, str]) -> str:
+    value = env.get("AGENTOS_ENGINE", "") or "process"
+    if value not in ENGINES:
+        raise UsageError(f"AGENTOS_ENGINE={value} is no engine; expected {' or '.join(ENGINES)}")
+    return value
 
 
 def simulated_refusal(env: Mapping[str, str], at_once: int) -> int | None:

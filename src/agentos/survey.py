@@ -6,13 +6,12 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 from agentos.core.gates import Parked
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
-from agentos.core.results import Ending
 from agentos.storage.checkpoints import delete_checkpoint, read_notes
 from agentos.storage.gates import read_parked
-from agentos.storage.layout import Home
+from agentos.storage.layout import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
-from agentos.storage.runs import last_run_of
+from agentos.storage.runs import failed_before
 from agentos.workflows.base import Workflow
 
 
@@ -21,11 +20,11 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     check_project(workflow, project)
     found = strike_problems(workflow.candidates(project))
     held = ItemLocks(project).held()
-    failed = _failed_before(workflow, project, home)
-    kept = {path.name for path in home.checkpoints(project).glob("*.db")}
+    failed = failed_before(home.runs, workflow.name, project)
+    kept = {path.name: path for path in home.checkpoints(project).glob("*.db")}
     return [
         replace(
-            _as_kept(candidate, home.checkpoint(project, workflow.name, candidate.item.number), kept),
+            _as_kept(candidate, kept.get(checkpoint_name(workflow.name, candidate.item.number))),
             failed_before=candidate.item.id in failed,
             held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
         )
@@ -44,11 +43,11 @@ def check_project(workflow: Workflow, project: Path) -> None:
 
 def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Clears up after items that were finished by a process that died right after."""
-    locks = ItemLocks(project)
+    locks, folder = ItemLocks(project), home.checkpoints(project)
     for candidate in candidates:
         number = candidate.item.number
-        path = home.checkpoint(project, workflow.name, number)
         over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
+        path = folder / checkpoint_name(workflow.name, number)
         if not over or not path.exists():
             continue
         locks.prepare()
@@ -60,14 +59,9 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
                 lock.release()
 
 
-def _failed_before(workflow: Workflow, project: Path, home: Home) -> set[str]:
-    tally = last_run_of(home.runs, workflow.name, project)
-    return {row.item for row in tally.ending(Ending.FAILED)} if tally else set()
-
-
-def _as_kept(candidate: Candidate, path: Path, kept: set[str]) -> Candidate:
+def _as_kept(candidate: Candidate, path: Path | None) -> Candidate:
     """With what its checkpoint says, if there is one."""
-    if path.name not in kept:
+    if path is None:
         return candidate
     node, parked = read_notes(path).get("node"), read_parked(path)
     return replace(candidate, node=node, waits=_waits(parked), decided=_decided(parked))

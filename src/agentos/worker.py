@@ -35,7 +35,7 @@ from agentos.storage.gates import PARKING, decision_note
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
 from agentos.workflows.announcing import announced
-from agentos.workflows.desk import Desk
+from agentos.workflows.desk import Desk, Say
 from agentos.workflows.gates import resumed
 from agentos.workflows.registry import load_workflow
 
@@ -58,13 +58,13 @@ async def _live(connection: socket.socket) -> None:
         return
     order: Order = unpack(Order, json.loads(line))
     os.environ["AGENTOS_WORKFLOW_DB"] = order.database
-    outcome = await carry(order, channel)
+    outcome = await carry(order, channel, _say)
     sys.stdout.flush()
     channel.tell(WorkerReported(order.item.id, outcome))
     await channel.drain()
 
 
-async def carry(order: Order, channel: Channel) -> Outcome:
+async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
     """Takes the item's lock, and carries the item as far as it goes."""
     locks = ItemLocks(Path(order.project))
     locks.prepare()
@@ -72,7 +72,7 @@ async def carry(order: Order, channel: Channel) -> Outcome:
     if lock is None:
         return Outcome(Ending.ELSEWHERE, error=_held_by(locks.holder(order.item.id)))
     try:
-        return await _Carrier(order, channel).carry()
+        return await _Carrier(order, channel, say).carry()
     except InvalidSpec as error:
         return failed(str(error), error.details)
     except (ItemError, BadRequest) as error:
@@ -80,7 +80,7 @@ async def carry(order: Order, channel: Channel) -> Outcome:
     except BrokenWorkflow as error:
         return stumbled(str(error)) if isinstance(error.__cause__, OSError) else failed(str(error))
     except Exception as error:  # The one place where any failure becomes an outcome.
-        traceback.print_exc(limit=-OUR_FRAMES)
+        say(traceback.format_exc(limit=-OUR_FRAMES))
         return stumbled(f"{type(error).__name__}: {error}")
     finally:
         lock.release()
@@ -89,8 +89,9 @@ async def carry(order: Order, channel: Channel) -> Outcome:
 class _Carrier:
     """One item at work: listens to its coordinator while the graph goes on."""
 
-    def __init__(self, order: Order, channel: Channel) -> None:
+    def __init__(self, order: Order, channel: Channel, say: Say) -> None:
         self._order = order
+        self._say = say
         self._item = order.item
         self._channel = channel
         self._database = Path(order.database)
@@ -129,7 +130,7 @@ class _Carrier:
         if self._order.fresh:
             self._clear_up()
         if aside := check_checkpoint(self._database):
-            _say(f"Its checkpoint was damaged: kept as {aside.name}, starting over")
+            self._say(f"Its checkpoint was damaged: kept as {aside.name}, starting over")
 
     def _clear_up(self) -> None:
         self._workflow.tidy(self._documents, self._item.number)
@@ -138,7 +139,7 @@ class _Carrier:
     async def _open_and_walk(self) -> Outcome:
         async with open_checkpoint(self._database) as checkpoint:
             if await self._is_outdated(checkpoint):
-                _say("Its text has changed since its checkpoint: starting over")
+                self._say("Its text has changed since its checkpoint: starting over")
             else:
                 return await self._walk(checkpoint)
         self._clear_up()
@@ -223,7 +224,7 @@ class _Carrier:
             item=self._item,
             folder=self._documents,
             ask=functools.partial(self._ask, checkpoint),
-            say=_say,
+            say=self._say,
             max_iterations=self._order.max_iterations,
             prompts=self._workflow.prompts,
             gates=self._order.gates,
@@ -234,7 +235,7 @@ class _Carrier:
 
     @contextlib.asynccontextmanager
     async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
-        _say(f">>> Executing: {node}")
+        self._say(f">>> Executing: {node}")
         self._channel.tell(NodeStarted(self._item.id, node, round))
         await checkpoint.note("node", node)
         began = time.monotonic()

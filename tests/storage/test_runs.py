@@ -6,9 +6,19 @@ from pathlib import Path
 import pytest
 
 from agentos.core import events
-from agentos.core.results import Usage, failed
+from agentos.core.results import Ending, Outcome, Usage, Verdict, failed
 from agentos.storage.journal import Journal
-from agentos.storage.runs import Keep, RunFolder, is_alive, last_run_of, new_run, prune, run_folders, tally_of
+from agentos.storage.runs import (
+    Keep,
+    RunFolder,
+    failed_before,
+    is_alive,
+    last_run_of,
+    new_run,
+    prune,
+    run_folders,
+    tally_of,
+)
 
 WALL = 1782892800.0
 
@@ -92,15 +102,18 @@ def test_a_living_run_is_never_pruned(runs: Path) -> None:
     assert prune(runs, Keep(runs=1), WALL + 2) == [alive.path]
 
 
-def test_the_last_run_of_a_project_and_workflow_is_found(runs: Path, tmp_path: Path) -> None:
+def test_what_failed_in_the_last_run_of_a_project_and_workflow_is_found(runs: Path, tmp_path: Path) -> None:
     ended = events.ItemEnded("LLD-1", failed("Invalid spec format"), 1.0, Usage(), 1)
-    told(new_run(runs, WALL), started(str(tmp_path)), ended)
+    fine = events.ItemEnded("LLD-2", Outcome(Ending.FINISHED, Verdict.APPROVED, 1), 1.0, Usage(), 1)
+    told(new_run(runs, WALL), started(str(tmp_path)), ended, fine)
     told(new_run(runs, WALL + 1), started("/elsewhere"))
     told(new_run(runs, WALL + 2), started(str(tmp_path), "issue"))
     finished(runs, WALL + 3)
     found = last_run_of(runs, "lld", tmp_path)
     assert found is not None and found.rows["LLD-1"].word == "failed"
+    assert failed_before(runs, "lld", tmp_path) == {"LLD-1"}
     assert last_run_of(runs, "lld", tmp_path / "other") is None
+    assert failed_before(runs, "lld", tmp_path / "other") == set()
 
 
 def test_a_run_that_wrote_nothing_adds_up_to_nothing(runs: Path) -> None:

@@ -248,6 +248,8 @@ def _command(name: str) -> str:
 
 def _dry_run(request: Any) -> int:
     from agentos.app import explain_nothing, explain_parked, plan_run
+    from agentos.outlook import look_ahead
+    from agentos.outputs.prospect import forecast_json, forecast_lines
 
     def say(text: str) -> None:
         click.echo(text, err=request.json)
@@ -257,13 +259,21 @@ def _dry_run(request: Any) -> int:
         return explain_nothing(plan, say)
     say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
     width = max(len(entry.item.id) for entry in plan.entries)
-    for entry in plan.entries:
-        say(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
-        if request.json:
-            planned = {"item": entry.item.id, "reason": entry.reason, "title": entry.item.title}
-            click.echo(json.dumps({"type": "Planned", **planned}, ensure_ascii=False))
+    # In one piece each: they may be thousands.
+    lines = [f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}" for entry in plan.entries]
+    say("\n".join(lines))
+    if request.json:
+        click.echo("\n".join(json.dumps(_planned(entry), ensure_ascii=False) for entry in plan.entries))
     for candidate in plan.elsewhere:
         say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
     explain_parked(plan, say)
-    say("[COORDINATOR] Forecast: calls ?, tokens ?, cost ?, time ?. To start it, leave out --dry-run.")
+    found = look_ahead(plan, request.workflow, request.settings, offline=request.offline)
+    if request.json:
+        click.echo(json.dumps(forecast_json(found), ensure_ascii=False))
+    for line in (*forecast_lines(found), "To start it, leave out --dry-run."):
+        say(" ".join(("[COORDINATOR]", line)))
     return 0
+
+
+def _planned(entry: Any) -> dict[str, str]:
+    return {"type": "Planned", "item": entry.item.id, "reason": entry.reason, "title": entry.item.title}

@@ -129,6 +129,7 @@ class RunStarted:
     command: str = ""
     place: str = ""
     titles: tuple[str, ...] = ()
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`redo`: its verdict stands, and it is done again all the same."""
+    """`redo`: its verdict stands, and it is done again all the same; `node` is where it goes on."""
 
     item: Item
     reason: str
     redo: bool = False
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,22 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
     if selection.failed:
         chosen = [candidate for candidate in chosen if candidate.failed_before]
     done = [c for c in chosen if c.standing is Standing.APPROVED and not selection.fresh]
-    ready = [c for c in chosen if c not in done]
+    over = {c.item.id for c in done}
+    ready = [c for c in chosen if c.item.id not in over]
     parked = [c for c in ready if c.waits and c.held_by is None and not selection.fresh]
-    free = [c for c in ready if c.held_by is None and c not in parked][: selection.limit]
+    waiting = {c.item.id for c in parked}
+    free = [c for c in ready if c.held_by is None and c.item.id not in waiting][: selection.limit]
     return Plan(
-        tuple(Entry(c.item, _reason(c, selection), _is_redone(c, selection)) for c in free),
+        tuple(_entry(candidate, selection) for candidate in free),
         elsewhere=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
     )
+
+
+def _entry(candidate: Candidate, selection: Selection) -> Entry:
+    node = None if selection.fresh else candidate.node
+    return Entry(candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node)
 
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:
@@ -119,24 +127,37 @@ def _labelled(
 
 
 def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
+    """A shell may write thousands of files on the line: each is looked up, not searched for."""
+    index: dict[str | int, list[Candidate]] = {}
+    for candidate in candidates:
+        item = candidate.item
+        names: set[str | int] = {item.number, item.id.casefold(), item.source}
+        for name in names:
+            index.setdefault(name, []).append(candidate)
     chosen: dict[str, Candidate] = {}
     for word in words:
-        matches = [candidate for candidate in candidates if _matches(candidate.item, word)]
+        matches = _matching(candidates, index, word)
         if not matches:
             raise NothingMatches(_nothing(word, candidates))
         chosen.update((candidate.item.id, candidate) for candidate in matches)
     return list(chosen.values())
 
 
-def _matches(item: Item, word: str) -> bool:
+def _matching(
+    candidates: Sequence[Candidate], index: dict[str | int, list[Candidate]], word: str
+) -> list[Candidate]:
     if len(word) > LONGEST_WORD:
-        return word == item.source
-    if word.isascii() and word.isdigit():
-        return item.number == int(word)
+        return index.get(word, [])
+    if _is_number(word):
+        return index.get(int(word), [])
     first, dash, last = word.partition("-")
-    if dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit():
-        return int(first) <= item.number <= int(last)
-    return word.casefold() == item.id.casefold() or word == item.source
+    if dash and _is_number(first) and _is_number(last):
+        return [candidate for candidate in candidates if int(first) <= candidate.item.number <= int(last)]
+    return index.get(word) or index.get(word.casefold(), [])
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
 
 
 def _nothing(word: str, candidates: Sequence[Candidate]) -> str:

@@ -32,6 +32,13 @@ class Usage:
             self.output_tokens + other.output_tokens,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.calls - other.calls,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+        )
+
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens

@@ -61,6 +61,8 @@ class Run:
         self._episodes = Episodes(pool, limits.max_wait)
         self._works = {item: Work(item) for item in items}
         self._queue = deque(self._works.values())
+        # Those of the queue that have been tried before; the others may be thousands.
+        self._postponed: list[Work] = []
         self._slots = [Slot(number) for number in range(1, limits.parallel + 1)]
         self._stopping: str | None = None
         self._kill_at: float | None = None
@@ -131,7 +133,7 @@ class Run:
         moments += [self._kill_at, self._beat_at]
         if self._queue and not self._stopping:
             moments.extend(slot.rests_until for slot in self._slots if slot.rests_until > now)
-            moments.extend(work.not_before for work in self._queue if work.not_before > now)
+            moments.extend(work.not_before for work in self._postponed if work.not_before > now)
         return min((moment for moment in moments if moment is not None), default=None)
 
     # What each event means.
@@ -170,6 +172,7 @@ class Run:
             self._end(work, Outcome(Ending.INTERRUPTED), decision, now)
         else:
             self._queue.appendleft(work)
+            self._postponed.append(work)
 
     def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
@@ -208,6 +211,7 @@ class Run:
         seconds = backoff(work.tries, self._jitter)
         work.not_before = now + seconds
         self._queue.append(work)
+        self._postponed.append(work)
         decision.news.append(
             events.ItemRetried(
                 work.item,
@@ -285,6 +289,7 @@ class Run:
     def _start(self, decision: Decision, now: float) -> None:
         while (work := self._next(now)) and (slot := self._free_slot(now)):
             self._queue.remove(work)
+            self._postponed = [other for other in self._postponed if other is not work]
             slot.item = work.item
             work.start(now)
             decision.news.append(events.ItemStarted(work.item, slot.number, work.attempts))

@@ -13,6 +13,7 @@ class Row:
     """One item, as far as it has come."""
 
     item: str
+    place: int = 0
     node: str = ""
     round: int = 0
     running: bool = False
@@ -51,16 +52,26 @@ class Tally:
     warm_up: float = 0.0
     stopped: events.StopBegan | None = None
     stopped_at: float = 0.0
+    over: int = 0
+    """Items that ended; interrupted ones and those of another run did not."""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    """None when a price is unknown."""
+    closed: int = 0
+    """Items that ended in whatever way; of them, those that finished, with their time and cost."""
+    finished: int = 0
+    finished_seconds: float = 0.0
+    finished_cost: float | None = 0.0
+    _running: dict[str, Row] = field(default_factory=dict)
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
         self.last = at
         match event:
             case events.RunStarted():
                 self.started, self.began = event, at
-                self.rows = {item: Row(item) for item in event.items}
+                self.rows = {item: Row(item, place) for place, item in enumerate(event.items)}
             case events.ItemStarted():
-                row = self.rows[event.item]
-                row.running, row.since, row.outcome = True, at, None
+                self._hear_item_start(event.item, at)
             case events.WorkerStarted():
                 self.rows[event.item].since = at
                 self.warm_up = self.warm_up or at - self.began
@@ -75,13 +86,14 @@ class Tally:
                 self.held[event.lease] = event.key
             case events.CallCounted():
                 row = self.rows[event.item]
-                row.cost = None if row.cost is None or event.cost is None else row.cost + event.cost
+                row.cost, self.cost = _sum(row.cost, event.cost), _sum(self.cost, event.cost)
             case events.LeaseReturned():
                 self._hear_return(event)
             case events.KeyLimited() | events.KeySpent():
                 self.refusals += 1
             case events.ItemRetried():
                 self.rows[event.item].running = False
+                self._running.pop(event.item, None)
             case events.ItemEnded():
                 self._hear_end(event)
             case events.StopBegan():
@@ -91,16 +103,32 @@ class Tally:
             case _:
                 pass
 
+    def _hear_item_start(self, item: str, at: float) -> None:
+        row = self._running[item] = self.rows[item]
+        if row.outcome is not None:  # it was parked, and goes on
+            self.closed -= 1
+            self.over -= row.outcome.ending in OVER
+        row.running, row.since, row.outcome = True, at, None
+
     def _hear_return(self, event: events.LeaseReturned) -> None:
         self.held.pop(event.lease, None)
         row = self.rows[event.item]
         row.usage += event.usage
+        self.usage += event.usage
         row.calls += event.seconds
 
     def _hear_end(self, event: events.ItemEnded) -> None:
         row = self.rows[event.item]
+        self._running.pop(event.item, None)
         row.running, row.outcome, row.seconds = False, event.outcome, event.seconds
+        self.usage += event.usage - row.usage
         row.usage, row.attempts = event.usage, event.attempts
+        self.over += event.outcome.ending in OVER
+        self.closed += 1
+        if event.outcome.ending is Ending.FINISHED:
+            self.finished += 1
+            self.finished_seconds += event.seconds
+            self.finished_cost = _sum(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
     # What people ask for.
@@ -112,13 +140,8 @@ class Tally:
         return [row for row in self.rows.values() if row.outcome and row.outcome.verdict is verdict]
 
     @property
-    def over(self) -> int:
-        """Items that ended; interrupted ones and those of another run did not."""
-        return len(self.ending(*OVER))
-
-    @property
     def running(self) -> list[Row]:
-        return [row for row in self.rows.values() if row.running]
+        return sorted(self._running.values(), key=lambda row: row.place)
 
     @property
     def keyless(self) -> bool:
@@ -130,15 +153,9 @@ class Tally:
         """Whether any item has come to a verdict."""
         return any(row.outcome and row.outcome.verdict for row in self.rows.values())
 
-    @property
-    def cost(self) -> float | None:
-        """None when a price is unknown."""
-        costs = [row.cost for row in self.rows.values()]
-        return None if None in costs else sum(cost for cost in costs if cost is not None)
 
-    @property
-    def usage(self) -> Usage:
-        return sum((row.usage for row in self.rows.values()), Usage())
+def _sum(cost: float | None, more: float | None) -> float | None:
+    return None if cost is None or more is None else cost + more
 
 
 def bar(done: int, total: int) -> str:

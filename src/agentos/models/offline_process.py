@@ -11,6 +11,7 @@ from agentos.core.errors import PreflightError
 from agentos.core.secrets import Secret
 
 MODEL = "offline-rules-1"
+KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,7 @@ class OfflineServer:
             ready = json.loads(line)
         except ValueError as error:
             raise PreflightError(f"the offline model server did not start (said {line!r})") from error
-        return [
-            Credential(f"key-{number}", "gemini", Secret(key), ready["url"], MODEL)
-            for number, key in enumerate(ready["keys"], 1)
-        ]
+        return _credentials(ready["keys"], ready["url"])
 
     def close(self) -> None:
         if self.process.stdin:
@@ -41,6 +39,17 @@ class OfflineServer:
             self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()
+
+
+def expected_credentials() -> list[Credential]:
+    """Such as the server will bring, for those who do not start it."""
+    return _credentials([f"key {number} of a server to come" for number in range(1, KEYS + 1)], None)
+
+
+def _credentials(keys: list[str], url: str | None) -> list[Credential]:
+    return [
+        Credential(f"key-{number}", "gemini", Secret(key), url, MODEL) for number, key in enumerate(keys, 1)
+    ]
 
 
 def start_offline_server(environment: Mapping[str, str], arguments: tuple[str, ...] = ()) -> OfflineServer:

@@ -18,7 +18,7 @@ class Audit:
         self._folder = folder
         self._open_file = open_file
         self._redact = redact
-        self._names: list[str] = []
+        self._merged = folder / f".{MERGED}"
         self._numbered = True
 
     def hear(self, event: events.Event, at: float) -> None:
@@ -33,26 +33,19 @@ class Audit:
             ensure_ascii=False,
             separators=(",", ":"),
         )
-        self._append(name, self._redact(line))
+        line = self._redact(line)
+        for path in (self._folder / name, self._merged):
+            with open(self._open_file(path), "w", encoding="utf-8") as file:
+                file.write(f"{line}\n")
 
     def _short(self, item: str) -> str:
         """The number alone, where items are called `LLD-42`."""
         return item.rpartition("-")[2] if self._numbered else item
 
     def close(self) -> None:
-        """Merges what every item's file says, by time."""
-        lines = [
-            line for name in self._names for line in (self._folder / name).read_text("utf-8").splitlines()
-        ]
-        lines.sort(key=lambda line: float(json.loads(line)["at"]))
-        with open(self._open_file(self._folder / MERGED), "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    def _append(self, name: str, line: str) -> None:
-        if name not in self._names:
-            self._names.append(name)
-        with open(self._open_file(self._folder / name), "w", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        """What was gathered on the way gets its name."""
+        with open(self._open_file(self._merged), "w"):
+            self._merged.replace(self._folder / MERGED)
 
 
 def _are_numbered(items: tuple[str, ...]) -> bool:

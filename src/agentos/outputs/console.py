@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from agentos.core import events
+from agentos.core.progress import project
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
 from agentos.outputs.summary import ending_lines, summary_lines
@@ -71,10 +72,7 @@ def progress_line(tally: Tally, at: float) -> str:
 
 
 def _time_left(tally: Tally, at: float) -> str:
-    left = len(tally.rows) - tally.over
-    if not left:
+    if tally.over == len(tally.rows):
         return ""
-    if not tally.over:
-        return "time left ?"
-    seconds = (at - tally.began) / tally.over * left
-    return f"about {duration(seconds)} left"
+    seconds = project(tally, at).seconds_left
+    return "time left ?" if seconds is None else f"about {duration(seconds)} left"

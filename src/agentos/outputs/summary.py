@@ -42,7 +42,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
 def summary_lines(tally: Tally) -> list[str]:
     """The last lines of a run; the very last says what to type next."""
     finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
-    lines = [_row_line(row, tally) for row in tally.rows.values() if row.attempts]
+    lines = _table(tally)
     seconds = tally.ended.seconds if tally.ended else 0.0
     lines += [
         "Execution complete:",
@@ -138,22 +138,29 @@ def _finished(outcome: Outcome, seconds: float) -> str:
     return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
 
 
-def _width(tally: Tally) -> int:
-    return max((len(row.item) for row in tally.rows.values()), default=0)
+def _table(tally: Tally) -> list[str]:
+    """A line for every item that was begun."""
+    width = max((len(row.item) for row in tally.rows.values()), default=0)
+    reviewed = tally.reviewed
+    rows = [row for row in tally.rows.values() if row.attempts]
+    tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
+    spent = _timed if tally.keyless else _paid
+    return [
+        f"{row.item:<{width}}  {row.word:<14}  {spent(row, tried)}{_why(row)}".rstrip()
+        for row, tried in zip(rows, tries, strict=True)
+    ]
 
 
-def _row_line(row: Row, tally: Tally) -> str:
-    tries = count(row.round, "round") if tally.reviewed else count(row.attempts, "attempt")
-    parts = [f"{row.item:<{_width(tally)}}  {row.word:<14}"]
-    if tally.keyless:
-        parts.append(f"{tries:<10} {duration(row.seconds):>7}")
-    else:
-        parts.append(
-            f"{tries:<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
-        )
-    if row.outcome and row.outcome.error:
-        parts.append(row.outcome.error)
-    return "  ".join(parts).rstrip()
+def _timed(row: Row, tried: str) -> str:
+    return f"{tried:<10} {duration(row.seconds):>7}"
+
+
+def _paid(row: Row, tried: str) -> str:
+    return f"{tried:<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
+
+
+def _why(row: Row) -> str:
+    return f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
 
 
 def _verdicts(tally: Tally) -> str:

@@ -164,11 +164,20 @@ class HostLog:
 
 def read_notes(folder: Path) -> list[Note]:
     """All that is written, for those who only look."""
+    return [note for line in _lines(folder) if (note := read_note(line)) is not None]
+
+
+def read_findings(folder: Path) -> list[Note]:
+    """What is known of buckets: limits and rests, without the calls."""
+    lines = (line for line in _lines(folder) if b'"type":"Bucket' in line)
+    return [note for line in lines if (note := read_note(line)) is not None]
+
+
+def _lines(folder: Path) -> list[bytes]:
     try:
-        lines = (folder / NAME).read_bytes().splitlines()
+        return (folder / NAME).read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    return [note for line in lines if (note := read_note(line)) is not None]
 
 
 def dead_runs(folder: Path, runs: set[str]) -> list[RunGone]:

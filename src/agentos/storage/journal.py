@@ -58,11 +58,16 @@ def read_lines(folder: Path) -> Iterator[Entry | Unread]:
     """Every line, in order."""
     with open(folder / NAME, "rb") as file:
         for line in file:
-            try:
-                record = json.loads(line)
-                yield Entry(float(record["at"]), decode(record))
-            except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                yield Unread(torn=not line.endswith(b"\n"))
+            yield read_entry(line) or Unread(torn=not line.endswith(b"\n"))
+
+
+def read_entry(line: bytes) -> Entry | None:
+    """What one line says; None if it cannot be read."""
+    try:
+        record = json.loads(line)
+        return Entry(float(record["at"]), decode(record))
+    except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -37,7 +37,7 @@ class Home:
         return self.path / "checkpoints" / project_key(project)
 
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
-        return self.checkpoints(project) / f"{workflow}_workflow_{number}.db"
+        return self.checkpoints(project) / checkpoint_name(workflow, number)
 
     def program(self, project: Path, name: str) -> Path:
         """The locks and marks of one command that was run for items, in one project."""
@@ -56,6 +56,10 @@ class Home:
                 "set AGENTOS_HOME to a folder of yours that can be written"
             ) from error
         return self
+
+
+def checkpoint_name(workflow: str, number: int) -> str:
+    return f"{workflow}_workflow_{number}.db"
 
 
 def project_key(project: Path) -> str:

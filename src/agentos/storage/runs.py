@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentos.core import events
+from agentos.core.results import Ending
 from agentos.core.tally import Tally
 from agentos.storage.files import private_folder
-from agentos.storage.journal import read_journal
+from agentos.storage.journal import NAME, read_entry, read_journal
 from agentos.storage.locks import LockFile, is_locked
 
 LATEST = "latest"
@@ -82,10 +83,29 @@ def tally_of(run: Path) -> Tally:
 
 def last_run_of(runs: Path, workflow: str, project: Path) -> Tally | None:
     """The newest run of this workflow on this project."""
-    for run in run_folders(runs):
-        if _is_of(run, workflow, project):
-            return tally_of(run)
-    return None
+    found = _newest(runs, workflow, project)
+    return tally_of(found) if found else None
+
+
+def failed_before(runs: Path, workflow: str, project: Path) -> set[str]:
+    """The items that the newest run of this workflow on this project left failed."""
+    found = _newest(runs, workflow, project)
+    return {item for item, ending in _endings(found).items() if ending is Ending.FAILED} if found else set()
+
+
+def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
+    return next((run for run in run_folders(runs) if _is_of(run, workflow, project)), None)
+
+
+def _endings(run: Path) -> dict[str, Ending]:
+    """How each item ended, without reading anything else of a journal that may be long."""
+    found = {}
+    with open(run / NAME, "rb") as file:
+        for line in file:
+            if b'"type":"ItemEnded"' in line and (entry := read_entry(line)):
+                assert isinstance(entry.event, events.ItemEnded)
+                found[entry.event.item] = entry.event.outcome.ending
+    return found
 
 
 @dataclass(frozen=True, slots=True)

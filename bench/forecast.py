@@ -1,0 +1,91 @@
+"""What `--dry-run` says beside what the run then takes, on the offline server, for several shapes.
+
+python -m bench.forecast [--items 9] [--runs 3]
+"""
+
+import argparse
+import json
+import shutil
+from dataclasses import dataclass
+
+from bench.stage import Stage, stage
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    server: tuple[str, ...]
+    workers: int
+    concurrency: int = 1
+
+
+SLOW = ("--latency", "2,4")
+QUICK = ("--latency", "0.5,1")
+SHAPES = (
+    Shape("latency: 3 workers, 4 keys", ("--keys", "4", *SLOW), 3),
+    Shape("keys: 5 workers, 2 keys, one call each", ("--keys", "2", *SLOW), 5),
+    Shape("rate: 4 calls in 10 s, 2 keys", ("--keys", "2", "--rpm", "4", "--seconds", "10", *QUICK), 4, 4),
+    Shape("tokens: 4,000 in 10 s, 2 keys", ("--keys", "2", "--tpm", "4000", "--seconds", "10", *QUICK), 4, 4),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    forecast: float
+    fact: float
+    calls: tuple[int, int]
+    bottleneck: str
+
+    @property
+    def error(self) -> float:
+        return self.forecast / self.fact - 1
+
+
+def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
+    """The first run teaches; each later one is foretold, then made."""
+    found = []
+    with stage(items, list(shape.server)) as here:
+        here.environment["AGENTOS_KEY_CONCURRENCY"] = str(shape.concurrency)
+        _run(here, shape)
+        for _ in range(runs - 1):
+            shutil.rmtree(here.project / "docs")
+            told = _foretold(here, shape)
+            fact = _run(here, shape)
+            seconds, usage = fact["seconds"], fact["usage"]
+            assert isinstance(seconds, float) and isinstance(usage, dict)
+            assert isinstance(told["seconds"], float) and isinstance(told["calls"], int)
+            calls = (told["calls"], int(usage["calls"]))
+            found.append(Measured(told["seconds"], seconds, calls, str(told["bottleneck"])))
+    return found
+
+
+def _foretold(here: Stage, shape: Shape) -> dict[str, object]:
+    done = here.run("--all", "--parallel", str(shape.workers), "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _run(here: Stage, shape: Shape) -> dict[str, object]:
+    done = here.run("--all", "--parallel", str(shape.workers))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return here.summary()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=9)
+    parser.add_argument("--runs", type=int, default=3)
+    given = parser.parse_args()
+    print(f"{'shape':<40} {'run':>3} {'forecast':>9} {'fact':>8} {'error':>7}  calls    bottleneck")
+    for shape in SHAPES:
+        for number, one in enumerate(measure(shape, given.items, given.runs), 2):
+            print(
+                f"{shape.name:<40} {number:>3} {one.forecast:>8.1f}s {one.fact:>7.1f}s {one.error:>+7.1%}  "
+                f"{one.calls[0]}/{one.calls[1]}    {one.bottleneck}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

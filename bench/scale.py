@@ -1,0 +1,231 @@
+"""Ten thousand items on one machine: planned, run, stopped half way, resumed.
+
+python -m bench.scale [--items 10000]
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentos.coordinator import Clock, Coordinator, Outside
+from agentos.core import events
+from agentos.core.commands import GrantLease, StartWorker, StopWorker
+from agentos.core.credentials import Credential
+from agentos.core.items import Item
+from agentos.core.plan import Plan, Selection, make_plan
+from agentos.core.pool import Pool
+from agentos.core.ports import Listener
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.core.run import Limits, Run
+from agentos.core.secrets import Secret
+from agentos.engines.inline import InlineChannel, InlineEngine
+from agentos.outputs.audit import Audit
+from agentos.outputs.console import Console
+from agentos.outputs.logfiles import LogFiles
+from agentos.outputs.records import SummaryFile
+from agentos.storage.alone import Alone
+from agentos.storage.files import private_file
+from agentos.storage.hostlog import host_clock
+from agentos.storage.journal import Journal
+from agentos.storage.layout import Home
+from agentos.storage.project import ProjectFolder
+from agentos.storage.runs import Keep, new_run, prune, run_folders
+from agentos.survey import survey
+from agentos.workflows.evidence import Evidence, with_evidence
+from agentos.workflows.lld import APPROVED, document_name
+from agentos.workflows.registry import find_workflow
+from bench.stage import ISSUE
+
+WORKERS = 10
+PORTION = 1000
+
+
+@dataclass
+class Stopwatch:
+    """A listener that takes the time of every so many items, and stops the run after some of them."""
+
+    portion: int
+    stop_after: int | None
+    signals: list[str]
+    ended: int = 0
+    laps: list[float] = field(default_factory=lambda: [time.monotonic()])
+
+    def hear(self, event: events.Event, at: float) -> None:
+        if isinstance(event, events.ItemEnded) and event.outcome.ending is Ending.FINISHED:
+            self.ended += 1
+            if self.ended % self.portion == 0:
+                self.laps.append(time.monotonic())
+            if self.ended == self.stop_after:
+                self.signals.append("SIGTERM")
+
+    def close(self) -> None:
+        pass
+
+    def portions(self) -> list[float]:
+        return [after - before for before, after in zip(self.laps, self.laps[1:], strict=False)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    code: int
+    portions: list[float]
+    megabytes: float
+
+
+def make_project(folder: Path, items: int) -> Path:
+    issues = folder / "project" / "issues"
+    issues.mkdir(parents=True)
+    for number in range(1, items + 1):
+        (issues / f"{number:05}.md").write_text(ISSUE.format(number=number))
+    return folder / "project"
+
+
+def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int | None = None) -> Measured:
+    """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
+    plan = make_plan(survey(find_workflow("lld", project), project, home), Selection(everything=True))
+    items = {entry.item.id: entry.item for entry in plan.entries}
+    documents = ProjectFolder(project)
+    signals: list[str] = []
+    watch = Stopwatch(portion, stop_after, signals)
+    keys = [
+        Credential(f"key-{n}", "gemini", Secret(f"a key, number {n}"), concurrency=4) for n in range(1, 5)
+    ]
+    with contextlib.ExitStack() as stack:
+        prune(home.runs, Keep(), time.time())
+        folder = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
+        engine = stack.enter_context(
+            contextlib.closing(
+                InlineEngine(lambda command, channel: carry(command, channel, items[command.item], documents))
+            )
+        )
+        listeners: list[Listener] = [*_listeners(folder.path), watch]
+        for listener in listeners:
+            stack.callback(listener.close)
+        run = Run(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())
+        code = Coordinator(run, engine, listeners, Clock(host_clock, time.time), Alone()).conduct(
+            _started(folder.id, plan, project, keys), Outside(signals, lambda: None)
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Measured(code, watch.portions(), peak)
+
+
+def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: ProjectFolder) -> Outcome:
+    """A draft and a review, as a worker would have them made, then the document."""
+    for number, node in enumerate(("N1_design", "N3_review")):
+        channel.say(f">>> Executing: {node}")
+        channel.tell(events.NodeStarted(item.id, node, 1))
+        call = events.LeaseWanted(item.id, node, ("gemini",), ("gemini-2.5-pro",), 800, 600, number)
+        channel.tell(call)
+        grant = channel.wait(60.0)
+        if isinstance(grant, StopWorker) or grant is None:
+            return Outcome(Ending.INTERRUPTED)
+        assert isinstance(grant, GrantLease)
+        channel.tell(events.LeaseReturned(item.id, grant.lease, 0.001, Usage(1, 800, 600), None, "fast"))
+        channel.tell(events.NodeFinished(item.id, node, 0.001))
+    name = f"{APPROVED}/{document_name(item.number)}"
+    evidence = Evidence(item.id, Verdict.APPROVED, 1, "fast", "fast", "2026-01-01", item.source, item.digest)
+    documents.write(name, with_evidence(evidence, f"# {item.title}\n").encode())
+    return Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result=name)
+
+
+def _listeners(folder: Path) -> list[Listener]:
+    return [
+        Journal(folder, str),
+        LogFiles(folder, private_file, lambda line: None),
+        Audit(folder, private_file, str),
+        SummaryFile(_writer(folder / "summary.json"), str),
+        Console(lambda line: None, str),
+    ]
+
+
+def _writer(path: Path) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        path.write_text(text)
+
+    return write
+
+
+def _started(run: str, plan: Plan, project: Path, keys: list[Credential]) -> events.RunStarted:
+    names = tuple(key.name for key in keys)
+    return events.RunStarted(run, "lld", str(project), plan.ids, WORKERS, names, offline=True)
+
+
+# The commands, as a person would type them.
+
+
+def seconds_to_plan(project: Path, environment: dict[str, str]) -> float:
+    began = time.monotonic()
+    subprocess.run(_command(project, "--dry-run"), env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def seconds_to_resume(project: Path, environment: dict[str, str]) -> float:
+    """From the command to the first node of the first item, in real processes."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        _command(project), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    first = next(line for line in process.stdout if ">>> Executing" in line)
+    seconds = time.monotonic() - began
+    assert first
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    return seconds
+
+
+def _command(project: Path, *words: str) -> list[str]:
+    python = [sys.executable, "-m", "agentos", "run", "lld"]
+    return [*python, "--all", "--offline", "--parallel", "3", "--repo", str(project), *words]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--stop-after", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        return _report(run_all(given.run / "project", Home(given.run / "home"), PORTION, given.stop_after))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        project = make_project(folder, given.items)
+        environment = {"PATH": os.environ["PATH"], "HOME": name, "AGENTOS_HOME": str(folder / "home")}
+        print(f"{given.items:,} items, {WORKERS} inline workers, a model that answers at once")
+        print(f"dry run, nothing known:     {seconds_to_plan(project, environment):6.2f} s")
+        _run_apart(folder, given.items // 2)
+        print(f"dry run, half of it done:   {seconds_to_plan(project, environment):6.2f} s")
+        print(f"resume, to the first node:  {seconds_to_resume(project, environment):6.2f} s")
+        _run_apart(folder, None)
+        runs = run_folders(folder / "home" / "logs" / "parallel")
+        kept = prune(folder / "home" / "logs" / "parallel", Keep(runs=1), time.time())
+        print(f"run folders: {len(runs)}, pruned to one: {len(kept)} removed")
+
+
+def _run_apart(folder: Path, stop_after: int | None) -> None:
+    """In a process of its own, so that its memory is its own."""
+    words = [] if stop_after is None else ["--stop-after", str(stop_after)]
+    subprocess.run([sys.executable, "-m", "bench.scale", "--run", str(folder), *words], check=True)
+
+
+def _report(measured: Measured) -> None:
+    portions = measured.portions
+    laps = ", ".join(f"{seconds:.1f}" for seconds in portions)
+    print(f"run, exit {measured.code}: seconds for each {PORTION:,} items: {laps}")
+    if len(portions) > 1:
+        print(f"  the last {PORTION:,} against the first: {portions[-1] / portions[0]:.2f}")
+    print(f"  most memory: {measured.megabytes:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""How long a run will still take, and what it will have cost, as far as it has come."""
+
+from dataclasses import dataclass
+
+from agentos.core.tally import Row, Tally
+
+LEAST_LEFT = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """None is not known: before the first item has ended, or without a price."""
+
+    seconds_left: float | None = None
+    cost: float | None = None
+
+
+def project(tally: Tally, at: float) -> Projection:
+    """What is left is taken to be like what has finished; what runs is part of the way."""
+    left = len(tally.rows) - tally.closed
+    if not left:
+        return Projection(0.0, tally.cost)
+    if not tally.finished or tally.started is None:
+        return Projection()
+    usual = tally.finished_seconds / tally.finished
+    running = tally.running
+    work = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
+    return Projection(work / min(tally.started.workers, left), _cost(tally, left))
+
+
+def _left(row: Row, usual: float, at: float) -> float:
+    """Of an item that takes longer than usual, a little is always left."""
+    return max(usual - (at - row.since), LEAST_LEFT * usual)
+
+
+def _cost(tally: Tally, left: int) -> float | None:
+    """Never less than was spent: what runs has spent a part already."""
+    if tally.cost is None or tally.finished_cost is None:
+        return None
+    return max(tally.cost, tally.finished_cost / tally.finished * (tally.closed + left))

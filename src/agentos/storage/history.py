@@ -1,0 +1,84 @@
+"""What earlier runs of a project were like, read from the newest of their journals."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.core import events
+from agentos.core.experience import Chronicle, Experience
+from agentos.storage.journal import NAME, Entry, read_entry
+from agentos.storage.runs import run_folders
+
+MOST_RUNS = 20
+ENOUGH_LIVES = 200
+LARGEST_PART = 1024 * 1024
+_TELLING = tuple(
+    f'"type":"{kind.__name__}"'.encode()
+    for kind in (
+        events.ItemStarted,
+        events.WorkerStarted,
+        events.NodeStarted,
+        events.LeaseWanted,
+        events.LeaseGranted,
+        events.LeaseReturned,
+        events.WorkerReported,
+        events.WorkerEnded,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """Which runs are like the one that is planned."""
+
+    workflow: str
+    project: str
+    offline: bool
+
+
+def read_experience(runs: Path, kin: Kin) -> Experience:
+    """From the newest runs, no more than is needed; of a long journal, its first part."""
+    lives, told, warm_up = [], 0, 0.0
+    for run in run_folders(runs)[:MOST_RUNS]:
+        chronicle = _chronicle(run, kin)
+        if chronicle is None or not chronicle.lives:
+            continue
+        lives += chronicle.lives
+        told += 1
+        warm_up = warm_up or chronicle.warm_up
+        if len(lives) >= ENOUGH_LIVES:
+            break
+    return Experience(tuple(lives), told, warm_up)
+
+
+def _chronicle(run: Path, kin: Kin) -> Chronicle | None:
+    chronicle = Chronicle()
+    try:
+        with open(run / NAME, "rb") as file:
+            first = read_entry(file.readline())
+            if first is None or not _is_kin(first.event, kin):
+                return None
+            chronicle.hear(first.event, first.at)
+            for entry in _telling(file.fileno(), file.tell()):
+                chronicle.hear(entry.event, entry.at)
+    except OSError:
+        return None
+    return chronicle
+
+
+def _is_kin(event: events.Event, kin: Kin) -> bool:
+    return (
+        isinstance(event, events.RunStarted)
+        and event.workflow == kin.workflow
+        and event.project == kin.project
+        and event.offline == kin.offline
+    )
+
+
+def _telling(descriptor: int, begin: int) -> Iterator[Entry]:
+    content = os.pread(descriptor, LARGEST_PART, begin)
+    # A line that the part ends in the middle of is no JSON, and passed over.
+    for line in content.split(b"\n"):
+        if any(kind in line for kind in _TELLING) and (entry := read_entry(line)):
+            yield entry

@@ -1,0 +1,60 @@
+"""How long a run will still take, told from how far it has come."""
+
+import pytest
+
+from agentos.core import events
+from agentos.core.progress import Projection, project
+from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.core.tally import Tally
+
+ITEMS = tuple(f"LLD-{number}" for number in range(1, 7))
+FINISHED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
+
+
+def tally(*heard: tuple[float, events.Event]) -> Tally:
+    found = Tally()
+    found.hear(events.RunStarted("r", "lld", "/p", ITEMS, 2, ("key-1",)), 0.0)
+    for at, event in heard:
+        found.hear(event, at)
+    return found
+
+
+def started(item: str, at: float) -> tuple[float, events.Event]:
+    return at, events.ItemStarted(item, 1, 1)
+
+
+def cost(item: str, at: float, dollars: float | None) -> tuple[float, events.Event]:
+    return at, events.CallCounted(item, "key-1", "m", Usage(1, 1, 1), dollars)
+
+
+def ended(item: str, at: float, outcome: Outcome = FINISHED) -> tuple[float, events.Event]:
+    return at, events.ItemEnded(item, outcome, 10.0, Usage(), 1)
+
+
+def test_nothing_is_known_before_the_first_item_has_finished() -> None:
+    assert project(tally(started("LLD-1", 0.0)), 5.0) == Projection(None, None)
+
+
+def test_what_runs_is_part_of_the_way_and_the_rest_is_like_what_finished() -> None:
+    found = tally(
+        started("LLD-1", 0.0), cost("LLD-1", 9.0, 0.5), ended("LLD-1", 10.0),
+        started("LLD-2", 10.0), started("LLD-3", 10.0),
+    )  # fmt: skip
+    projection = project(found, 14.0)
+    assert projection.seconds_left == pytest.approx((3 * 10 + 2 * 6) / 2)
+    assert projection.cost == pytest.approx(3.0)
+
+
+def test_an_item_that_takes_longer_than_usual_is_never_taken_for_done() -> None:
+    found = tally(started("LLD-1", 0.0), ended("LLD-1", 10.0), started("LLD-2", 10.0))
+    assert project(found, 1000.0).seconds_left == pytest.approx((4 * 10 + 1) / 2)
+
+
+def test_at_the_end_nothing_is_left_and_the_cost_is_what_was_spent() -> None:
+    found = tally(*((cost(item, 1.0, 0.25)) for item in ITEMS), *((ended(item, 2.0)) for item in ITEMS))
+    assert project(found, 2.0) == Projection(0.0, 1.5)
+
+
+def test_without_a_price_only_the_time_is_known() -> None:
+    found = tally(started("LLD-1", 0.0), cost("LLD-1", 1.0, None), ended("LLD-1", 10.0))
+    assert project(found, 10.0).cost is None and project(found, 10.0).seconds_left == 25.0

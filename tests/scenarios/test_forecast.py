@@ -1,0 +1,67 @@
+"""A dry run tells what a run would take, from how earlier ones went."""
+
+import json
+
+from .stage import Stage, snapshot
+
+
+def forecast_of(stage: Stage, *words: object) -> dict[str, object]:
+    done = stage.run("--all", "--dry-run", "--json", *words)
+    assert done.code == 0, done.err
+    found: dict[str, object] = json.loads(done.out.splitlines()[-1])
+    assert found["type"] == "Forecast"
+    return found
+
+
+def test_before_a_first_run_everything_is_a_question_mark(stage: Stage) -> None:
+    stage.issues(1, 2)
+    done = stage.run("--all", "--dry-run")
+    assert "Forecast: calls ?, tokens ?, cost ?, time ? (known after a first run" in done.out
+    assert forecast_of(stage)["calls"] is None
+
+
+def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_is_written(
+    stage: Stage,
+) -> None:
+    stage.server("--latency", "0.2,0.2")
+    stage.issues(1, 2, 3)
+    assert stage.run("--all", "--parallel", 3).code == 0
+    fact = stage.summary()
+    stage.issues(4, 5, 6)
+    before = snapshot(stage.project, stage.home)
+    found = forecast_of(stage, "--parallel", 3)
+    assert snapshot(stage.project, stage.home) == before
+    assert found["calls"] == fact["usage"]["calls"] == 6
+    assert found["input_tokens"] == fact["usage"]["input_tokens"]
+    assert isinstance(found["seconds"], float) and found["seconds"] >= 0.4
+    assert found["earlier_items"] == 3 and found["earlier_runs"] == 1
+    said = stage.run("--all", "--parallel", 3, "--dry-run").out
+    assert "Forecast: calls 6, tokens " in said and "(as 3 items of 1 earlier run went)" in said
+    assert "Bottleneck: " in said and "ne more worker: " in said
+
+
+def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(stage: Stage) -> None:
+    stage.issues(1)
+    assert stage.run("--all", "--offline").code == 0
+    stage.issues(2)
+    assert forecast_of(stage, "--offline")["calls"] == 2
+    assert forecast_of(stage)["calls"] is None
+
+
+def test_fewer_keys_than_workers_are_named_as_the_bottleneck(stage: Stage) -> None:
+    stage.server("--latency", "0.4,0.4", keys=("one-key-for-all-9f31",))
+    stage.issues(1, 2, 3, 4)
+    assert stage.run("1", "2").code == 0
+    found = forecast_of(stage, "--parallel", 3)
+    one_more = found["seconds_with_one_more_key"]
+    assert isinstance(found["seconds"], float) and isinstance(one_more, float)
+    assert one_more < found["seconds"]
+
+
+def test_an_inline_engine_makes_the_same_documents(stage: Stage) -> None:
+    stage.issues(1, 2)
+    done = stage.run("--all", "--parallel", 2, "--offline", AGENTOS_ENGINE="inline")
+    assert done.code == 0 and "[LLD-2] >>> Executing: N4_finalize" in done.out
+    assert stage.document(1).exists() and stage.document(2).exists() and not stage.databases()
+    refused = stage.run("--all", AGENTOS_ENGINE="rocket")
+    assert refused.code == 2 and "expected process or inline" in refused.err

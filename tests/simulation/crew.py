@@ -1,0 +1,112 @@
+"""Imagined workers that crash, hang, stumble, or just do their work; what they finished stays finished."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from agentos.core import events
+from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.refusals import Refusal
+from agentos.core.results import Ending, Outcome, Usage, Verdict, failed, stumbled
+from agentos.core.world import Happening
+
+from .provider import Provider
+
+APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
+
+
+@dataclass(slots=True)
+class Disk:
+    """What outlives a worker and a run: calls answered, and documents made, as they were heard of."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    documents: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Dangers:
+    """How often what goes wrong does, of all times that it could."""
+
+    crash: float = 0.0
+    hang: float = 0.0
+    no_start: float = 0.0
+    stumble: float = 0.0
+    invalid: float = 0.0
+
+
+class FaultyCrew:
+    """Every item needs `needed` answers; each answer is kept, so that another try goes on from it."""
+
+    def __init__(self, random: Random, provider: Provider, disk: Disk, dangers: Dangers, needed: int) -> None:
+        self._random = random
+        self._provider = provider
+        self._disk = disk
+        self._dangers = dangers
+        self._needed = needed
+        self._alive: set[str] = set()
+        self.buckets: dict[str, str] = {}
+
+    def obey(self, command: Command, now: float) -> list[Happening]:
+        match command:
+            case StartWorker():
+                return self._start(command.item, now)
+            case GrantLease():
+                return self._call(command, now)
+            case StopWorker():
+                return self._stop(command.item, now)
+            case KillWorker():
+                return [Happening(now + 0.01, events.WorkerEnded(command.item, "SIGKILL", clean=False))]
+
+    def _start(self, item: str, now: float) -> list[Happening]:
+        if self._happens(self._dangers.no_start):
+            return [Happening(now + 0.01, events.WorkerNotStarted(item, "EAGAIN"))]
+        self._alive.add(item)
+        there = now + self._random.uniform(0.01, 1.0)
+        started = Happening(there, events.WorkerStarted(item, 1))
+        if self._happens(self._dangers.invalid):
+            return [started, *self._end(item, there, failed("Invalid spec format"))]
+        return [started, *self._go_on(item, there, self._disk.calls.get(item, 0))]
+
+    def _go_on(self, item: str, now: float, done: int) -> list[Happening]:
+        at = now + self._random.uniform(0.0, 0.5)
+        if self._happens(self._dangers.crash):
+            return [Happening(at, events.WorkerEnded(item, "SIGSEGV", clean=False))]
+        if self._happens(self._dangers.hang):
+            return []
+        if self._happens(self._dangers.stumble):
+            return self._end(item, at, stumbled("OSError: no space left"))
+        if done >= self._needed:
+            return self._end(item, at, APPROVED)
+        node = Happening(at, events.NodeStarted(item, f"N{done}", 1))
+        wish = events.LeaseWanted(item, f"call-{done}", ("gemini",), ("m",), 100, 100, done)
+        return [node, Happening(at, wish)]
+
+    def _call(self, grant: GrantLease, now: float) -> list[Happening]:
+        item = grant.item
+        answer = self._provider.answer(grant.key, self.buckets[grant.key], now)
+        back = now + answer.seconds
+        if self._happens(self._dangers.crash):
+            return [Happening(now + answer.seconds / 2, events.WorkerEnded(item, "SIGKILL", clean=False))]
+        if self._happens(self._dangers.hang):
+            return []
+        done = self._disk.calls.get(item, 0) + (answer.refusal is None)
+        returned = self._returned(grant, answer.seconds, answer.refusal)
+        return [Happening(back, returned), *self._go_on(item, back, done)]
+
+    def _returned(self, grant: GrantLease, seconds: float, refusal: Refusal | None) -> events.LeaseReturned:
+        usage = Usage() if refusal else Usage(1, 100, 100)
+        return events.LeaseReturned(grant.item, grant.lease, seconds, usage, refusal, "m")
+
+    def _stop(self, item: str, now: float) -> list[Happening]:
+        if item not in self._alive or self._happens(0.1):
+            return []
+        return self._end(item, now + self._random.uniform(0.0, 3.0), Outcome(Ending.INTERRUPTED))
+
+    def _end(self, item: str, at: float, outcome: Outcome) -> list[Happening]:
+        lingers = self._random.choice((0.01, 0.01, 0.01, 30.0))
+        return [
+            Happening(at, events.WorkerReported(item, outcome)),
+            Happening(at + lingers, events.WorkerEnded(item, "exit status 0", clean=True)),
+        ]
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self._random.random() < share

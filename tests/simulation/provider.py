@@ -1,0 +1,94 @@
+"""Imagined providers: limits counted as real ones count, refusals with and without hints, storms."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from agentos.core.loads import Dimension, LimitSeen
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.models.offline.windows import Tally, Window, make_tally
+
+MINUTE, DAY = 60.0, 86400.0
+REFUSED_AFTER = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How long a call takes, and what comes of it; without a refusal it is answered."""
+
+    seconds: float
+    refusal: Refusal | None = None
+
+
+@dataclass(slots=True)
+class Quota:
+    """One bucket at its provider; `advised` is when it last said that it would admit again."""
+
+    minute: Tally | None
+    day: Tally | None
+    hints: bool
+    named: bool
+    advised: float = 0.0
+
+
+@dataclass(slots=True)
+class Provider:
+    """Drawn from a seed; the same questions at the same times get the same answers."""
+
+    random: Random
+    latency: tuple[float, float]
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    storms: list[tuple[float, float]] = field(default_factory=list)
+    trouble: float = 0.0
+    answered: int = 0
+    refused: int = 0
+
+    @classmethod
+    def drawn(cls, random: Random) -> "Provider":
+        slowest = random.choice((0.2, 5.0, 60.0))
+        found = cls(random, (slowest / 4, slowest), trouble=random.choice((0.0, 0.0, 0.02, 0.2)))
+        for _ in range(random.choice((0, 0, 1, 2))):
+            begin = random.uniform(0, 600)
+            found.storms.append((begin, begin + random.uniform(5, 900)))
+        return found
+
+    def quota(self, bucket: str) -> Quota:
+        if bucket not in self.quotas:
+            self.quotas[bucket] = self._drawn_quota()
+        return self.quotas[bucket]
+
+    def _drawn_quota(self) -> Quota:
+        random, window = self.random, self.random.choice(list(Window))
+        minute = make_tally(window, random.choice((2, 10, 60)), MINUTE) if random.random() < 0.5 else None
+        day = make_tally(Window.FIXED, random.choice((5, 50)), DAY) if random.random() < 0.1 else None
+        return Quota(minute, day, hints=random.random() < 0.7, named=random.random() < 0.3)
+
+    def answer(self, key: str, bucket: str, now: float) -> Answer:
+        found = self._answer(key, bucket, now)
+        self.answered += found.refusal is None
+        self.refused += found.refusal is not None
+        return found
+
+    def _answer(self, key: str, bucket: str, now: float) -> Answer:
+        seconds = self.random.uniform(*self.latency)
+        if key in self.dead:
+            return Answer(REFUSED_AFTER, Refusal(RefusalKind.KEY_REJECTED, "401"))
+        if any(begin <= now < end for begin, end in self.storms) or self.random.random() < self.trouble:
+            return Answer(seconds, Refusal(RefusalKind.TROUBLE, "503"))
+        return self._counted(self.quota(bucket), seconds, now)
+
+    def _counted(self, quota: Quota, seconds: float, now: float) -> Answer:
+        if quota.day and (wait := quota.day.wait(now, 1)) > 0:
+            refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", None, wait)
+            return Answer(REFUSED_AFTER, refusal)
+        if quota.minute and (wait := quota.minute.wait(now, 1)) > 0:
+            limit = LimitSeen(Dimension.REQUESTS, float(quota.minute.limit), MINUTE)
+            hint = wait if quota.hints else None
+            if hint is not None:
+                quota.advised = max(quota.advised, now + REFUSED_AFTER + hint)
+            limits = (limit,) if quota.named else ()
+            return Answer(REFUSED_AFTER, Refusal(RefusalKind.RATE_LIMITED, "429", hint, limits=limits))
+        for tally in (quota.minute, quota.day):
+            if tally:
+                tally.spend(now, 1)
+        return Answer(seconds)

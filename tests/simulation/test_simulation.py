@@ -1,0 +1,99 @@
+"""Imagined lives hold what is promised, are the same again from their seed, and show what is broken."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from agentos.core import events
+from agentos.core.credentials import Credential
+from agentos.core.pool import Pool
+from agentos.core.results import Outcome
+from agentos.core.run import Decision, Limits, Run
+from agentos.core.work import Work
+
+from .__main__ import FIXED, survive
+from .life import Life, Told
+
+LIVES = 60
+
+
+@pytest.mark.parametrize("first", [FIXED, random.SystemRandom().randrange(10**9)], ids=["fixed", "fresh"])
+def test_whatever_happens_every_item_ends_once_and_nothing_is_lost(first: int) -> None:
+    told = Told()
+    seed = survive(range(first, first + LIVES), told)
+    assert seed is None, f"again with: make simulate SEED={seed}"
+    assert told.lives == LIVES and told.refused and told.deaths and told.answered
+
+
+def test_a_seed_tells_the_same_life_again() -> None:
+    first: list[str] = []
+    second: list[str] = []
+    for trace in (first, second):
+        for seed in range(FIXED, FIXED + 5):
+            Life(seed, trace=trace).live()
+    assert first == second and len(first) > 100
+
+
+class Hasty(Run):
+    """Does not wait as long as it was asked to."""
+
+    def hear(self, event: events.Event, now: float) -> Decision:
+        if isinstance(event, events.LeaseReturned) and event.refusal:
+            event = replace(event, refusal=replace(event.refusal, seconds=0.0, limits=()))
+        return super().hear(event, now)
+
+
+class Hoarding(Run):
+    """Keeps the leases of the dead."""
+
+    def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
+        super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
+        self._leasing.gone = lambda holder: None  # type: ignore[method-assign]
+
+
+class Forgetful(Run):
+    """Loses what is to be tried again."""
+
+    def _retry(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
+        pass
+
+
+class Generous(Run):
+    """Lets a key carry more calls than it may."""
+
+    def change_credentials(self, credentials: list[Credential], now: float) -> Decision:
+        return super().change_credentials([replace(one, concurrency=9) for one in credentials], now)
+
+
+class Sleepy(Run):
+    """Is never woken by time alone."""
+
+    def deadline(self, now: float) -> float | None:
+        return None
+
+
+class Repeating(Run):
+    """Tells the end of an item twice."""
+
+    def _end(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
+        super()._end(work, outcome, decision, now)
+        decision.news.append(decision.news[-1])
+
+
+class Stubborn(Run):
+    """Goes on starting after a signal."""
+
+    def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
+        super()._hear_stop(event, decision, now)
+        self._stopping = None
+
+
+@pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])
+def test_a_planted_bug_is_found(brain: type[Run]) -> None:
+    for seed in range(FIXED, FIXED + 400):
+        try:
+            Life(seed, brain=brain).live()
+        except Exception:
+            return
+    pytest.fail(f"{brain.__name__} went unnoticed in 400 lives")
