@@ -35,6 +35,7 @@ from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.outputs.stepsummary import StepSummary
+from agentos.outputs.trouble import FileTrouble
 from agentos.outputs.writer import LineWriter
 from agentos.settings import ROLES, Settings, environment, worker_environment
 from agentos.signals import Signals
@@ -46,6 +47,7 @@ from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
+from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.workflows.base import Workflow
@@ -90,7 +92,15 @@ def plan_run(request: Request) -> Plan:
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
     with Signals().caught() as signals:
-        return _Assembly(request, say).conduct(signals)
+        try:
+            return _Assembly(request, say).conduct(signals)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise PreflightError(
+                f"no space left on the disk of {error.filename or request.settings.home}: free some; "
+                "what was done is kept, and the same command goes on"
+            ) from error
 
 
 class _Assembly:
@@ -249,11 +259,12 @@ class _Assembly:
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
         people = stack.enter_context(contextlib.closing(LineWriter(2 if self._request.json else 1)))
+        warn = FileTrouble(people.write)
         listeners: list[Listener] = [
-            Journal(folder.path, self._redact),
-            LogFiles(folder.path, private_file, people.write),
-            Audit(folder.path, private_file, self._redact),
-            SummaryFile(_summary_writer(folder.path), self._redact),
+            Journal(folder.path, self._redact, warn),
+            LogFiles(folder.path, private_file, warn),
+            Audit(folder.path, private_file, self._redact, warn),
+            SummaryFile(_summary_writer(folder.path), self._redact, warn),
             Console(people.write, self._redact),
         ]
         if self._settings.step_summary:

@@ -14,10 +14,17 @@ MERGED = "workflow-audit.jsonl"
 class Audit:
     """A listener: `workflow-audit-42.jsonl` during the run, `workflow-audit.jsonl` after it."""
 
-    def __init__(self, folder: Path, open_file: OpenFile, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        open_file: OpenFile,
+        redact: Callable[[str], str],
+        warn: Callable[[OSError], None],
+    ) -> None:
         self._folder = folder
         self._open_file = open_file
         self._redact = redact
+        self._warn = warn
         self._names: list[str] = []
 
     def hear(self, event: events.Event, at: float) -> None:
@@ -30,14 +37,23 @@ class Audit:
             ensure_ascii=False,
             separators=(",", ":"),
         )
-        self._append(name, self._redact(line))
+        try:
+            self._append(name, self._redact(line))
+        except OSError as error:
+            self._warn(error)
 
     def close(self) -> None:
-        """Merges what every item's file says, by time."""
+        try:
+            self._merge()
+        except OSError as error:
+            self._warn(error)
+
+    def _merge(self) -> None:
+        """What every item's file says, by time; a line that a full disk has cut is left out."""
         lines = [
             line for name in self._names for line in (self._folder / name).read_text("utf-8").splitlines()
         ]
-        lines.sort(key=lambda line: float(json.loads(line)["at"]))
+        lines = sorted((line for line in lines if line.endswith("}")), key=_time_of)
         with open(self._open_file(self._folder / MERGED), "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
@@ -46,3 +62,8 @@ class Audit:
             self._names.append(name)
         with open(self._open_file(self._folder / name), "w", encoding="utf-8") as file:
             file.write(f"{line}\n")
+
+
+def _time_of(line: str) -> float:
+    """Every line begins with its time."""
+    return float(line.partition(":")[2].partition(",")[0])

@@ -35,8 +35,14 @@ class Checkpoint:
     async def note(self, name: str, text: str) -> None:
         """Keeps a text; it is on disk when this returns."""
         async with self.saver.lock:
-            await self._connection.execute("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text))
-            await self._connection.commit()
+            try:
+                await self._connection.execute(
+                    "INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text)
+                )
+                await self._connection.commit()
+            except sqlite3.Error:
+                await self._connection.rollback()
+                raise
 
     async def noted(self, name: str) -> str | None:
         async with self.saver.lock:
