@@ -314,14 +314,19 @@ class Stage:
         }
 
     def start(
-        self, *words: object, program: str = "lld-workflow", stdout: int | None = None, **env: str
+        self,
+        *words: object,
+        program: str = "lld-workflow",
+        stdout: int | None = None,
+        before: tuple[str, ...] = (),
+        **env: str,
     ) -> Running:
-        """Starts a command in the project; `env` is added to its environment."""
+        """Starts a command in the project; `env` is added to its environment, `before` to its words."""
         self._count += 1
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
             process = subprocess.Popen(
-                [*LEASH, str(PROGRAMS / program), *map(str, words)],
+                [*LEASH, *before, str(PROGRAMS / program), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
@@ -437,6 +442,9 @@ def _end_server(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None:
+        # Its number may be another's by now; what it left has been given to the first process.
+        return
     left = descendants(process.pid)
     process.kill()
     process.wait()
