@@ -7,7 +7,7 @@ from agentos.core.errors import PreflightError
 from agentos.core.gates import Parked
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
 from agentos.core.results import Ending
-from agentos.storage.checkpoints import delete_checkpoint, read_notes
+from agentos.storage.checkpoints import delete_checkpoint, leftovers, read_notes
 from agentos.storage.gates import read_parked
 from agentos.storage.layout import Home
 from agentos.storage.locks import Holder, ItemLocks
@@ -49,7 +49,7 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
         number = candidate.item.number
         path = home.checkpoint(project, workflow.name, number)
         over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
-        if not over or not path.exists():
+        if not over or not leftovers(path):
             continue
         locks.prepare()
         if lock := locks.acquire(candidate.item.id, Holder(0, "sweep")):

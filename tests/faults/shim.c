@@ -5,7 +5,7 @@
  *   FAULTS_STATE     a file that all processes share: counters, a lock, the items that were hit
  *   FAULTS_WHO       coordinator, worker, or nothing for both
  *   FAULTS_KILL_AT   the n-th call of all is not made: its process is killed instead
- *   FAULTS_KILL_STEP s: the worker of item s*n is killed in place of its n-th call, once
+ *   FAULTS_KILL_STEP s: the worker of item s*n (of its last four digits) is killed in place of its n-th call, once
  *   FAULTS_EIO       fsync of a path that contains this fails with EIO, FAULTS_TIMES times
  *   FAULTS_DELAY     every fsync takes so many milliseconds
  *   FAULTS_RECORD    a file for every call, with its data, in the order in which they happened
@@ -59,7 +59,7 @@ static long number(const char *name, long otherwise) {
     return text ? atol(text) : otherwise;
 }
 
-__attribute__((constructor)) static void begin(void) {
+static void resolve(void) {
     real_fsync = dlsym(RTLD_NEXT, "fsync");
     real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
     real_ftruncate = dlsym(RTLD_NEXT, "ftruncate64");
@@ -74,6 +74,13 @@ __attribute__((constructor)) static void begin(void) {
     real_mkdir = dlsym(RTLD_NEXT, "mkdir");
     real_mkdirat = dlsym(RTLD_NEXT, "mkdirat");
     real_send = dlsym(RTLD_NEXT, "send");
+}
+
+/* Other libraries' beginnings may call before ours. */
+#define READY if (!real_send) resolve();
+
+__attribute__((constructor)) static void begin(void) {
+    READY
     roots = getenv("FAULTS_ROOTS");
     who = getenv("FAULTS_WHO");
     eio = getenv("FAULTS_EIO");
@@ -138,8 +145,9 @@ static void before(void) {
     long call = atomic_fetch_add(&shared->calls, 1) + 1;
     long mine = atomic_fetch_add(&own, 1) + 1;
     int due = kill_at && call == kill_at;
-    if (kill_step && is_worker() && item > 0 && item < ITEMS && item % kill_step == 0
-        && mine >= item / kill_step && !atomic_exchange(&shared->hit[item], 1)) due = 1;
+    long nth = kill_step ? item % 10000 / kill_step : 0;
+    if (nth && is_worker() && item < ITEMS && item % kill_step == 0
+        && mine >= nth && !atomic_exchange(&shared->hit[item], 1)) due = 1;
     if (due) {
         atomic_fetch_add(&shared->kills, 1);
         kill(getpid(), SIGKILL);
@@ -174,6 +182,7 @@ static int spoils(const char *path) {
 }
 
 static int sync_by(int (*real)(int), int file) {
+    READY
     char path[4096];
     path_of(file, path, sizeof path);
     if (inside || !below(path)) return real(file);
@@ -185,10 +194,11 @@ static int sync_by(int (*real)(int), int file) {
     leave();
     return found;
 }
-int fsync(int file) { return sync_by(real_fsync, file); }
-int fdatasync(int file) { return sync_by(real_fdatasync, file); }
+int fsync(int file) { READY return sync_by(real_fsync, file); }
+int fdatasync(int file) { READY return sync_by(real_fdatasync, file); }
 
 ssize_t write(int file, const void *data, size_t size) {
+    READY
     char path[4096];
     if (inside || !roots) return real_write(file, data, size);
     path_of(file, path, sizeof path);
@@ -203,6 +213,7 @@ ssize_t write(int file, const void *data, size_t size) {
 }
 
 ssize_t pwrite64(int file, const void *data, size_t size, off_t at) {
+    READY
     char path[4096];
     path_of(file, path, sizeof path);
     if (inside || !below(path)) return real_pwrite(file, data, size, at);
@@ -216,6 +227,7 @@ ssize_t pwrite64(int file, const void *data, size_t size, off_t at) {
 ssize_t pwrite(int file, const void *data, size_t size, off_t at) { return pwrite64(file, data, size, at); }
 
 int ftruncate64(int file, off_t size) {
+    READY
     char path[4096];
     path_of(file, path, sizeof path);
     if (inside || !below(path)) return real_ftruncate(file, size);
@@ -229,6 +241,7 @@ int ftruncate64(int file, off_t size) {
 int ftruncate(int file, off_t size) { return ftruncate64(file, size); }
 
 static int open_by(int folder, const char *name, int flags, mode_t mode) {
+    READY
     char path[8192];
     path_at(folder, name, path, sizeof path);
     if (inside || !below(path)) return real_openat(folder, name, flags, mode);
@@ -254,6 +267,7 @@ int openat64(int folder, const char *name, int flags, ...) { MODE return open_by
 int openat(int folder, const char *name, int flags, ...) { MODE return open_by(folder, name, flags, mode); }
 
 int renameat(int old_folder, const char *old, int new_folder, const char *name) {
+    READY
     char from[8192], to[8192];
     path_at(old_folder, old, from, sizeof from);
     path_at(new_folder, name, to, sizeof to);
@@ -268,6 +282,7 @@ int renameat(int old_folder, const char *old, int new_folder, const char *name) 
 int rename(const char *old, const char *name) { return renameat(AT_FDCWD, old, AT_FDCWD, name); }
 
 int unlinkat(int folder, const char *name, int flags) {
+    READY
     char path[8192];
     path_at(folder, name, path, sizeof path);
     if (inside || !below(path)) return real_unlinkat(folder, name, flags);
@@ -281,6 +296,7 @@ int unlinkat(int folder, const char *name, int flags) {
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
 
 int mkdirat(int folder, const char *name, mode_t mode) {
+    READY
     char path[8192];
     path_at(folder, name, path, sizeof path);
     if (inside || !below(path)) return real_mkdirat(folder, name, mode);
@@ -295,6 +311,7 @@ int mkdir(const char *name, mode_t mode) { return mkdirat(AT_FDCWD, name, mode);
 
 /* What a worker tells its coordinator is an acknowledgement: it is recorded in its place. */
 ssize_t send(int file, const void *data, size_t size, int flags) {
+    READY
     if (record < 0 || !is_worker()) return real_send(file, data, size, flags);
     enter();
     note("told", "", "", 0, data, size);

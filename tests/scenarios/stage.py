@@ -210,6 +210,8 @@ class Stage:
     _stack: contextlib.ExitStack
     keys: tuple[str, ...] = KEYS
     urls: list[str] = field(default_factory=list)
+    surroundings: dict[str, str] = field(default_factory=dict)
+    """What every command finds in its environment besides."""
     _count: int = 0
 
     @classmethod
@@ -297,6 +299,7 @@ class Stage:
             "LANG": "C.UTF-8",
             "AGENTOS_HOME": str(self.home),
             **self._credentials(),
+            **self.surroundings,
             **more,
         }
 

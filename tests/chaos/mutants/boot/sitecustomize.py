@@ -1,0 +1,38 @@
+"""Plants one bug at import: the module of a mutant is compiled from its changed source."""
+
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import sys
+
+
+class _Planter(importlib.abc.MetaPathFinder):
+    def __init__(self, module, old, new):
+        self._module, self._old, self._new = module, old, new
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        spec.loader = _Loader(spec.origin, self._old, self._new)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, origin, old, new):
+        self._origin, self._old, self._new = origin, old, new
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        with open(self._origin, encoding="utf-8") as file:
+            source = file.read()
+        assert source.count(self._old) == 1, f"the mutant does not fit {self._origin} any more"
+        module.__file__ = self._origin
+        exec(compile(source.replace(self._old, self._new), self._origin, "exec"), module.__dict__)
+
+
+if wanted := os.environ.get("AGENTOS_MUTANT"):
+    sys.meta_path.insert(0, _Planter(**json.loads(wanted)))
