@@ -58,6 +58,7 @@ WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
     "agentos.worker",
+    "agentos.workflows.preloaded",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",
     "langgraph.graph",
@@ -216,7 +217,8 @@ class _Assembly:
         """Its imports take a second: they begin here, while the rest is made ready."""
         surroundings = worker_environment(tuple(credential.secret for credential in credentials))
         providers = {credential.provider for credential in credentials} or {"gemini"}
-        preload = (*PRELOAD, *(f"agentos.models.{provider}" for provider in sorted(providers)))
+        models = (f"agentos.models.{provider}" for provider in sorted(providers))
+        preload = (*PRELOAD, type(self._workflow).__module__, *models)
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
         engine = ProcessEngine(recipe, self._order, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()

@@ -123,6 +123,7 @@ class _Carrier:
 
     async def carry(self) -> Outcome:
         listening = asyncio.create_task(self._listen())
+        listening.add_done_callback(_end_if_deaf)
         try:
             return await self._carry_with_room()
         finally:
@@ -326,6 +327,12 @@ class _Carrier:
         self._model.stop_waiting()
         await asyncio.sleep(GRACE)
         walking.cancel()
+
+
+def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
+    """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
+    if not listening.cancelled() and listening.exception():
+        os._exit(1)
 
 
 def _gemini() -> Provider:

@@ -10,14 +10,18 @@ from pathlib import Path
 
 from tests.scenarios.stage import LEASH
 
-PROCESSES = 6
+PROCESSES = 8
 ITEMS = 2
 LONGEST = 0.12
 
 
 def contend(folder: Path, seconds: float, seed: int, environment: dict[str, str]) -> list[str]:
     """What two processes did at once under one lock; also, that they contended at all."""
-    folder.mkdir(parents=True)
+    (folder / ".locks").mkdir(mode=0o700, parents=True)
+    files = [folder / ".locks" / f"task-LLD-{number}.lock" for number in range(1, ITEMS + 1)]
+    for file in files:
+        file.touch(0o600)
+    before = [file.stat().st_ino for file in files]
     words = [*LEASH, sys.executable, "-m", "tests.chaos.contention", str(folder), str(seconds)]
     processes = [
         subprocess.Popen(
@@ -32,6 +36,13 @@ def contend(folder: Path, seconds: float, seed: int, environment: dict[str, str]
     said = [process.communicate(timeout=seconds + 60)[0].splitlines() for process in processes]
     overlaps = [line for lines in said for line in lines if line.startswith("overlap")]
     counts = [line.split() for lines in said for line in lines if line.startswith("took")]
+    # Whoever still has the old file open, and whoever opens the new one, can both have the lock.
+    after = [file.stat().st_ino if file.exists() else 0 for file in files]
+    overlaps += [
+        f"a lock file was replaced: {file.name}"
+        for file, a, b in zip(files, before, after, strict=True)
+        if a != b
+    ]
     if sum(int(count[1]) for count in counts) < PROCESSES or not sum(int(count[3]) for count in counts):
         overlaps.append(f"an empty pass: {said}")
     return overlaps
@@ -53,7 +64,7 @@ def main(folder: Path, seconds: float, seed: int) -> None:
             time.sleep(dice.uniform(0, 0.002))
             continue
         took += 1
-        _work(folder / f"{item}.inside", dice.uniform(0, LONGEST) ** 2 / LONGEST)
+        _work(folder / f"{item}.inside", dice.choice((0.0, 0.0, LONGEST)))
         lock.release()
     print(f"took {took} missed {missed}", flush=True)
 

@@ -20,8 +20,8 @@ SEED = 11
 
 
 def locks(root: Path, environment: Environment) -> list[str]:
-    """Six processes, two items, slow work: nobody is inside with another."""
-    return contend(root, 3.0, SEED, environment)
+    """Eight processes, two items, slow work: nobody is inside with another."""
+    return contend(root, 5.0, SEED, environment)
 
 
 def power(root: Path, environment: Environment) -> list[str]:
@@ -44,12 +44,12 @@ def filing(root: Path, environment: Environment) -> list[str]:
 
 
 def keys(root: Path, environment: Environment) -> list[str]:
-    """Two terminals, one key, slow calls: the key carries one call at a time."""
+    """Three terminals, one key, slow calls: the key carries one call at a time."""
     with Stage.open(root) as stage:
-        stage.issues(*range(40, 46))
-        witness = stage.server("--latency", "0.3,0.3", keys=("canary-only-one-41aa",))
+        stage.issues(*range(40, 44))
+        witness = stage.server("--latency", "0.8,0.8", keys=("canary-only-one-41aa",))
         stage.surroundings = environment
-        running = [stage.start("--all", "--parallel", 2) for _ in range(2)]
+        running = [stage.start("--all", "--parallel", 2) for _ in range(3)]
         codes = [one.end(90).code for one in running]
         most = max(witness.ledger()["max_concurrent"].values())
         found = [f"{most} calls at once with one key"] if most > 1 else []
@@ -76,10 +76,10 @@ def orphans(root: Path, environment: Environment) -> list[str]:
     """A coordinator and, at the same time, the ends of its channels: nobody is left after 2 s."""
     with Stage.open(root) as stage:
         stage.issues(42, 43)
-        witness = stage.server("--latency", "20,20")
+        witness = stage.server("--latency", "60,60")
         stage.surroundings = environment
         running = stage.start("--all", "--parallel", 2)
-        until(lambda: len(witness.calls()) == 2, 30)
+        until(lambda: len(witness.calls()) == 2, 60)
         members = family_of(running.pid).members
         frozen = [member.mark for member in members if member.role is not Role.COORDINATOR]
         for mark in frozen:

@@ -118,8 +118,8 @@ def _give(stage: Stage, program: str, number: int) -> None:
 
 
 def _last_hit(shim: Shim) -> int:
-    """The counters are three longs and a lock; then comes a byte an item."""
-    hits = shim.state.read_bytes()[28:]
+    """The counters are five longs and a lock; then comes a byte an item."""
+    hits = shim.state.read_bytes()[44:]
     return max((item % 10000 // STEP for item, hit in enumerate(hits) if hit), default=0)
 
 

@@ -8,6 +8,8 @@
  *   FAULTS_KILL_STEP s: the worker of item s*n (of its last four digits) is killed in place of its n-th call, once
  *   FAULTS_EIO       fsync of a path that contains this fails with EIO, FAULTS_TIMES times
  *   FAULTS_DELAY     every fsync takes so many milliseconds
+ *   FAULTS_FORKS     so many forks fail with EAGAIN
+ *   FAULTS_CLOCK     the wall clock is so many seconds ahead; the fifth counter is added to it
  *   FAULTS_RECORD    a file for every call, with its data, in the order in which they happened
  */
 #define _GNU_SOURCE
@@ -29,13 +31,13 @@
 
 #define ITEMS 65536
 struct shared {
-    atomic_long calls, kills, spoilt;
+    atomic_long calls, kills, spoilt, unforked, clock;
     atomic_int lock;
     atomic_char hit[ITEMS];
 };
 static struct shared *shared;
 static const char *roots, *who, *eio;
-static long kill_at, kill_step, times = 1, delay;
+static long kill_at, kill_step, times = 1, delay, forks, ahead;
 static int record = -1;
 static int is_template;
 static pid_t first;
@@ -52,6 +54,8 @@ static int (*real_rename)(const char *, const char *);
 static int (*real_renameat)(int, const char *, int, const char *);
 static int (*real_unlink)(const char *), (*real_unlinkat)(int, const char *, int);
 static int (*real_mkdir)(const char *, mode_t), (*real_mkdirat)(int, const char *, mode_t);
+static pid_t (*real_fork)(void);
+static int (*real_clock)(clockid_t, struct timespec *);
 static ssize_t (*real_send)(int, const void *, size_t, int);
 
 static long number(const char *name, long otherwise) {
@@ -73,6 +77,8 @@ static void resolve(void) {
     real_unlinkat = dlsym(RTLD_NEXT, "unlinkat");
     real_mkdir = dlsym(RTLD_NEXT, "mkdir");
     real_mkdirat = dlsym(RTLD_NEXT, "mkdirat");
+    real_fork = dlsym(RTLD_NEXT, "fork");
+    real_clock = dlsym(RTLD_NEXT, "clock_gettime");
     real_send = dlsym(RTLD_NEXT, "send");
 }
 
@@ -88,6 +94,8 @@ __attribute__((constructor)) static void begin(void) {
     kill_step = number("FAULTS_KILL_STEP", 0);
     times = number("FAULTS_TIMES", 1);
     delay = number("FAULTS_DELAY", 0);
+    forks = number("FAULTS_FORKS", 0);
+    ahead = number("FAULTS_CLOCK", 0);
     first = getpid();
     char line[4096] = {0};
     int file = real_open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -317,4 +325,20 @@ ssize_t send(int file, const void *data, size_t size, int flags) {
     note("told", "", "", 0, data, size);
     leave();
     return real_send(file, data, size, flags);
+}
+
+pid_t fork(void) {
+    READY
+    if (forks && shared && is_template && atomic_fetch_add(&shared->unforked, 1) < forks) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return real_fork();
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    READY
+    int found = real_clock(clock, now);
+    if (clock == CLOCK_REALTIME && shared) now->tv_sec += ahead + atomic_load(&shared->clock);
+    return found;
 }

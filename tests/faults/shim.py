@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ class Shim:
     def record(self) -> Path:
         return self.stage.root / f"{self.name}.record"
 
-    def environment(self, **wishes: object) -> dict[str, str]:
+    def environment(self, **wishes: object) -> dict[str, Any]:
         """`kill_at=3` becomes FAULTS_KILL_AT; see the head of shim.c."""
         return {
             "LD_PRELOAD": str(self.library),
@@ -53,6 +54,16 @@ class Shim:
     @property
     def spoilt(self) -> int:
         return self._counter(2)
+
+    @property
+    def unforked(self) -> int:
+        return self._counter(3)
+
+    def turn_clock(self, seconds: int) -> None:
+        """The wall clock of every process jumps, from where it would be by itself."""
+        with open(self.state, "r+b") as file:
+            file.seek(32)
+            file.write(struct.pack("l", seconds))
 
     def _counter(self, place: int) -> int:
         found: int = struct.unpack_from("l", self.state.read_bytes(), place * 8)[0]

@@ -19,7 +19,7 @@ class Mutant:
 
     def environment(self) -> dict[str, str]:
         wanted = {"module": self.module, "old": self.old, "new": self.new}
-        return {"PYTHONPATH": str(BOOT), "AGENTOS_MUTANT": json.dumps(wanted)}
+        return {"PYTHONPATH": str(BOOT), "PLANTED_BUG": json.dumps(wanted)}
 
     def source(self) -> Path:
         return Path(__file__).parents[3] / "src" / f"{self.module.replace('.', '/')}.py"

@@ -34,5 +34,5 @@ class _Loader(importlib.abc.Loader):
         exec(compile(source.replace(self._old, self._new), self._origin, "exec"), module.__dict__)
 
 
-if wanted := os.environ.get("AGENTOS_MUTANT"):
+if wanted := os.environ.get("PLANTED_BUG"):
     sys.meta_path.insert(0, _Planter(**json.loads(wanted)))
