@@ -134,7 +134,7 @@ def _aftermath(pid: int, code: int, n: int) -> Iterator[str]:
 
 def _finish(stage: Stage, program: str) -> Iterator[str]:
     """Left alone, it comes to its end."""
-    codes = []
+    codes: list[int] = []
     while len(codes) < ROUNDS and 0 not in codes:
         done = stage.start("--all", "--parallel", WORKERS, program=program).end(300)
         codes.append(done.code)

@@ -47,7 +47,9 @@ class SmallDisk:
     def start(self, stage: Stage, *words: object, **env: str) -> Running:
         """nsenter goes to the root folder; the command begins in the project, as ever."""
         there = ("sh", "-c", 'cd "$0" && exec "$@"', str(stage.project))
-        return stage.start(*words, before=("nsenter", "-m", "-t", str(self.keeper), *there), **env)
+        return stage.start(
+            *words, before=("nsenter", "-m", "-t", str(self.keeper), *there), stdout=None, **env
+        )
 
 
 @contextlib.contextmanager

@@ -341,7 +341,7 @@ class Stage:
         return Running(process, out, err)
 
     def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
-        return self.start(*words, program=program, stdout=None, **env).end(60)
+        return self.start(*words, program=program, stdout=None, before=(), **env).end(60)
 
     def terminal(self, *words: object, program: str = "lld-workflow", **env: str) -> "Terminal":
         """Starts a command as the foreground of a pseudo-terminal of its own."""

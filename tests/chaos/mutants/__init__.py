@@ -76,13 +76,6 @@ MUTANTS = (
         '        await connection.execute("PRAGMA synchronous=OFF")\n',
     ),
     Mutant(
-        "effect before record",
-        "filing",
-        "agentos.workflows.filing",
-        "            if _origin(path) == filing.origin:\n",
-        "            if False:\n",
-    ),
-    Mutant(
         "key pool in memory only",
         "keys",
         "agentos.storage.hostlog",
