@@ -37,6 +37,7 @@ from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.outputs.stepsummary import StepSummary
+from agentos.outputs.trouble import FileTrouble
 from agentos.outputs.writer import LineWriter
 from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
 from agentos.signals import Signals
@@ -48,6 +49,7 @@ from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
+from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.workflows.base import Workflow
@@ -58,6 +60,7 @@ WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
     "agentos.worker",
+    "agentos.workflows.preloaded",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",
     "langgraph.graph",
@@ -92,7 +95,15 @@ def plan_run(request: Request) -> Plan:
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
     with Signals().caught() as signals:
-        return _Assembly(request, say).conduct(signals)
+        try:
+            return _Assembly(request, say).conduct(signals)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise PreflightError(
+                f"no space left on the disk of {error.filename or request.settings.home}: free some; "
+                "what was done is kept, and the same command goes on"
+            ) from error
 
 
 class _Assembly:
@@ -228,7 +239,8 @@ class _Assembly:
     ) -> ProcessEngine:
         surroundings = worker_environment(tuple(credential.secret for credential in credentials))
         providers = {credential.provider for credential in credentials} or {"gemini"}
-        preload = (*PRELOAD, *(f"agentos.models.{provider}" for provider in sorted(providers)))
+        models = (f"agentos.models.{provider}" for provider in sorted(providers))
+        preload = (*PRELOAD, type(self._workflow).__module__, *models)
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
         engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
@@ -269,11 +281,12 @@ class _Assembly:
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
         people = stack.enter_context(contextlib.closing(LineWriter(2 if self._request.json else 1)))
+        warn = FileTrouble(people.write)
         listeners: list[Listener] = [
-            Journal(folder.path, self._redact),
-            LogFiles(folder.path, private_file, people.write),
-            Audit(folder.path, private_file, self._redact),
-            SummaryFile(_summary_writer(folder.path), self._redact),
+            Journal(folder.path, self._redact, warn),
+            LogFiles(folder.path, private_file, warn),
+            Audit(folder.path, private_file, self._redact, warn),
+            SummaryFile(_summary_writer(folder.path), self._redact, warn),
             Console(people.write, self._redact),
         ]
         if self._settings.step_summary:

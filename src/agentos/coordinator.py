@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentos.core import events
+from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
 from agentos.core.ports import Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
@@ -45,6 +46,7 @@ class Coordinator:
         self._listeners = listeners
         self._clock = clock
         self._neighbours = neighbours
+        self._untold: list[GrantLease] = []
 
     def conduct(self, started: events.RunStarted, outside: Outside) -> int:
         """Until every item has ended; gives the exit code."""
@@ -80,6 +82,8 @@ class Coordinator:
             self._hear(decided)
 
     def _hear(self, event: events.Event) -> None:
+        if isinstance(event, events.WorkerEnded):
+            self._untold = [grant for grant in self._untold if grant.item != event.item]
         if not isinstance(event, events.StopRequested):
             self._tell(event)
         self._decide(lambda now: self._run.hear(event, now))
@@ -89,15 +93,20 @@ class Coordinator:
         with self._neighbours.turn() as notes:
             self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
             decision = decide(self._clock.monotonic())
-            self._neighbours.leave(self._run.take_notes())
-        self._apply(decision)
+            told = self._neighbours.leave(self._run.take_notes())
+        self._apply(decision, told)
 
-    def _apply(self, decision: Decision) -> None:
+    def _apply(self, decision: Decision, told: bool) -> None:
         """News first: what is started or granted is written down before it happens."""
         for news in decision.news:
             self._tell(news)
+        self._untold += [one for one in decision.commands if isinstance(one, GrantLease)]
         for command in decision.commands:
-            self._engine.obey(command)
+            if not isinstance(command, GrantLease):
+                self._engine.obey(command)
+        # A key that the other runs could not be told of is not given out.
+        while told and self._untold:
+            self._engine.obey(self._untold.pop(0))
 
     def _tell(self, event: events.Event) -> None:
         at = self._clock.wall()

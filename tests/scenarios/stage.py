@@ -210,6 +210,8 @@ class Stage:
     _stack: contextlib.ExitStack
     keys: tuple[str, ...] = KEYS
     urls: list[str] = field(default_factory=list)
+    surroundings: dict[str, str] = field(default_factory=dict)
+    """What every command finds in its environment besides."""
     _count: int = 0
 
     @classmethod
@@ -297,6 +299,7 @@ class Stage:
             "LANG": "C.UTF-8",
             "AGENTOS_HOME": str(self.home),
             **self._credentials(),
+            **self.surroundings,
             **more,
         }
 
@@ -314,14 +317,19 @@ class Stage:
         }
 
     def start(
-        self, *words: object, program: str = "lld-workflow", stdout: int | None = None, **env: str
+        self,
+        *words: object,
+        program: str = "lld-workflow",
+        stdout: int | None = None,
+        before: tuple[str, ...] = (),
+        **env: str,
     ) -> Running:
-        """Starts a command in the project; `env` is added to its environment."""
+        """Starts a command in the project; `env` is added to its environment, `before` to its words."""
         self._count += 1
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
             process = subprocess.Popen(
-                [*LEASH, str(PROGRAMS / program), *map(str, words)],
+                [*LEASH, *before, str(PROGRAMS / program), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
@@ -333,7 +341,7 @@ class Stage:
         return Running(process, out, err)
 
     def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
-        return self.start(*words, program=program, stdout=None, **env).end(60)
+        return self.start(*words, program=program, stdout=None, before=(), **env).end(60)
 
     def terminal(self, *words: object, program: str = "lld-workflow", **env: str) -> "Terminal":
         """Starts a command as the foreground of a pseudo-terminal of its own."""
@@ -437,6 +445,9 @@ def _end_server(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None:
+        # Its number may be another's by now; what it left has been given to the first process.
+        return
     left = descendants(process.pid)
     process.kill()
     process.wait()

@@ -46,6 +46,19 @@ class LeaseReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFull:
+    """The item waits, as it is, for space where this place is."""
+
+    item: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFreed:
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReported:
     """The worker's last word; its process ends after it."""
 
@@ -273,6 +286,16 @@ class StormEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskPaused:
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRestored:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SlotRested:
     slot: int
     seconds: float
@@ -314,7 +337,7 @@ class RunEnded:
     detail: str = ""
 
 
-WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | WorkerReported
+WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | DiskFull | DiskFreed | WorkerReported
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
 OutsideEvent = StopRequested | CredentialsRejected | ItemDecided
 News = (
@@ -339,6 +362,8 @@ News = (
     | KeysBack
     | StormBegan
     | StormEnded
+    | DiskPaused
+    | DiskRestored
     | SlotRested
     | SlotRetired
     | StopBegan

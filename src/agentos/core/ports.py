@@ -35,8 +35,8 @@ class Neighbours(Protocol):
         """Nobody else decides meanwhile; gives what the others have done since the last turn."""
         ...
 
-    def leave(self, notes: list[Note]) -> None:
-        """Tells the others; within a turn."""
+    def leave(self, notes: list[Note]) -> bool:
+        """Tells the others, within a turn; false while they cannot be told, and it has to be tried again."""
         ...
 
     def gone(self, runs: set[str]) -> list[RunGone]:

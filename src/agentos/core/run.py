@@ -14,6 +14,7 @@ from agentos.core.money import PriceList, Purse
 from agentos.core.neighbours import Note
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Outcome, stumbled
+from agentos.core.room import Room
 from agentos.core.work import Work
 
 KILL_AFTER = 4.0
@@ -57,6 +58,7 @@ class Run:
         self._purse = Purse(limits.prices, limits.budget)
         self._leasing = Leasing(pool, jitter, self._purse)
         self._episodes = Episodes(pool, limits.max_wait)
+        self._room = Room()
         self._works = {item: Work(item) for item in items}
         self._queue = deque(self._works.values())
         # Those of the queue that have been tried before; the others may be thousands.
@@ -85,6 +87,8 @@ class Run:
         match event:
             case events.LeaseWanted() | events.LeaseReturned():
                 self._hear_lease(event, decision, now)
+            case events.DiskFull() | events.DiskFreed():
+                self._hear_disk(event, decision, now)
             case events.StopRequested():
                 self._hear_stop(event, decision, now)
             case events.ItemDecided():
@@ -153,6 +157,15 @@ class Run:
             work.usage += event.usage
             decision.news.extend(self._leasing.returned(event, now))
 
+    def _hear_disk(self, event: events.DiskFull | events.DiskFreed, decision: Decision, now: float) -> None:
+        work = self._works[event.item]
+        work.alive(now)
+        if isinstance(event, events.DiskFull):
+            work.stop_clock(now)
+        else:
+            work.go_on(now)
+        decision.news.extend(self._room.hear(event, now))
+
     def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
         if self._stopping and self._exit_code in EXIT_CODES.values():
             self._kill_all(decision)
@@ -175,6 +188,7 @@ class Run:
     def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
         self._leasing.gone(event.item)
+        decision.news.extend(self._room.gone(event.item, now))
         work.stop_clock(now)
         outcome = work.outcome(event.cause, bool(self._stopping))
         self._leave_slot(work, "" if work.reported else event.cause, decision, now)
@@ -299,7 +313,7 @@ class Run:
             self._end(self._queue.popleft(), stumbled("no worker slot is left"), decision, now)
 
     def _next(self, now: float) -> Work | None:
-        if self._stopping or self._purse.refused:
+        if self._stopping or self._purse.refused or not self._room:
             return None
         # With nobody at work, one has to start: it is its call that finds out whether keys are back.
         if self._running() and self._episodes.hold_starts(now):

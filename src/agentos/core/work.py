@@ -54,10 +54,13 @@ class Work:
     def serve(self, now: float) -> float:
         """A key has come; says how long that took."""
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
+        self.go_on(now)
+        return waited
+
+    def go_on(self, now: float) -> None:
         self.stop_clock(now)
         self._active_since = now
         self.alive(now)
-        return waited
 
     def stop_clock(self, now: float) -> None:
         if self._active_since is not None:

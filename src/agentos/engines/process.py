@@ -91,7 +91,9 @@ class ProcessEngine:
 
     def receive(self, timeout: float | None) -> Told:
         for key, _ in self._selector.select(self._shortened(timeout)):
-            key.data()
+            # What was heard before may have closed it.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data()
         self._give_up_on_silent()
         told, self._told = self._told, []
         return told

@@ -11,6 +11,7 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
+from agentos.models.bounded import HOOKS
 from agentos.models.openai_refusals import limits_seen, read_refusal
 
 TIMEOUT = 300.0
@@ -41,6 +42,7 @@ class OpenAI:
                 base_url=_with_version(access.base_url),
                 max_retries=0,
                 timeout=TIMEOUT,
+                http_client=openai.DefaultAsyncHttpxClient(event_hooks=HOOKS),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 

@@ -95,6 +95,13 @@ def sentence(event: events.News | events.CredentialsRejected | events.ItemDecide
             )
         case events.StormEnded():
             return f"{event.provider} answers again after {duration(event.seconds)}. Resuming workflows..."
+        case events.DiskPaused():
+            return (
+                f"No space left on the disk of {event.place}. Pausing all workflows: free some, and they go on "
+                "by themselves..."
+            )
+        case events.DiskRestored():
+            return f"There is space again after {duration(event.seconds)}. Resuming workflows..."
         case events.SlotRested():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from string import Template
 
@@ -13,6 +12,7 @@ from agentos.core.errors import ItemError
 from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.ports import Answer, Documents, Question
+from agentos.workflows.texts import package_text
 
 Ask = Callable[[str, Question], Awaitable[Answer]]
 Say = Callable[[str], None]
@@ -71,7 +71,7 @@ class Desk:
         try:
             template = self.folder.read(f".agentos/prompts/{file}").decode()
         except (FileNotFoundError, NotADirectoryError):
-            template = (resources.files("agentos.workflows") / "prompts" / file).read_text("utf-8")
+            template = package_text(file)
         return Template(template).safe_substitute({key: _enclosed(text) for key, text in texts.items()})
 
 

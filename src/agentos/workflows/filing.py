@@ -39,10 +39,18 @@ def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
             numbers.append(page.number or 0)
             if _origin(path) == filing.origin:
                 return f"{ISSUES}/{path.name}"
-        number = max(numbers) + 1
+        number = max([*numbers, *_designed(project)]) + 1
         name = f"{ISSUES}/{number:03}-{filing.slug}.md"
         documents.write(name, _content(number, filing).encode())
         return name
+
+
+def _designed(project: Path) -> list[int]:
+    """Numbers that have a design, also when their issue is gone: a new issue must not take it over."""
+    found = (
+        re.fullmatch(r"LLD-(\d{1,9})\.md", path.name) for path in (project / "docs/lld").glob("*/LLD-*.md")
+    )
+    return [int(name[1]) for name in found if name]
 
 
 def slug_of(file_name: str) -> str:
