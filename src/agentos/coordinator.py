@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentos.core import events
 from agentos.core.credentials import Credential
-from agentos.core.ports import Engine, Listener, Neighbours
+from agentos.core.ports import Asked, Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
@@ -24,7 +24,7 @@ CredentialNews = list[Credential] | events.CredentialsRejected | None
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What reaches a run from outside: signals, edits of the credentials file, people's decisions.
+    """What reaches a run from outside: signals, edits of the credentials file, decisions, requests.
 
     `decisions` is given the items that are parked, and gives those that may go on.
     """
@@ -32,6 +32,8 @@ class Outside:
     signals: list[str]
     credentials: Callable[[], CredentialNews]
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
+    requests: Callable[[], Sequence[Asked]] = lambda: ()
+    sleep: Callable[[], None] = lambda: None
 
 
 class Coordinator:
@@ -67,7 +69,13 @@ class Coordinator:
 
     def _look_outside(self, outside: Outside) -> None:
         while outside.signals:
-            self._hear(events.StopRequested(outside.signals.pop(0)))
+            match outside.signals.pop(0):
+                case "SIGTSTP":
+                    self._sleep(outside.sleep)
+                case name:
+                    self._hear(events.StopRequested(name))
+        for asked in outside.requests():
+            asked.answer(self._hear(asked.request))
         match outside.credentials():
             case None:
                 pass
@@ -75,22 +83,30 @@ class Coordinator:
                 self._tell(rejected)
             case credentials:
                 self._decide(lambda now: self._run.change_credentials(credentials, now))
-
         for decided in outside.decisions(self._run.parked()):
             self._hear(decided)
 
-    def _hear(self, event: events.Event) -> None:
-        if not isinstance(event, events.StopRequested):
-            self._tell(event)
-        self._decide(lambda now: self._run.hear(event, now))
+    def _sleep(self, sleep: Callable[[], None]) -> None:
+        """Ctrl-Z: workers stand still before we do, and go on after us."""
+        self._hear(events.RunSuspended())
+        before = self._clock.monotonic()
+        sleep()
+        self._hear(events.RunContinued(self._clock.monotonic() - before))
 
-    def _decide(self, decide: Callable[[float], Decision]) -> None:
+    def _hear(self, event: events.Event) -> list[events.News]:
+        """A request is not a fact yet; what comes of it is."""
+        if not isinstance(event, events.Request):
+            self._tell(event)
+        return self._decide(lambda now: self._run.hear(event, now))
+
+    def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
         """Keys are given out in turns: what the others did is known before, what we do is told within."""
         with self._neighbours.turn() as notes:
             self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
             decision = decide(self._clock.monotonic())
             self._neighbours.leave(self._run.take_notes())
         self._apply(decision)
+        return decision.news
 
     def _apply(self, decision: Decision) -> None:
         """News first: what is started or granted is written down before it happens."""
