@@ -144,7 +144,7 @@ def _listeners(folder: Path) -> list[Listener]:
         LogFiles(folder, private_file, lambda line: None),
         Audit(folder, private_file, str, _fail),
         SummaryFile(_writer(folder / "summary.json"), str, _fail),
-        Console(lambda line: None, str),
+        Console(lambda line: None, str, lambda line: None),
     ]
 
 

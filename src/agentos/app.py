@@ -6,10 +6,11 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.control.server import ControlSocket
 from agentos.coordinator import Clock, Coordinator, CredentialNews, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -20,7 +21,7 @@ from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
 from agentos.core.plan import Plan, Selection, make_plan
 from agentos.core.pool import Pool
-from agentos.core.ports import Engine, Listener
+from agentos.core.ports import Asked, Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
 from agentos.core.run import Limits, Run
@@ -32,14 +33,14 @@ from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.models.prices import price_list
 from agentos.outputs.audit import Audit
-from agentos.outputs.console import Console
+from agentos.outputs.display import Display, Manners, open_display
 from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.outputs.stepsummary import StepSummary
 from agentos.outputs.trouble import FileTrouble
 from agentos.outputs.writer import LineWriter
-from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
+from agentos.settings import ROLES, Settings, environment, surroundings, trace_nothing, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credentials import CredentialSource
@@ -84,6 +85,7 @@ class Request:
     offline: bool = False
     json: bool = False
     offline_arguments: tuple[str, ...] = ()
+    display: str = "auto"
 
 
 def plan_run(request: Request) -> Plan:
@@ -142,9 +144,26 @@ class _Assembly:
             run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
             clock = Clock(host_clock, time.time)
             watch = (lambda: None) if server else _Watch(source, self._usable)
-            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
-                self._started(plan, pool), Outside(signals.arrived, watch, self._decisions)
+            outside = Outside(
+                signals.arrived,
+                watch,
+                self._decisions,
+                self._control(engine, stack),
+                lambda: self._sleep(signals),
             )
+            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
+                self._started(plan, pool), outside
+            )
+
+    def _control(self, engine: Engine, stack: contextlib.ExitStack) -> Callable[[], Sequence[Asked]]:
+        """Other terminals reach the run here; without it the run goes on all the same."""
+        try:
+            control = ControlSocket(self._home.runs / self._run_id)
+        except OSError as error:
+            self._say(f"[COORDINATOR] Other terminals cannot control this run ({error.strerror}).")
+            return lambda: ()
+        engine.watch(stack.enter_context(contextlib.closing(control)).fileno())
+        return control.take
 
     def _plan(self) -> Plan:
         settings = self._settings
@@ -280,14 +299,14 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people = stack.enter_context(contextlib.closing(LineWriter(2 if self._request.json else 1)))
+        people = self._display(2 if self._request.json else 1)
         warn = FileTrouble(people.write)
         listeners: list[Listener] = [
             Journal(folder.path, self._redact, warn),
             LogFiles(folder.path, private_file, warn),
             Audit(folder.path, private_file, self._redact, warn),
             SummaryFile(_summary_writer(folder.path), self._redact, warn),
-            Console(people.write, self._redact),
+            people,
         ]
         if self._settings.step_summary:
             listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
@@ -297,6 +316,18 @@ class _Assembly:
         for listener in listeners:
             stack.callback(listener.close)
         return listeners
+
+    def _display(self, descriptor: int) -> Display:
+        around = surroundings()
+        manners = Manners(around.colours, around.simple, around.rewraps)
+        self._shown = open_display(self._request.display, descriptor, self._redact, manners)
+        return self._shown
+
+    def _sleep(self, signals: Signals) -> None:
+        """The shell has the terminal meanwhile."""
+        self._shown.rest()
+        signals.sleep()
+        self._shown.wake()
 
     def _limits(self) -> Limits:
         settings = self._settings

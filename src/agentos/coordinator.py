@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentos.core import events
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
-from agentos.core.ports import Engine, Listener, Neighbours
+from agentos.core.ports import Asked, Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
@@ -25,7 +25,7 @@ CredentialNews = list[Credential] | events.CredentialsRejected | None
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What reaches a run from outside: signals, edits of the credentials file, people's decisions.
+    """What reaches a run from outside: signals, edits of the credentials file, decisions, requests.
 
     `decisions` is given the items that are parked, and gives those that may go on.
     """
@@ -33,6 +33,8 @@ class Outside:
     signals: list[str]
     credentials: Callable[[], CredentialNews]
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
+    requests: Callable[[], Sequence[Asked]] = lambda: ()
+    sleep: Callable[[], None] = lambda: None
 
 
 class Coordinator:
@@ -69,7 +71,13 @@ class Coordinator:
 
     def _look_outside(self, outside: Outside) -> None:
         while outside.signals:
-            self._hear(events.StopRequested(outside.signals.pop(0)))
+            match outside.signals.pop(0):
+                case "SIGTSTP":
+                    self._sleep(outside.sleep)
+                case name:
+                    self._hear(events.StopRequested(name))
+        for asked in outside.requests():
+            asked.answer(self._hear(asked.request))
         match outside.credentials():
             case None:
                 pass
@@ -77,24 +85,32 @@ class Coordinator:
                 self._tell(rejected)
             case credentials:
                 self._decide(lambda now: self._run.change_credentials(credentials, now))
-
         for decided in outside.decisions(self._run.parked()):
             self._hear(decided)
 
-    def _hear(self, event: events.Event) -> None:
+    def _sleep(self, sleep: Callable[[], None]) -> None:
+        """Ctrl-Z: workers stand still before we do, and go on after us."""
+        self._hear(events.RunSuspended())
+        before = self._clock.monotonic()
+        sleep()
+        self._hear(events.RunContinued(self._clock.monotonic() - before))
+
+    def _hear(self, event: events.Event) -> list[events.News]:
+        """A request is not a fact yet; what comes of it is."""
         if isinstance(event, events.WorkerEnded):
             self._untold = [grant for grant in self._untold if grant.item != event.item]
-        if not isinstance(event, events.StopRequested):
+        if not isinstance(event, events.Request):
             self._tell(event)
-        self._decide(lambda now: self._run.hear(event, now))
+        return self._decide(lambda now: self._run.hear(event, now))
 
-    def _decide(self, decide: Callable[[float], Decision]) -> None:
+    def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
         """Keys are given out in turns: what the others did is known before, what we do is told within."""
         with self._neighbours.turn() as notes:
             self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
             decision = decide(self._clock.monotonic())
             told = self._neighbours.leave(self._run.take_notes())
         self._apply(decision, told)
+        return decision.news
 
     def _apply(self, decision: Decision, told: bool) -> None:
         """News first: what is started or granted is written down before it happens."""

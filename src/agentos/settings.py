@@ -114,6 +114,26 @@ def trace_nothing() -> None:
     os.environ.update(_UNTRACED)
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the environment says about the terminal; `colours` is None when it says nothing."""
+
+    colours: bool | None
+    simple: bool
+    rewraps: bool
+
+
+def surroundings(environment: Mapping[str, str] | None = None) -> Surroundings:
+    env = os.environ if environment is None else environment
+    forced = env.get("FORCE_COLOR", "") not in ("", "0")
+    return Surroundings(
+        colours=False if env.get("NO_COLOR") else (True if forced else None),
+        simple=env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"),
+        # These keep lines as they are when they become narrower; others wrap them anew.
+        rewraps="XTERM_VERSION" not in env and env.get("TERM") not in ("linux", "vt100", "screen"),
+    )
+
+
 def environment() -> Mapping[str, str]:
     return os.environ
 

@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -343,16 +345,23 @@ class Stage:
     def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
         return self.start(*words, program=program, stdout=None, before=(), **env).end(60)
 
-    def terminal(self, *words: object, program: str = "lld-workflow", **env: str) -> "Terminal":
-        """Starts a command as the foreground of a pseudo-terminal of its own."""
+    def terminal(
+        self,
+        *words: object,
+        program: str = "lld-workflow",
+        size: tuple[int, int] = (100, 24),
+        **env: str,
+    ) -> "Terminal":
+        """Starts a command as the foreground of a pseudo-terminal of its own; size is columns, lines."""
         ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (size[1], size[0]))
         process = subprocess.Popen(
             [*LEASH, sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=self.project,
-            env=self.environment(TERM="xterm", **env),
+            env=self.environment(**{"TERM": "xterm", **env}),
         )
         os.close(theirs)
         terminal = Terminal(process, ours)
@@ -388,6 +397,7 @@ class Stage:
         return pids[-1]
 
 
+_MOVES = re.compile(r"\r?\x1b\[[0-9;?]*[A-Za-z]")
 _FOREGROUND = """
 import fcntl, os, sys, termios
 os.setsid()
@@ -409,13 +419,26 @@ class Terminal:
         return self.process.pid
 
     @property
-    def screen(self) -> str:
-        """Everything that was written so far."""
+    def written(self) -> bytes:
+        """Everything that was written so far, as it was."""
         os.set_blocking(self.keyboard, False)
         with contextlib.suppress(OSError):
             while chunk := os.read(self.keyboard, 65536):
                 self._screen += chunk
-        return self._screen.decode("utf-8", "replace").replace("\r\n", "\n")
+        return self._screen
+
+    @property
+    def screen(self) -> str:
+        """The same as text, without what moves the cursor or colours."""
+        text = self.written.decode("utf-8", "replace").replace("\r\n", "\n")
+        return _MOVES.sub("", text)
+
+    def press(self, keys: str) -> None:
+        os.write(self.keyboard, keys.encode())
+
+    def modes(self) -> list[Any]:
+        """How the terminal treats keys."""
+        return termios.tcgetattr(self.keyboard)
 
     def says(self, text: str, seconds: float = 15.0) -> float:
         return until(lambda: text in self.screen, seconds)

@@ -31,7 +31,7 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
         (),
         {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
     )
-    console = Console(said.append, str)
+    console = Console(said.append, str, said.append)
     logs = LogFiles(tmp_path, private_file, lambda error: said.append(str(error)))
     with contextlib.closing(ProcessEngine(recipe, lambda command: words[command.item], str)) as engine:
         for slot, item in enumerate(words, 1):

@@ -18,7 +18,7 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
     name = f"{item.upper()}.log"
     if not is_safe_id(item):
         raise click.UsageError(f"{item!r} is not an item; expected such as LLD-42")
-    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())[1:]]
+    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())]
     run = next((folder for folder in folders if (folder / name).exists()), folders[0])
     if not (run / name).exists() and not follow:
         known = sorted(path.stem for path in folders[0].glob("*.log"))

@@ -105,6 +105,38 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """`now`: workers checkpoint and end, instead of waiting at their next call."""
+
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequested:
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersRequested:
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSuspended:
+    """Ctrl-Z: the run and its workers stand still until its shell continues it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContinued:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CredentialsRejected:
     """The credentials file was changed, and cannot be used as it is now."""
 
@@ -318,6 +350,47 @@ class StopBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPaused:
+    """Somebody has paused it; `now`: its workers end, and are taken up again by a resume."""
+
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSetAside:
+    """Its worker has ended for a pause; the item waits, with its checkpoint, for the resume."""
+
+    item: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRequeued:
+    """It had ended without a verdict, and somebody asked for another try."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersChanged:
+    workers: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDeclined:
+    """Why nothing was done; `exit_code` is what whoever asked ends with."""
+
+    reason: str
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KillBegan:
     items: tuple[str, ...]
 
@@ -339,7 +412,8 @@ class RunEnded:
 
 WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | DiskFull | DiskFreed | WorkerReported
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
-OutsideEvent = StopRequested | CredentialsRejected | ItemDecided
+Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkersRequested
+OutsideEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
 News = (
     RunStarted
     | KeysFewerThanWorkers
@@ -367,6 +441,12 @@ News = (
     | SlotRested
     | SlotRetired
     | StopBegan
+    | RunPaused
+    | RunResumed
+    | ItemSetAside
+    | ItemRequeued
+    | WorkersChanged
+    | RequestDeclined
     | KillBegan
     | Heartbeat
     | RunEnded
