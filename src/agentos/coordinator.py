@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from agentos.core import events
 from agentos.core.credentials import Credential
+from agentos.core.neighbours import Note
 from agentos.core.ports import Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,25 @@ class Outside:
     signals: list[str]
     credentials: Callable[[], CredentialNews]
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
+
+
+class Sharer(Protocol):
+    """Whoever owns a pool, as its neighbours see it."""
+
+    def learn(self, notes: list[Note]) -> None: ...
+
+    def neighbours(self) -> set[str]: ...
+
+    def take_notes(self) -> list[Note]: ...
+
+
+def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> T:
+    """Keys are given out in turns: what the others did is known before, what we do is told within."""
+    with neighbours.turn() as notes:
+        owner.learn([*notes, *neighbours.gone(owner.neighbours())])
+        decision = decide()
+        neighbours.leave(owner.take_notes())
+    return decision
 
 
 class Coordinator:
@@ -85,12 +107,7 @@ class Coordinator:
         self._decide(lambda now: self._run.hear(event, now))
 
     def _decide(self, decide: Callable[[float], Decision]) -> None:
-        """Keys are given out in turns: what the others did is known before, what we do is told within."""
-        with self._neighbours.turn() as notes:
-            self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
-            decision = decide(self._clock.monotonic())
-            self._neighbours.leave(self._run.take_notes())
-        self._apply(decision)
+        self._apply(in_turn(self._run, self._neighbours, lambda: decide(self._clock.monotonic())))
 
     def _apply(self, decision: Decision) -> None:
         """News first: what is started or granted is written down before it happens."""
