@@ -40,6 +40,7 @@ scale: $(DEV)
 # Imagined lives with faults, from a fixed and a fresh seed; one again: make simulate SEED=...
 simulate: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
+
 # What our gateway adds to a call, beside LiteLLM's proxy; installs that in a folder of its own.
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
