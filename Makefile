@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test check bench forecast-bench scale keypool simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test check bench forecast-bench scale keypool gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -40,6 +40,10 @@ scale: $(DEV)
 # Imagined lives with faults, from a fixed and a fresh seed; one again: make simulate SEED=...
 simulate: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
+
+# What our gateway adds to a call, beside LiteLLM's proxy; installs that in a folder of its own.
+gateway: $(DEV)
+	@$(BIN)/python -m bench.gateway
 
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.control.server import ControlSocket
-from agentos.coordinator import Clock, Coordinator, CredentialNews, Outside
+from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
-from agentos.core.errors import NoCredentials, PreflightError, UsageError
+from agentos.core.errors import PreflightError, UsageError
 from agentos.core.gates import GATES
 from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
@@ -43,7 +43,8 @@ from agentos.outputs.writer import LineWriter
 from agentos.settings import ROLES, Settings, environment, surroundings, trace_nothing, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
-from agentos.storage.credentials import CredentialSource
+from agentos.storage.credential_watch import CredentialWatch
+from agentos.storage.credentials import CredentialSource, no_key
 from agentos.storage.files import private_file
 from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog, host_clock
@@ -67,11 +68,6 @@ PRELOAD = (
     "langgraph.graph",
     "langgraph.runtime",
 )
-NO_KEY = """no API key for {provider}. Give one in one of three ways:
-  1. export {variable}_1=...     (also _2, _3, ...; or a single {variable})
-  2. agentos keys add --provider {provider}   (asks for it, and keeps it in {file})
-  3. a [[credential]] table in that file, with key_env = "VARIABLE" or keyring = "service/user"
-Or try it without a key: add --offline"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +139,7 @@ class _Assembly:
             signals.wake = engine.wake
             run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
             clock = Clock(host_clock, time.time)
-            watch = (lambda: None) if server else _Watch(source, self._usable)
+            watch = (lambda: None) if server else CredentialWatch(source, self._usable)
             outside = Outside(
                 signals.arrived,
                 watch,
@@ -203,7 +199,7 @@ class _Assembly:
     def _usable(self, credentials: list[Credential]) -> list[Credential]:
         self._redact.learn(credential.secret for credential in credentials)
         if not any(credential.enabled for credential in credentials):
-            raise self._no_key("gemini")
+            raise no_key("gemini", self._home.credentials)
         for provider in {credential.provider for credential in credentials if credential.enabled}:
             if importlib.util.find_spec(PACKAGES[provider]) is None:
                 raise PreflightError(
@@ -220,17 +216,13 @@ class _Assembly:
         prices = self._prices
         for role in self._roles:
             if not set(role.providers) & set(have):
-                raise self._no_key(role.providers[0])
+                raise no_key(role.providers[0], self._home.credentials)
             unknown = [model for model in role.models if prices.of(model) is None]
             if self._settings.budget is not None and unknown and not self._request.offline:
                 raise PreflightError(
                     f"--budget needs the price of {unknown[0]}: give it in agentos.toml as "
                     f'[prices."{unknown[0]}"] with input and output, in dollars per million tokens'
                 )
-
-    def _no_key(self, provider: str) -> NoCredentials:
-        variable = f"{provider.upper()}_API_KEY"
-        return NoCredentials(NO_KEY.format(provider=provider, variable=variable, file=self._home.credentials))
 
     def _engine(
         self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
@@ -353,29 +345,6 @@ class _Assembly:
             titles=tuple(entry.item.title for entry in plan.entries),
             offline=self._request.offline,
         )
-
-
-class _Watch:
-    """Looks whether the credentials file has changed since the last look."""
-
-    def __init__(
-        self,
-        source: CredentialSource,
-        usable: Callable[[list[Credential]], list[Credential]],
-    ) -> None:
-        self._source = source
-        self._usable = usable
-        self._stamp = source.stamp()
-
-    def __call__(self) -> CredentialNews:
-        stamp = self._source.stamp()
-        if stamp == self._stamp:
-            return None
-        self._stamp = stamp
-        try:
-            return self._usable(self._source.read())
-        except (PreflightError, NoCredentials) as error:
-            return events.CredentialsRejected(str(error).splitlines()[0])
 
 
 def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from agentos.core import events
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
+from agentos.core.neighbours import Note
 from agentos.core.ports import Asked, Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,28 @@ class Outside:
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
     requests: Callable[[], Sequence[Asked]] = lambda: ()
     sleep: Callable[[], None] = lambda: None
+
+
+class Sharer(Protocol):
+    """Whoever owns a pool, as its neighbours see it."""
+
+    def learn(self, notes: list[Note]) -> None: ...
+
+    def neighbours(self) -> set[str]: ...
+
+    def take_notes(self) -> list[Note]: ...
+
+
+def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> tuple[T, bool]:
+    """Keys are given out in turns: what the others did is known before, what we do is told within.
+
+    With the decision: whether the others could be told.
+    """
+    with neighbours.turn() as notes:
+        owner.learn([*notes, *neighbours.gone(owner.neighbours())])
+        decision = decide()
+        told = neighbours.leave(owner.take_notes())
+    return decision, told
 
 
 class Coordinator:
@@ -104,11 +129,7 @@ class Coordinator:
         return self._decide(lambda now: self._run.hear(event, now))
 
     def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
-        """Keys are given out in turns: what the others did is known before, what we do is told within."""
-        with self._neighbours.turn() as notes:
-            self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
-            decision = decide(self._clock.monotonic())
-            told = self._neighbours.leave(self._run.take_notes())
+        decision, told = in_turn(self._run, self._neighbours, lambda: decide(self._clock.monotonic()))
         self._apply(decision, told)
         return decision.news
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "A run as Markdown, a page with a timeline, JUnit or CSV",
     "runs": "The runs of the past: list, compare, prune",
     "keys": "The credentials, and where they stand",
+    "gateway": "Share the keys with any agent: a loopback endpoint for its calls",
     "doctor": "Check this machine and this project",
     "config": "The settings, and where they come from",
     "completion": "Complete commands in bash, zsh or fish",
