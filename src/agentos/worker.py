@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.errors import BadRequest, InvalidSpec, ItemError
+from agentos.core.errors import BadRequest, InvalidSpec, ItemError, LimitReached, TrackerError
 from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
 from agentos.core.gates import Asked, Parking
 from agentos.core.orders import Order
@@ -35,7 +36,7 @@ from agentos.storage.gates import PARKING, decision_note
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project import ProjectFolder
 from agentos.workflows.base import Workflow
-from agentos.workflows.desk import Desk
+from agentos.workflows.desk import Desk, Tracker
 from agentos.workflows.gates import resumed
 from agentos.workflows.registry import find_workflow
 
@@ -75,6 +76,10 @@ async def carry(order: Order, channel: Channel) -> Outcome:
         return await _Carrier(order, channel).carry()
     except InvalidSpec as error:
         return failed(str(error), error.details)
+    except LimitReached as error:
+        return Outcome(Ending.INTERRUPTED, error=str(error))
+    except TrackerError as error:
+        return stumbled(str(error)) if error.may_pass else failed(str(error))
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
     except Exception as error:  # The one place where any failure becomes an outcome.
@@ -226,6 +231,8 @@ class _Carrier:
             max_iterations=self._order.max_iterations,
             gates=self._order.gates,
             parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
+            text=self._order.text,
+            tracker=_tracker(self._order),
         )
         return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
 
@@ -266,6 +273,16 @@ class _Carrier:
         self._model.stop_waiting()
         await asyncio.sleep(GRACE)
         walking.cancel()
+
+
+def _tracker(order: Order) -> Tracker | None:
+    if order.github is None or order.filed is None:
+        return None
+    from agentos.workflows.github.client import GitHub
+    from agentos.workflows.github.tracker import GitHubTracker
+
+    github = GitHub(order.github, _say, random.random)
+    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
 
 
 def _gemini() -> Provider:
