@@ -24,7 +24,7 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Asked, Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
-from agentos.core.run import Limits, Run
+from agentos.core.run import EXIT_CODES, Limits, Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
 from agentos.engines.inline import InlineChannel, InlineEngine, awaited
@@ -54,6 +54,7 @@ from agentos.storage.project import ProjectFolder
 from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
+from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
 from agentos.workflows.base import Workflow
 from agentos.workflows.registry import find_workflow
 
@@ -87,6 +88,10 @@ class Request:
 def plan_run(request: Request) -> Plan:
     """What would run; writes nothing."""
     workflow, home = find_workflow(request.workflow), Home(request.settings.home)
+    if request.offline:
+        refuse_offline(request.settings)
+    if tracked := github_issues(request.settings, lambda: False, lambda text: None):
+        workflow = tracked.workflow(workflow)
     return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
@@ -95,6 +100,9 @@ def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     with Signals().caught() as signals:
         try:
             return _Assembly(request, say).conduct(signals)
+        except StoppedMeanwhile:
+            say("[COORDINATOR] Shutting down... nothing was begun")
+            return EXIT_CODES[signals.arrived[0]]
         except OSError as error:
             if not is_full(error):
                 raise
@@ -119,9 +127,11 @@ class _Assembly:
         self._prices = price_list(self._settings.prices)
         self._redone: set[str] = set()
         self._run_id = ""
+        self._tracked: GitHubIssues | None = None
 
     def conduct(self, signals: Signals) -> int:
         with contextlib.ExitStack() as stack:
+            self._reach_github(signals)
             check_project(self._workflow, self._settings.project)
             source = self._source()
             found = [] if self._request.offline else source.read()
@@ -161,6 +171,14 @@ class _Assembly:
         engine.watch(stack.enter_context(contextlib.closing(control)).fileno())
         return control.take
 
+    def _reach_github(self, signals: Signals) -> None:
+        if self._request.offline:
+            refuse_offline(self._settings)
+        self._tracked = github_issues(self._settings, lambda: bool(signals.arrived), self._say)
+        if self._tracked:
+            self._redact.learn([self._tracked.access.token])
+            self._workflow = self._tracked.workflow(self._workflow)
+
     def _plan(self) -> Plan:
         settings = self._settings
         candidates = survey(self._workflow, settings.project, self._home)
@@ -171,6 +189,8 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
+        if self._tracked and plan.entries:
+            self._tracked.look_for_filed(self._workflow)
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
@@ -248,7 +268,8 @@ class _Assembly:
     def _processes(
         self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
     ) -> ProcessEngine:
-        surroundings = worker_environment(tuple(credential.secret for credential in credentials))
+        tokens = [self._tracked.access.token] if self._tracked else []
+        surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
         providers = {credential.provider for credential in credentials} or {"gemini"}
         models = (f"agentos.models.{provider}" for provider in sorted(providers))
         preload = (*PRELOAD, type(self._workflow).__module__, *models)
@@ -258,7 +279,8 @@ class _Assembly:
         return engine
 
     def _order(self, command: StartWorker) -> Order:
-        item, settings = self._items[command.item], self._settings
+        item, settings, tracked = self._items[command.item], self._settings, self._tracked
+        filed = tracked.of(item) if tracked else None
         return Order(
             run=self._run_id,
             coordinator=os.getpid(),
@@ -271,6 +293,9 @@ class _Assembly:
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
             gates=GATES[settings.review],
+            text=tracked.texts.get(item.source) if tracked else None,
+            github=tracked.access if tracked and filed else None,
+            filed=filed,
         )
 
     def _database(self, item: Item) -> Path:

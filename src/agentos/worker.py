@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.errors import BadRequest, InvalidSpec, ItemError
+from agentos.core.errors import BadRequest, InvalidSpec, ItemError, LimitReached, TrackerError
 from agentos.core.events import DiskFreed, DiskFull, NodeFinished, NodeStarted, WorkerReported
 from agentos.core.gates import Asked, Parking
 from agentos.core.orders import Order
@@ -37,7 +38,7 @@ from agentos.storage.locks import Holder, ItemLocks, LockFile
 from agentos.storage.project import ProjectFolder
 from agentos.storage.room import has_room, is_full
 from agentos.workflows.base import Workflow
-from agentos.workflows.desk import Desk, Say
+from agentos.workflows.desk import Desk, Say, Tracker
 from agentos.workflows.gates import resumed
 from agentos.workflows.registry import find_workflow
 
@@ -77,6 +78,10 @@ async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
         return await _Carrier(order, channel, say).carry()
     except InvalidSpec as error:
         return failed(str(error), error.details)
+    except LimitReached as error:
+        return Outcome(Ending.INTERRUPTED, error=str(error))
+    except TrackerError as error:
+        return stumbled(str(error)) if error.may_pass else failed(str(error))
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
     except Exception as error:  # The one place where any failure becomes an outcome.
@@ -279,6 +284,8 @@ class _Carrier:
             max_iterations=self._order.max_iterations,
             gates=self._order.gates,
             parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
+            text=self._order.text,
+            tracker=_tracker(self._order, self._say),
         )
         return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
 
@@ -334,6 +341,16 @@ def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
     """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
     if not listening.cancelled() and listening.exception():
         os._exit(1)
+
+
+def _tracker(order: Order, say: Say) -> Tracker | None:
+    if order.github is None or order.filed is None:
+        return None
+    from agentos.workflows.github.client import GitHub
+    from agentos.workflows.github.tracker import GitHubTracker
+
+    github = GitHub(order.github, say, random.random)
+    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
 
 
 def _gemini() -> Provider:

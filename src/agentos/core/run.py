@@ -442,7 +442,9 @@ class Run:
     def exit_code(self) -> int:
         if self._exit_code is not None:
             return self._exit_code
-        return int(any(work.ended and work.ended.ending is Ending.FAILED for work in self._works.values()))
+        endings = {work.ended.ending for work in self._works.values() if work.ended}
+        # Nobody stopped the run, and yet an item stopped: a limit outside, told by its worker.
+        return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def parked(self) -> list[str]:
         """Items that wait for a person."""

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from string import Template
+from typing import Protocol
 
 from agentos.core.errors import ItemError
 from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.ports import Answer, Documents, Question
+from agentos.workflows.filing import Filing
 from agentos.workflows.texts import package_text
 
 Ask = Callable[[str, Question], Awaitable[Answer]]
@@ -22,11 +24,22 @@ Kept = dict[str, str]
 _TAGS = ("issue", "brief", "draft", "feedback")
 
 
+class Tracker(Protocol):
+    """Where issues are filed when it is not the project's folder."""
+
+    async def check(self) -> None: ...
+
+    async def file(self, filing: Filing, say: Say) -> str:
+        """The address of the issue, filed now or found."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """`ask` keeps each answer under its call's name, so that a crash does not pay twice.
 
     `gates` are those that park the item; `parked` is the number of the one that it is parked at already.
+    `text` is that of an issue that stands in no file.
     """
 
     item: Item
@@ -37,6 +50,8 @@ class Desk:
     max_iterations: int
     gates: tuple[Gate, ...] = ()
     parked: int = 0
+    text: str | None = None
+    tracker: Tracker | None = None
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property

@@ -56,6 +56,11 @@ def read_page(path: Path) -> Page:
     return _page(path, raw, text)
 
 
+def page_of(path: Path, text: str) -> Page:
+    """The page of a text that stands in no file."""
+    return _page(path, text.encode("utf-8", "surrogateescape"), text)
+
+
 def file_number(path: Path) -> int | None:
     """The number in a file's name: 42 for `042-dark-mode.md`."""
     found = _NUMBER.search(path.stem)
