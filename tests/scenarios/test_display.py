@@ -108,7 +108,7 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
         screen.terminal.press(keys)
         screen.shows(said, 2)
         assert time.monotonic() - began < 2.0
-    assert sum("Snapshot at" in row for row in screen.everything()) == 2
+    until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
     assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
     leave(screen)
 
