@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test check bench forecast-bench scale keypool simulate chaos audit docs lock clean
+.PHONY: demo test check bench forecast-bench scale keypool gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -41,8 +41,21 @@ scale: $(DEV)
 simulate: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
 
+# What our gateway adds to a call, beside LiteLLM's proxy; installs that in a folder of its own.
+gateway: $(DEV)
+	@$(BIN)/python -m bench.gateway
+
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos
+
+# Plants known bugs, one after the other: the campaign has to catch each.
+mutants: $(DEV)
+	@$(BIN)/python -m tests.chaos.mutants
+
+# Every installed file against its record, and the bill of materials of what the lock names.
+sbom: $(DEV)
+	@$(BIN)/python -m tests.audits.sbom > docs/sbom.cdx.json
+	@$(BIN)/python -m tests.audits.installed
 
 audit: $(DEV)
 	@$(BIN)/python -m tests.audits

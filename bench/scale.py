@@ -140,12 +140,16 @@ def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: P
 
 def _listeners(folder: Path) -> list[Listener]:
     return [
-        Journal(folder, str),
+        Journal(folder, str, _fail),
         LogFiles(folder, private_file, lambda line: None),
-        Audit(folder, private_file, str),
-        SummaryFile(_writer(folder / "summary.json"), str),
-        Console(lambda line: None, str),
+        Audit(folder, private_file, str, _fail),
+        SummaryFile(_writer(folder / "summary.json"), str, _fail),
+        Console(lambda line: None, str, lambda line: None),
     ]
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _writer(path: Path) -> Callable[[str], None]:

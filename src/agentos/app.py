@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.audience import people_listen, programs_listen
-from agentos.coordinator import Clock, Coordinator, CredentialNews, Outside
+from agentos.audience import control_of, display_of, people_listen, programs_listen
+from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
-from agentos.core.errors import NoCredentials, PreflightError, UsageError
+from agentos.core.errors import PreflightError, UsageError
 from agentos.core.gates import GATES
 from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
@@ -24,7 +24,7 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
-from agentos.core.run import Limits, Run
+from agentos.core.run import EXIT_CODES, Limits, Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
 from agentos.engines.inline import InlineChannel, InlineEngine, awaited
@@ -36,30 +36,29 @@ from agentos.outputs.stepsummary import StepSummary
 from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
-from agentos.storage.credentials import CredentialSource
+from agentos.storage.credential_watch import CredentialWatch
+from agentos.storage.credentials import CredentialSource, no_key
 from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog, host_clock
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
+from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
-from agentos.workflows.registry import find_workflow
+from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
+from agentos.workflows.registry import find_workflow, modules_of
 
 MOST_NAMED = 5
 WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
     "agentos.worker",
+    "agentos.workflows.preloaded",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",
     "langgraph.graph",
     "langgraph.runtime",
 )
-NO_KEY = """no API key for {provider}. Give one in one of three ways:
-  1. export {variable}_1=...     (also _2, _3, ...; or a single {variable})
-  2. agentos keys add --provider {provider}   (asks for it, and keeps it in {file})
-  3. a [[credential]] table in that file, with key_env = "VARIABLE" or keyring = "service/user"
-Or try it without a key: add --offline"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +72,35 @@ class Request:
     offline: bool = False
     json: bool = False
     offline_arguments: tuple[str, ...] = ()
+    display: str = "auto"
 
 
 def plan_run(request: Request) -> Plan:
     """What would run; writes nothing."""
     workflow = find_workflow(request.workflow, request.settings.project)
     home = Home(request.settings.home)
+    if request.offline:
+        refuse_offline(request.settings)
+    if tracked := github_issues(request.settings, lambda: False, lambda text: None):
+        workflow = tracked.workflow(workflow)
     return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
     with Signals().caught() as signals:
-        return _Assembly(request, say).conduct(signals)
+        try:
+            return _Assembly(request, say).conduct(signals)
+        except StoppedMeanwhile:
+            say("[COORDINATOR] Shutting down... nothing was begun")
+            return EXIT_CODES[signals.arrived[0]]
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise PreflightError(
+                f"no space left on the disk of {error.filename or request.settings.home}: free some; "
+                "what was done is kept, and the same command goes on"
+            ) from error
 
 
 class _Assembly:
@@ -103,9 +118,11 @@ class _Assembly:
         self._prices = price_list(self._settings.prices)
         self._redone: set[str] = set()
         self._run_id = ""
+        self._tracked: GitHubIssues | None = None
 
     def conduct(self, signals: Signals) -> int:
         with contextlib.ExitStack() as stack:
+            self._reach_github(signals)
             check_project(self._workflow, self._settings.project)
             source = self._source()
             found = [] if self._request.offline else source.read()
@@ -123,10 +140,25 @@ class _Assembly:
             signals.wake = engine.wake
             run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
             clock = Clock(host_clock, time.time)
-            watch = (lambda: None) if server else _Watch(source, self._usable)
-            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
-                self._started(plan, pool), Outside(signals.arrived, watch, self._decisions)
+            watch = (lambda: None) if server else CredentialWatch(source, self._usable)
+            outside = Outside(
+                signals.arrived,
+                watch,
+                self._decisions,
+                control_of(self._home.runs / self._run_id, engine, stack, self._say),
+                lambda: self._sleep(signals),
             )
+            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
+                self._started(plan, pool), outside
+            )
+
+    def _reach_github(self, signals: Signals) -> None:
+        if self._request.offline:
+            refuse_offline(self._settings)
+        self._tracked = github_issues(self._settings, lambda: bool(signals.arrived), self._say)
+        if self._tracked:
+            self._redact.learn([self._tracked.access.token])
+            self._workflow = self._tracked.workflow(self._workflow)
 
     def _plan(self) -> Plan:
         settings = self._settings
@@ -138,6 +170,8 @@ class _Assembly:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
+        if self._tracked and plan.entries:
+            self._tracked.look_for_filed(self._workflow)
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
         self._workflow.prepare(ProjectFolder(settings.project))
         sweep(self._workflow, settings.project, self._home, candidates)
@@ -166,7 +200,7 @@ class _Assembly:
     def _usable(self, credentials: list[Credential]) -> list[Credential]:
         self._redact.learn(credential.secret for credential in credentials)
         if not any(credential.enabled for credential in credentials):
-            raise self._no_key("gemini")
+            raise no_key("gemini", self._home.credentials)
         for provider in {credential.provider for credential in credentials if credential.enabled}:
             if importlib.util.find_spec(PACKAGES[provider]) is None:
                 raise PreflightError(
@@ -183,17 +217,13 @@ class _Assembly:
         prices = self._prices
         for role in self._roles:
             if not set(role.providers) & set(have):
-                raise self._no_key(role.providers[0])
+                raise no_key(role.providers[0], self._home.credentials)
             unknown = [model for model in role.models if prices.of(model) is None]
             if self._settings.budget is not None and unknown and not self._request.offline:
                 raise PreflightError(
                     f"--budget needs the price of {unknown[0]}: give it in agentos.toml as "
                     f'[prices."{unknown[0]}"] with input and output, in dollars per million tokens'
                 )
-
-    def _no_key(self, provider: str) -> NoCredentials:
-        variable = f"{provider.upper()}_API_KEY"
-        return NoCredentials(NO_KEY.format(provider=provider, variable=variable, file=self._home.credentials))
 
     def _engine(
         self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
@@ -219,16 +249,19 @@ class _Assembly:
     def _processes(
         self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
     ) -> ProcessEngine:
-        surroundings = worker_environment(tuple(credential.secret for credential in credentials))
+        tokens = [self._tracked.access.token] if self._tracked else []
+        surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
         providers = {credential.provider for credential in credentials} or {"gemini"}
-        preload = (*PRELOAD, *(f"agentos.models.{provider}" for provider in sorted(providers)))
+        models = (f"agentos.models.{provider}" for provider in sorted(providers))
+        preload = (*PRELOAD, *modules_of(self._workflow), *models)
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
         engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
         return engine
 
     def _order(self, command: StartWorker) -> Order:
-        item, settings = self._items[command.item], self._settings
+        item, settings, tracked = self._items[command.item], self._settings, self._tracked
+        filed = tracked.of(item) if tracked else None
         return Order(
             run=self._run_id,
             coordinator=os.getpid(),
@@ -242,6 +275,9 @@ class _Assembly:
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
             gates=GATES[settings.review],
+            text=tracked.texts.get(item.source) if tracked else None,
+            github=tracked.access if tracked and filed else None,
+            filed=filed,
         )
 
     def _database(self, item: Item) -> Path:
@@ -262,11 +298,20 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people, listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        self._shown = display_of(self._request.display, 2 if self._request.json else 1, self._redact)
+        listeners = people_listen(folder.path, self._redact, self._shown, stack)
         if self._settings.step_summary:
-            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
+            listeners.append(
+                StepSummary(folder.id, self._settings.step_summary, self._redact, self._shown.write)
+            )
             stack.callback(listeners[-1].close)
         return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
+
+    def _sleep(self, signals: Signals) -> None:
+        """The shell has the terminal meanwhile."""
+        self._shown.rest()
+        signals.sleep()
+        self._shown.wake()
 
     def _limits(self) -> Limits:
         settings = self._settings
@@ -292,29 +337,6 @@ class _Assembly:
             titles=tuple(entry.item.title for entry in plan.entries),
             offline=self._request.offline,
         )
-
-
-class _Watch:
-    """Looks whether the credentials file has changed since the last look."""
-
-    def __init__(
-        self,
-        source: CredentialSource,
-        usable: Callable[[list[Credential]], list[Credential]],
-    ) -> None:
-        self._source = source
-        self._usable = usable
-        self._stamp = source.stamp()
-
-    def __call__(self) -> CredentialNews:
-        stamp = self._source.stamp()
-        if stamp == self._stamp:
-            return None
-        self._stamp = stamp
-        try:
-            return self._usable(self._source.read())
-        except (PreflightError, NoCredentials) as error:
-            return events.CredentialsRejected(str(error).splitlines()[0])
 
 
 def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:

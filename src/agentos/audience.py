@@ -1,41 +1,62 @@
-"""Who hears the events of a run: its records, people, programs."""
+"""Who hears the events of a run, and who may ask it for something: people, programs, records."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agentos.core.ports import Listener
+from agentos.control.server import ControlSocket
+from agentos.core.ports import Asked, Engine, Listener
 from agentos.outputs.audit import Audit
-from agentos.outputs.console import Console
+from agentos.outputs.display import Display, Manners, open_display
 from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
+from agentos.outputs.trouble import FileTrouble
 from agentos.outputs.writer import LineWriter
+from agentos.settings import surroundings
 from agentos.storage.files import Folder, private_file
 from agentos.storage.journal import Journal
 
 Redact = Callable[[str], str]
 
 
+def display_of(kind: str, descriptor: int, redact: Redact) -> Display:
+    around = surroundings()
+    return open_display(kind, descriptor, redact, Manners(around.colours, around.simple, around.rewraps))
+
+
 def people_listen(
-    folder: Path, redact: Redact, descriptor: int, stack: contextlib.ExitStack
-) -> tuple[LineWriter, list[Listener]]:
-    """The screen at this descriptor; and it with the records in the run's folder, as listeners."""
-    people = stack.enter_context(contextlib.closing(LineWriter(descriptor)))
+    folder: Path, redact: Redact, people: Display, stack: contextlib.ExitStack
+) -> list[Listener]:
+    """The records in the run's folder, and the display."""
+    warn = FileTrouble(people.write)
     listeners: list[Listener] = [
-        Journal(folder, redact),
-        LogFiles(folder, private_file, people.write),
-        Audit(folder, private_file, redact),
-        SummaryFile(_summary_writer(folder), redact),
-        Console(people.write, redact),
+        Journal(folder, redact, warn),
+        LogFiles(folder, private_file, warn),
+        Audit(folder, private_file, redact, warn),
+        SummaryFile(_summary_writer(folder), redact, warn),
+        people,
     ]
-    return people, _until_the_end(listeners, stack)
+    return _until_the_end(listeners, stack)
 
 
 def programs_listen(redact: Redact, stack: contextlib.ExitStack) -> list[Listener]:
     """One JSON event a line on stdout."""
     programs = stack.enter_context(contextlib.closing(LineWriter(1)))
     return _until_the_end([JsonLines(programs.write, redact)], stack)
+
+
+def control_of(
+    folder: Path, engine: Engine, stack: contextlib.ExitStack, say: Callable[[str], None]
+) -> Callable[[], Sequence[Asked]]:
+    """Other terminals reach the run here; without it the run goes on all the same."""
+    try:
+        control = ControlSocket(folder)
+    except OSError as error:
+        say(f"[COORDINATOR] Other terminals cannot control this run ({error.strerror}).")
+        return lambda: ()
+    engine.watch(stack.enter_context(contextlib.closing(control)).fileno())
+    return control.take
 
 
 def _until_the_end(listeners: list[Listener], stack: contextlib.ExitStack) -> list[Listener]:

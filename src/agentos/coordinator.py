@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from agentos.core import events
+from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
-from agentos.core.ports import Engine, Listener, Neighbours
+from agentos.core.neighbours import Note
+from agentos.core.ports import Asked, Engine, Listener, Neighbours
 from agentos.core.run import Decision, Run
 
 LONGEST_WAIT = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ CredentialNews = list[Credential] | events.CredentialsRejected | None
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What reaches a run from outside: signals, edits of the credentials file, people's decisions.
+    """What reaches a run from outside: signals, edits of the credentials file, decisions, requests.
 
     `decisions` is given the items that are parked, and gives those that may go on.
     """
@@ -32,6 +36,30 @@ class Outside:
     signals: list[str]
     credentials: Callable[[], CredentialNews]
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
+    requests: Callable[[], Sequence[Asked]] = lambda: ()
+    sleep: Callable[[], None] = lambda: None
+
+
+class Sharer(Protocol):
+    """Whoever owns a pool, as its neighbours see it."""
+
+    def learn(self, notes: list[Note]) -> None: ...
+
+    def neighbours(self) -> set[str]: ...
+
+    def take_notes(self) -> list[Note]: ...
+
+
+def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> tuple[T, bool]:
+    """Keys are given out in turns: what the others did is known before, what we do is told within.
+
+    With the decision: whether the others could be told.
+    """
+    with neighbours.turn() as notes:
+        owner.learn([*notes, *neighbours.gone(owner.neighbours())])
+        decision = decide()
+        told = neighbours.leave(owner.take_notes())
+    return decision, told
 
 
 class Coordinator:
@@ -45,6 +73,7 @@ class Coordinator:
         self._listeners = listeners
         self._clock = clock
         self._neighbours = neighbours
+        self._untold: list[GrantLease] = []
 
     def conduct(self, started: events.RunStarted, outside: Outside) -> int:
         """Until every item has ended; gives the exit code."""
@@ -67,7 +96,13 @@ class Coordinator:
 
     def _look_outside(self, outside: Outside) -> None:
         while outside.signals:
-            self._hear(events.StopRequested(outside.signals.pop(0)))
+            match outside.signals.pop(0):
+                case "SIGTSTP":
+                    self._sleep(outside.sleep)
+                case name:
+                    self._hear(events.StopRequested(name))
+        for asked in outside.requests():
+            asked.answer(self._hear(asked.request))
         match outside.credentials():
             case None:
                 pass
@@ -75,29 +110,40 @@ class Coordinator:
                 self._tell(rejected)
             case credentials:
                 self._decide(lambda now: self._run.change_credentials(credentials, now))
-
         for decided in outside.decisions(self._run.parked()):
             self._hear(decided)
 
-    def _hear(self, event: events.Event) -> None:
-        if not isinstance(event, events.StopRequested):
+    def _sleep(self, sleep: Callable[[], None]) -> None:
+        """Ctrl-Z: workers stand still before we do, and go on after us."""
+        self._hear(events.RunSuspended())
+        before = self._clock.monotonic()
+        sleep()
+        self._hear(events.RunContinued(self._clock.monotonic() - before))
+
+    def _hear(self, event: events.Event) -> list[events.News]:
+        """A request is not a fact yet; what comes of it is."""
+        if isinstance(event, events.WorkerEnded):
+            self._untold = [grant for grant in self._untold if grant.item != event.item]
+        if not isinstance(event, events.Request):
             self._tell(event)
-        self._decide(lambda now: self._run.hear(event, now))
+        return self._decide(lambda now: self._run.hear(event, now))
 
-    def _decide(self, decide: Callable[[float], Decision]) -> None:
-        """Keys are given out in turns: what the others did is known before, what we do is told within."""
-        with self._neighbours.turn() as notes:
-            self._run.learn([*notes, *self._neighbours.gone(self._run.neighbours())])
-            decision = decide(self._clock.monotonic())
-            self._neighbours.leave(self._run.take_notes())
-        self._apply(decision)
+    def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
+        decision, told = in_turn(self._run, self._neighbours, lambda: decide(self._clock.monotonic()))
+        self._apply(decision, told)
+        return decision.news
 
-    def _apply(self, decision: Decision) -> None:
+    def _apply(self, decision: Decision, told: bool) -> None:
         """News first: what is started or granted is written down before it happens."""
         for news in decision.news:
             self._tell(news)
+        self._untold += [one for one in decision.commands if isinstance(one, GrantLease)]
         for command in decision.commands:
-            self._engine.obey(command)
+            if not isinstance(command, GrantLease):
+                self._engine.obey(command)
+        # A key that the other runs could not be told of is not given out.
+        while told and self._untold:
+            self._engine.obey(self._untold.pop(0))
 
     def _tell(self, event: events.Event) -> None:
         at = self._clock.wall()

@@ -6,12 +6,13 @@ import os
 import random
 import shlex
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.audience import people_listen, programs_listen
+from agentos.audience import control_of, display_of, people_listen, programs_listen
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -19,13 +20,15 @@ from agentos.core.errors import PreflightError
 from agentos.core.items import Item
 from agentos.core.plan import Candidate, Plan, Selection, Standing, make_plan
 from agentos.core.pool import Pool
-from agentos.core.ports import Listener
+from agentos.core.ports import Engine, Listener
 from agentos.core.programs import PLACES, Errand, Variable, called, program_items, record_name, workflow_name
 from agentos.core.results import Ending
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor, Secret
 from agentos.core.wire import pack
+from agentos.engines.counting import CountingEngine
 from agentos.engines.process import ProcessEngine, Recipe
+from agentos.gateway.child import GatewayChild, start_gateway
 from agentos.outputs.joblog import JobLog
 from agentos.settings import Settings, environment, is_secretive, worker_environment
 from agentos.signals import Signals
@@ -56,6 +59,8 @@ class ProgramRequest:
     variables: Mapping[str, str] | None = None
     joblog: Path | None = None
     json: bool = False
+    display: str = "auto"
+    gateway: bool = True
 
     @property
     def name(self) -> str:
@@ -63,10 +68,7 @@ class ProgramRequest:
 
 
 def surroundings(item: Item, run: str, attempt: int) -> dict[str, str]:
-    """What an item's program finds in its environment, beside what every worker finds.
-
-    This is the one place for variables per item, such as the address and the token of a gateway.
-    """
+    """What an item's program finds in its environment, beside what every worker finds."""
     return {
         "AGENTOS_RUN": run,
         "AGENTOS_ITEM": item.source,
@@ -114,6 +116,7 @@ class _Programs:
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
         self._run_id = ""
+        self._gateway: GatewayChild | None = None
 
     def conduct(self, signals: Signals) -> int:
         with contextlib.ExitStack() as stack:
@@ -123,27 +126,48 @@ class _Programs:
             self._home.open()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
             Marks(self._records).prepare()
-            engine = stack.enter_context(contextlib.closing(self._engine()))
-            engine.warm_up()
+            engine = self._engine(stack)
             prune(self._home.runs, Keep(runs=self._settings.keep_runs), time.time())
             listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
             run = Run(plan.ids, Pool(()), self._limits(), random.random, host_clock())
             coordinator = Coordinator(run, engine, listeners, Clock(host_clock, time.time), Alone())
-            return coordinator.conduct(self._started(plan), Outside(signals.arrived, lambda: None))
+            requests = control_of(self._home.runs / self._run_id, engine, stack, self._say)
+            outside = Outside(
+                signals.arrived, lambda: None, requests=requests, sleep=lambda: self._sleep(signals)
+            )
+            return coordinator.conduct(self._started(plan), outside)
 
-    def _engine(self) -> ProcessEngine:
+    def _sleep(self, signals: Signals) -> None:
+        """The shell has the terminal meanwhile."""
+        self._shown.rest()
+        signals.sleep()
+        self._shown.wake()
+
+    def _engine(self, stack: contextlib.ExitStack) -> Engine:
         found = CredentialSource(self._home.credentials, environment()).read()
         secrets = tuple(credential.secret for credential in found)
         self._redact.learn(secrets)
         given = self._request.variables or {}
         self._redact.learn(Secret(value) for name, value in given.items() if is_secretive(name))
         recipe = Recipe(WORKER, ("agentos.program_worker",), worker_environment(secrets))
-        return ProcessEngine(recipe, self._order, self._redact)
+        engine = ProcessEngine(recipe, self._order, self._redact)
+        stack.enter_context(contextlib.closing(engine)).warm_up()
+        if not self._request.gateway or not any(credential.enabled for credential in found):
+            return engine
+        arguments = ("--repo", str(self._settings.project))
+        self._gateway = start_gateway(environment(), arguments, subprocess.DEVNULL)
+        stack.callback(self._gateway.close)
+        return CountingEngine(engine, self._gateway.events(), self._items)
 
     def _order(self, command: StartWorker) -> str:
         item, request = self._items[command.item], self._request
-        variables = {**surroundings(item, self._run_id, command.attempt), **(request.variables or {})}
+        keys = self._gateway.environment(item.id) if self._gateway else {}
+        variables = {
+            **surroundings(item, self._run_id, command.attempt),
+            **keys,
+            **(request.variables or {}),
+        }
         errand = Errand(
             run=self._run_id,
             coordinator=os.getpid(),
@@ -164,7 +188,8 @@ class _Programs:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        _, listeners = people_listen(folder.path, self._redact, 2 if self._request.json else 1, stack)
+        self._shown = display_of(self._request.display, 2 if self._request.json else 1, self._redact)
+        listeners = people_listen(folder.path, self._redact, self._shown, stack)
         if self._request.json:
             listeners += programs_listen(self._redact, stack)
         commands = {name: shlex.join(called(self._request.words, item)) for name, item in self._items.items()}

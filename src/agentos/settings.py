@@ -1,10 +1,13 @@
 """Flags, then environment, then the project's file, then the user's: the one reader of all four."""
 
 import os
+import re
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.gates import GATES
@@ -17,6 +20,7 @@ from agentos.core.secrets import Secret
 PROJECT_FILE = "agentos.toml"
 ROLES = ("drafter", "reviewer")
 ENGINES = ("process", "inline")
+GITHUB_URL = "https://api.github.com"
 _TRACING = ("LANGSMITH_", "LANGCHAIN_")
 _UNTRACED = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
 _SECRETIVE = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *_TRACING, "AGENTOS_")
@@ -39,6 +43,8 @@ class Settings:
     parallel: int = 1
     keep_runs: int = 50
     review: str = "none"
+    github: str = ""
+    github_url: str = GITHUB_URL
     database: Path | None = None
     credential_limit: int | None = None
     key_concurrency: int | None = None
@@ -83,6 +89,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         simulate_429=simulated_refusal(env, at_once=2),
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         engine=_engine(env),
+        github_url=_api_url(env),
         **{**merged, **said},
     )
 
@@ -114,6 +121,26 @@ def trace_nothing() -> None:
     os.environ.update(_UNTRACED)
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the environment says about the terminal; `colours` is None when it says nothing."""
+
+    colours: bool | None
+    simple: bool
+    rewraps: bool
+
+
+def surroundings(environment: Mapping[str, str] | None = None) -> Surroundings:
+    env = os.environ if environment is None else environment
+    forced = env.get("FORCE_COLOR", "") not in ("", "0")
+    return Surroundings(
+        colours=False if env.get("NO_COLOR") else (True if forced else None),
+        simple=env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"),
+        # These keep lines as they are when they become narrower; others wrap them anew.
+        rewraps="XTERM_VERSION" not in env and env.get("TERM") not in ("linux", "vt100", "screen"),
+    )
+
+
 def environment() -> Mapping[str, str]:
     return os.environ
 
@@ -137,6 +164,7 @@ _FILE_KEYS: dict[str, type] = {
     "parallel": int,
     "keep_runs": int,
     "review": str,
+    "github": str,
 }
 
 
@@ -191,11 +219,51 @@ def _models(path: Path, name: str, value: object) -> tuple[str, ...]:
 
 
 def _word(path: Path, name: str, value: object) -> str:
+    if name == "github":
+        return _repository(path, value)
     if isinstance(value, str) and value in _WORDS[name]:
         return value
     raise PreflightError(
         f"{path}: {name} = {value!r} is not what was expected: one of {', '.join(_WORDS[name])}"
     )
+
+
+def _repository(path: Path, value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,100}/[\w.-]{1,100}", value, re.ASCII):
+        return value
+    raise PreflightError(f'{path}: github = {value!r} is not what was expected: "owner/repository"')
+
+
+def _api_url(env: Mapping[str, str]) -> str:
+    """The token is sent there, so it has to be a place that nobody can listen to."""
+    url = env.get("GITHUB_API_URL") or GITHUB_URL
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (
+        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    ):
+        return url.rstrip("/")
+    raise UsageError(f"GITHUB_API_URL={url} is not an address that begins with https://")
+
+
+def github_token(settings: Settings, environment: Mapping[str, str] | None = None) -> Secret:
+    """From GITHUB_TOKEN or GH_TOKEN, else what gh, GitHub's own program, is logged in with."""
+    env = os.environ if environment is None else environment
+    found = env.get("GITHUB_TOKEN") or env.get("GH_TOKEN") or _token_of_gh(settings.github_url)
+    if found and found.isprintable() and found.isascii():
+        return Secret(found.strip())
+    raise PreflightError(
+        f"no token for GitHub, where {settings.github} has its issues: set GITHUB_TOKEN or GH_TOKEN, "
+        "or type: gh auth login"
+    )
+
+
+def _token_of_gh(url: str) -> str:
+    host = [] if url == GITHUB_URL else ["--hostname", urlsplit(url).hostname or ""]
+    try:
+        done = subprocess.run(["gh", "auth", "token", *host], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
 def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SLEEPING = signal.SIGTSTP
 
 
 class Signals:
@@ -17,13 +18,21 @@ class Signals:
 
     @contextlib.contextmanager
     def caught(self) -> Iterator["Signals"]:
-        """Catches the stopping signals; what was there before is put back. Main thread only."""
-        before = {number: signal.signal(number, self._arrive) for number in STOPPING}
+        """Catches them, Ctrl-Z too; what was there before is put back. Main thread only."""
+        # Whoever started us without job control wants no Ctrl-Z.
+        wanted = STOPPING if signal.getsignal(SLEEPING) is signal.SIG_IGN else (*STOPPING, SLEEPING)
+        before = {number: signal.signal(number, self._arrive) for number in wanted}
         try:
             yield self
         finally:
             for number, action in before.items():
                 signal.signal(number, action)
+
+    def sleep(self) -> None:
+        """Stops this process, as Ctrl-Z would have; returns when its shell continues it."""
+        caught = signal.signal(SLEEPING, signal.SIG_DFL)
+        signal.raise_signal(SLEEPING)
+        signal.signal(SLEEPING, caught)
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         self.arrived.append(signal.Signals(number).name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 from agentos.core.gates import Parked
 from agentos.core.plan import FINISHED, Candidate, Standing, strike_problems
-from agentos.storage.checkpoints import delete_checkpoint, read_notes
+from agentos.storage.checkpoints import delete_checkpoint, leftovers, read_notes
 from agentos.storage.gates import read_parked
 from agentos.storage.layout import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
@@ -48,7 +48,7 @@ def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candid
         number = candidate.item.number
         over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
         path = folder / checkpoint_name(workflow.name, number)
-        if not over or not path.exists():
+        if not over or not leftovers(path):
             continue
         locks.prepare()
         if lock := locks.acquire(candidate.item.id, Holder(0, "sweep")):

@@ -5,8 +5,10 @@ import contextlib
 import functools
 import json
 import os
+import random
 import signal
 import socket
+import sqlite3
 import sys
 import time
 import traceback
@@ -15,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError
-from agentos.core.events import NodeFinished, NodeStarted, WorkerReported
+from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError, LimitReached, TrackerError
+from agentos.core.events import DiskFreed, DiskFull, NodeFinished, NodeStarted, WorkerReported
 from agentos.core.gates import Asked, Parking
 from agentos.core.orders import Order
 from agentos.core.plan import FINISHED, Standing
@@ -32,14 +34,16 @@ from agentos.storage.checkpoints import (
     open_checkpoint,
 )
 from agentos.storage.gates import PARKING, decision_note
-from agentos.storage.locks import Holder, ItemLocks
+from agentos.storage.locks import Holder, ItemLocks, LockFile
 from agentos.storage.project import ProjectFolder
+from agentos.storage.room import has_room, is_full
 from agentos.workflows.announcing import announced
-from agentos.workflows.desk import Desk, Say
+from agentos.workflows.desk import Desk, Say, Tracker
 from agentos.workflows.gates import resumed
 from agentos.workflows.registry import load_workflow
 
 GRACE = 2.0
+LOOK_FOR_ROOM = 0.5
 OUR_FRAMES = 3
 STEPS_A_ROUND = 8
 
@@ -67,14 +71,17 @@ async def _live(connection: socket.socket) -> None:
 async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
     """Takes the item's lock, and carries the item as far as it goes."""
     locks = ItemLocks(Path(order.project))
-    locks.prepare()
-    lock = locks.acquire(order.item.id, Holder(order.coordinator, order.run))
+    lock = await _lock(order, channel, locks)
     if lock is None:
         return Outcome(Ending.ELSEWHERE, error=_held_by(locks.holder(order.item.id)))
     try:
         return await _Carrier(order, channel, say).carry()
     except InvalidSpec as error:
         return failed(str(error), error.details)
+    except LimitReached as error:
+        return Outcome(Ending.INTERRUPTED, error=str(error))
+    except TrackerError as error:
+        return stumbled(str(error)) if error.may_pass else failed(str(error))
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
     except BrokenWorkflow as error:
@@ -86,6 +93,26 @@ async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
         lock.release()
 
 
+async def _lock(order: Order, channel: Channel, locks: ItemLocks) -> LockFile | None:
+    """The item's lock, or None; on a full disk it is waited for, since its file may not be there yet."""
+    full = False
+    while True:
+        try:
+            locks.prepare()
+            lock = locks.acquire(order.item.id, Holder(order.coordinator, order.run))
+        except OSError as error:
+            if not is_full(error):
+                raise
+        else:
+            if full:
+                channel.tell(DiskFreed(order.item.id))
+            return lock
+        if not full:
+            full = True
+            channel.tell(DiskFull(order.item.id, order.project))
+        await asyncio.sleep(LOOK_FOR_ROOM)
+
+
 class _Carrier:
     """One item at work: listens to its coordinator while the graph goes on."""
 
@@ -93,23 +120,40 @@ class _Carrier:
         self._order = order
         self._say = say
         self._item = order.item
+        self._fresh = order.fresh
         self._channel = channel
         self._database = Path(order.database)
         self._workflow = load_workflow(order.origin, order.project if ":" in order.workflow else "")
         self._documents = ProjectFolder(Path(order.project))
         self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
         self._stopping = asyncio.Event()
+        self._places = (self._database.parent, Path(order.project))
 
     async def carry(self) -> Outcome:
+        listening = asyncio.create_task(self._listen())
+        listening.add_done_callback(_end_if_deaf)
+        try:
+            return await self._carry_with_room()
+        finally:
+            listening.cancel()
+
+    async def _carry_with_room(self) -> Outcome:
+        """Goes on from the checkpoint as often as a disk was full and has space again."""
+        while True:
+            try:
+                return await self._carry()
+            except (OSError, sqlite3.Error) as error:
+                if not is_full(error, *self._places):
+                    raise
+            if not await self._room():
+                return Outcome(Ending.INTERRUPTED)
+
+    async def _carry(self) -> Outcome:
         if verdict := self._verdict_before():
             self._clear_up()
             return Outcome(Ending.FINISHED, verdict, error="was finished already")
         self._make_ready()
-        listening = asyncio.create_task(self._listen())
-        try:
-            outcome = await self._open_and_walk()
-        finally:
-            listening.cancel()
+        outcome = await self._open_and_walk()
         if outcome.ending is Ending.FINISHED:
             self._clear_up()
         return outcome
@@ -127,14 +171,27 @@ class _Carrier:
         return None
 
     def _make_ready(self) -> None:
-        if self._order.fresh:
+        if self._fresh:
             self._clear_up()
+            self._fresh = False
         if aside := check_checkpoint(self._database):
             self._say(f"Its checkpoint was damaged: kept as {aside.name}, starting over")
 
     def _clear_up(self) -> None:
         self._workflow.tidy(self._documents, self._item.number)
         delete_checkpoint(self._database)
+
+    async def _room(self) -> bool:
+        """Waits until there is space again; false when it is stopped before."""
+        full = next((place for place in self._places if not has_room(place)), self._places[0])
+        self._channel.tell(DiskFull(self._item.id, str(full)))
+        while not all(map(has_room, self._places)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), LOOK_FOR_ROOM)
+            if self._stopping.is_set():
+                return False
+        self._channel.tell(DiskFreed(self._item.id))
+        return True
 
     async def _open_and_walk(self) -> Outcome:
         async with open_checkpoint(self._database) as checkpoint:
@@ -229,6 +286,8 @@ class _Carrier:
             prompts=self._workflow.prompts,
             gates=self._order.gates,
             parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
+            text=self._order.text,
+            tracker=_tracker(self._order, self._say),
         )
         graph = announced(self._workflow.graph(desk), functools.partial(self._announce, checkpoint))
         return graph.compile(checkpointer=checkpoint.saver)
@@ -248,8 +307,17 @@ class _Carrier:
             answer: Answer = unpack(Answer, json.loads(kept))
             return answer
         answer = await self._model.ask(call, question)
-        await checkpoint.note(f"answer {call}", json.dumps(pack(answer)))
+        await self._keep(checkpoint, f"answer {call}", json.dumps(pack(answer)))
         return answer
+
+    async def _keep(self, checkpoint: Checkpoint, name: str, text: str) -> None:
+        """What was paid for waits in memory while the disk is full."""
+        while True:
+            try:
+                return await checkpoint.note(name, text)
+            except sqlite3.Error as error:
+                if not is_full(error, *self._places) or not await self._room():
+                    raise
 
     async def _listen(self) -> None:
         while True:
@@ -270,6 +338,22 @@ class _Carrier:
         self._model.stop_waiting()
         await asyncio.sleep(GRACE)
         walking.cancel()
+
+
+def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
+    """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
+    if not listening.cancelled() and listening.exception():
+        os._exit(1)
+
+
+def _tracker(order: Order, say: Say) -> Tracker | None:
+    if order.github is None or order.filed is None:
+        return None
+    from agentos.workflows.github.client import GitHub
+    from agentos.workflows.github.tracker import GitHubTracker
+
+    github = GitHub(order.github, say, random.random)
+    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
 
 
 def _gemini() -> Provider:

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentos.core import events
-from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.commands import (
+    Command,
+    FreezeWorker,
+    GrantLease,
+    KillWorker,
+    StartWorker,
+    StopWorker,
+    ThawWorker,
+)
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
@@ -53,6 +61,7 @@ class Life:
     reported: bool = False
     stopping: bool = False
     doomed: bool = False
+    frozen: bool = False
 
     @property
     def idle(self) -> bool:
@@ -71,6 +80,9 @@ class RunMachine(RuleBasedStateMachine):
         self.guilty: set[str] = set()
         self.calls = 0
         self.stop_began = False
+        self.paused = False
+        self.workers = 1
+        self.allowed: dict[str, int] = {}
         self.slots_left = 1
         self.runs_ended = 0
         self.pool = Pool(keys(1))
@@ -86,6 +98,7 @@ class RunMachine(RuleBasedStateMachine):
     def begin(self, count: int, parallel: int, key_count: int, retries: int, max_wait: float) -> None:
         self.items = tuple(f"LLD-{number}" for number in range(1, count + 1))
         self.limits, self.keys = Limits(parallel, retries, 100.0, max_wait), key_count
+        self.workers, self.allowed = parallel, dict.fromkeys(self.items, retries + 1)
         self.pool = Pool(keys(key_count))
         self.run = Run(self.items, self.pool, self.limits, steady, self.now)
         self._obey(self.run.begin(self.now))
@@ -133,7 +146,7 @@ class RunMachine(RuleBasedStateMachine):
                 break
             self._return(life, Refusal(RefusalKind.TROUBLE, "503"))
             self._want(life)
-            while life.call and not self.run.over and self.lives.get(life.item) is life and not life.doomed:
+            while self._waits(life) and not self.run.over and not self.paused:
                 self._jump()
 
     @precondition(lambda self: self._some(lambda life: life.idle))
@@ -193,6 +206,41 @@ class RunMachine(RuleBasedStateMachine):
             self._hear(events.StopRequested(signal))
 
     @precondition(lambda self: not self.run.over)
+    @rule(now=st.booleans())
+    def pause(self, now: bool) -> None:
+        self._hear(events.PauseRequested(now))
+
+    @precondition(lambda self: not self.run.over)
+    @rule()
+    def resume(self) -> None:
+        self._hear(events.ResumeRequested())
+
+    @precondition(lambda self: not self.run.over)
+    @rule(number=st.integers(1, 5))
+    def ask_for_another_try(self, number: int) -> None:
+        self._hear(events.RetryRequested(f"LLD-{number}"))
+
+    @precondition(lambda self: not self.run.over)
+    @rule(workers=st.integers(0, 4))
+    def change_the_number_of_workers(self, workers: int) -> None:
+        self._hear(events.WorkersRequested(workers))
+
+    @precondition(lambda self: not self.run.over)
+    @rule(seconds=st.floats(0.1, 500.0))
+    def sleep(self, seconds: float) -> None:
+        """Ctrl-Z, and fg after a while: no worker notices, and none is late for it."""
+        self._bury()
+        if self.run.over:
+            return
+        self._hear(events.RunSuspended())
+        assert all(life.frozen for life in self.lives.values())
+        self.now += seconds
+        for life in self.lives.values():
+            life.began += seconds
+        self._hear(events.RunContinued(seconds))
+        assert not any(life.frozen for life in self.lives.values())
+
+    @precondition(lambda self: not self.run.over)
     @rule(count=st.integers(1, 3))
     def edit_the_credentials(self, count: int) -> None:
         self.keys = count
@@ -212,10 +260,6 @@ class RunMachine(RuleBasedStateMachine):
         self._jump()
 
     # What is true at all times.
-
-    @invariant()
-    def there_are_never_more_workers_than_asked_for(self) -> None:
-        assert len(self.lives) <= self.limits.parallel
 
     @invariant()
     def only_living_workers_hold_keys_or_wait_for_them(self) -> None:
@@ -242,6 +286,8 @@ class RunMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """From wherever the run has come to: once workers behave, it ends."""
         steps = 0
+        if self.paused and not self.run.over:
+            self._hear(events.ResumeRequested())
         while self.items and not self.run.over:
             steps += 1
             assert steps < ENOUGH_STEPS, "the run does not come to an end"
@@ -319,11 +365,11 @@ class RunMachine(RuleBasedStateMachine):
         match news:
             case events.ItemEnded():
                 assert news.item not in self.ended, "an item ends once"
-                assert news.attempts <= self.limits.retries + 1
+                assert news.attempts <= self.allowed[news.item]
                 assert news.outcome.ending is not Ending.FAILED or self._may_fail(news.item)
                 self.ended[news.item] = news.outcome
             case events.ItemStarted():
-                assert 1 <= news.attempt <= self.limits.retries + 1
+                assert 1 <= news.attempt <= self.allowed[news.item]
             case events.SlotRetired():
                 self.slots_left = news.left
             case events.StopBegan():
@@ -331,6 +377,24 @@ class RunMachine(RuleBasedStateMachine):
             case events.RunEnded():
                 assert not self.lives
                 self.runs_ended += 1
+            case _:
+                self._note_request(news)
+
+    def _note_request(self, news: events.News) -> None:
+        match news:
+            case events.ItemSetAside():
+                self.allowed[news.item] += 1
+            case events.ItemRequeued():
+                ended = self.ended.pop(news.item)
+                assert ended.ending in (Ending.FAILED, Ending.ELSEWHERE)
+                self.allowed[news.item] += self.limits.retries + 1
+            case events.WorkersChanged():
+                assert 1 <= news.workers != news.before == self.workers
+                self.workers = news.workers
+            case events.RunPaused():
+                self.paused = True
+            case events.RunResumed():
+                self.paused = False
             case _:
                 pass
 
@@ -342,6 +406,8 @@ class RunMachine(RuleBasedStateMachine):
         match command:
             case StartWorker():
                 assert not self.stop_began, "no worker is started once the stop has begun"
+                assert not self.paused, "no worker is started while the run is paused"
+                assert len(self.lives) < self.workers, "more workers than asked for"
                 assert command.item not in self.lives and command.item not in self.ended
                 self.lives[command.item] = Life(command.item, self.now)
             case StopWorker():
@@ -349,13 +415,22 @@ class RunMachine(RuleBasedStateMachine):
             case KillWorker():
                 life = self.lives[command.item]
                 late = self.now >= life.began + self.limits.timeout - 1e-6
-                assert late or life.reported or self.stop_began, "killed without a reason"
+                asked = life.stopping or self.stop_began
+                assert late or life.reported or asked, "killed without a reason"
                 self.guilty.add(command.item)
                 life.doomed = True
+            case FreezeWorker():
+                self.lives[command.item].frozen = True
+            case ThawWorker():
+                self.lives[command.item].frozen = False
             case GrantLease():
+                assert not self.paused, "no call begins while the run is paused"
                 life = self.lives[command.item]
                 assert life.call == command.call and not life.lease
                 life.call, life.lease = "", command.lease
+
+    def _waits(self, life: Life) -> bool:
+        return bool(life.call) and self.lives.get(life.item) is life and not life.doomed
 
     def _some(self, what: Kind) -> bool:
         return any(what(life) for life in self.lives.values())

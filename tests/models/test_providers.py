@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.ports import Access, Answer, Provider, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.models.anthropic import Anthropic
+from agentos.models.bounded import LARGEST
 from agentos.models.gemini import Gemini
 from agentos.models.offline import Behaviour, Kind, Limits
 from agentos.models.openai import OpenAI
@@ -172,6 +174,16 @@ def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: Kind) 
 def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: Kind) -> None:
     caller.meets(kind)
     assert caller.refusal().kind is RefusalKind.TROUBLE
+
+
+def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller) -> None:
+    caller.meets(Kind.HUGE, megabytes=500)
+    tracemalloc.start()
+    try:
+        assert caller.refusal().kind is RefusalKind.TROUBLE
+        assert tracemalloc.get_traced_memory()[1] < 4 * LARGEST
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_server_that_is_not_there_is_trouble(caller: Caller) -> None:

@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -210,6 +212,8 @@ class Stage:
     _stack: contextlib.ExitStack
     keys: tuple[str, ...] = KEYS
     urls: list[str] = field(default_factory=list)
+    surroundings: dict[str, str] = field(default_factory=dict)
+    """What every command finds in its environment besides."""
     _count: int = 0
 
     @classmethod
@@ -297,6 +301,7 @@ class Stage:
             "LANG": "C.UTF-8",
             "AGENTOS_HOME": str(self.home),
             **self._credentials(),
+            **self.surroundings,
             **more,
         }
 
@@ -314,14 +319,19 @@ class Stage:
         }
 
     def start(
-        self, *words: object, program: str = "lld-workflow", stdout: int | None = None, **env: str
+        self,
+        *words: object,
+        program: str = "lld-workflow",
+        stdout: int | None = None,
+        before: tuple[str, ...] = (),
+        **env: str,
     ) -> Running:
-        """Starts a command in the project; `env` is added to its environment."""
+        """Starts a command in the project; `env` is added to its environment, `before` to its words."""
         self._count += 1
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
             process = subprocess.Popen(
-                [*LEASH, str(PROGRAMS / program), *map(str, words)],
+                [*LEASH, *before, str(PROGRAMS / program), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
@@ -333,18 +343,25 @@ class Stage:
         return Running(process, out, err)
 
     def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
-        return self.start(*words, program=program, stdout=None, **env).end(60)
+        return self.start(*words, program=program, stdout=None, before=(), **env).end(60)
 
-    def terminal(self, *words: object, program: str = "lld-workflow", **env: str) -> "Terminal":
-        """Starts a command as the foreground of a pseudo-terminal of its own."""
+    def terminal(
+        self,
+        *words: object,
+        program: str = "lld-workflow",
+        size: tuple[int, int] = (100, 24),
+        **env: str,
+    ) -> "Terminal":
+        """Starts a command as the foreground of a pseudo-terminal of its own; size is columns, lines."""
         ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (size[1], size[0]))
         process = subprocess.Popen(
             [*LEASH, sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=self.project,
-            env=self.environment(TERM="xterm", **env),
+            env=self.environment(**{"TERM": "xterm", **env}),
         )
         os.close(theirs)
         terminal = Terminal(process, ours)
@@ -380,6 +397,7 @@ class Stage:
         return pids[-1]
 
 
+_MOVES = re.compile(r"\r?\x1b\[[0-9;?]*[A-Za-z]")
 _FOREGROUND = """
 import fcntl, os, sys, termios
 os.setsid()
@@ -401,13 +419,26 @@ class Terminal:
         return self.process.pid
 
     @property
-    def screen(self) -> str:
-        """Everything that was written so far."""
+    def written(self) -> bytes:
+        """Everything that was written so far, as it was."""
         os.set_blocking(self.keyboard, False)
         with contextlib.suppress(OSError):
             while chunk := os.read(self.keyboard, 65536):
                 self._screen += chunk
-        return self._screen.decode("utf-8", "replace").replace("\r\n", "\n")
+        return self._screen
+
+    @property
+    def screen(self) -> str:
+        """The same as text, without what moves the cursor or colours."""
+        text = self.written.decode("utf-8", "replace").replace("\r\n", "\n")
+        return _MOVES.sub("", text)
+
+    def press(self, keys: str) -> None:
+        os.write(self.keyboard, keys.encode())
+
+    def modes(self) -> list[Any]:
+        """How the terminal treats keys."""
+        return termios.tcgetattr(self.keyboard)
 
     def says(self, text: str, seconds: float = 15.0) -> float:
         return until(lambda: text in self.screen, seconds)
@@ -437,6 +468,9 @@ def _end_server(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None:
+        # Its number may be another's by now; what it left has been given to the first process.
+        return
     left = descendants(process.pid)
     process.kill()
     process.wait()

@@ -181,3 +181,29 @@ def test_programs_can_listen(stage: Stage, project: Path) -> None:
     ended = next(event for event in found if event["type"] == "ProgramEnded")
     assert ended["status"] == 4 and ended["item"] == "a"
     assert "[a] FAILED: exit status 4" in done.err
+
+
+AGENT = """
+import json, os, sys, urllib.request
+body = json.dumps({"contents": [{"role": "user", "parts": [{"text": sys.argv[1]}]}]}).encode()
+url = os.environ["GEMINI_BASE_URL"] + "/v1beta/models/gemini-2.5-pro:generateContent"
+headers = {"x-goog-api-key": os.environ["GEMINI_API_KEY"], "content-type": "application/json"}
+answer = json.load(urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=20))
+print("tokens:", answer["usageMetadata"]["totalTokenCount"])
+"""
+
+
+def test_an_agent_that_knows_nothing_of_agentos_shares_the_keys(stage: Stage, project: Path) -> None:
+    witness = stage.server()
+    (project / "agent.py").write_text(AGENT)
+    done = stage.run("exec", "a", "b", "-j", "2", "--", "python3", "agent.py", "{item}", program="agentos")
+    assert done.code == 0, done.out + done.err
+    assert len(witness.answered()) == 2
+    assert sum("calls" in line and "2 calls" in line for line in done.of("COORDINATOR")) == 1
+    rows = {row["item"]: row["usage"]["calls"] for row in stage.summary()["items"]}
+    assert rows == {"a": 1, "b": 1}
+    assert "canary" not in done.out + done.err
+    without = stage.run(
+        "exec", "a", "--fresh", "--no-gateway", "--", "python3", "agent.py", "{item}", program="agentos"
+    )
+    assert without.code == 1 and "KeyError: 'GEMINI_BASE_URL'" in without.out

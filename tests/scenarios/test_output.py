@@ -31,8 +31,8 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
         (),
         {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
     )
-    console = Console(said.append, str)
-    logs = LogFiles(tmp_path, private_file, said.append)
+    console = Console(said.append, str, said.append)
+    logs = LogFiles(tmp_path, private_file, lambda error: said.append(str(error)))
     with contextlib.closing(ProcessEngine(recipe, lambda command: words[command.item], str)) as engine:
         for slot, item in enumerate(words, 1):
             engine.obey(StartWorker(item, slot, 1))

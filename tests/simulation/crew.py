@@ -4,7 +4,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 from agentos.core import events
-from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.commands import (
+    Command,
+    FreezeWorker,
+    GrantLease,
+    KillWorker,
+    StartWorker,
+    StopWorker,
+    ThawWorker,
+)
 from agentos.core.refusals import Refusal
 from agentos.core.results import Ending, Outcome, Usage, Verdict, failed, stumbled
 from agentos.core.world import Happening
@@ -55,6 +63,8 @@ class FaultyCrew:
                 return self._stop(command.item, now)
             case KillWorker():
                 return [Happening(now + 0.01, events.WorkerEnded(command.item, "SIGKILL", clean=False))]
+            case FreezeWorker() | ThawWorker():
+                return []
 
     def _start(self, item: str, now: float) -> list[Happening]:
         if self._happens(self._dangers.no_start):

@@ -17,7 +17,7 @@ ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
 
 
 def write(folder: Path, *told: events.Event) -> None:
-    journal = Journal(folder, Redactor([Secret("canary-123456")]))
+    journal = Journal(folder, Redactor([Secret("canary-123456")]), print)
     for at, event in enumerate(told):
         journal.hear(event, at + 0.5)
     journal.close()

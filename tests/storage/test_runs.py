@@ -37,7 +37,7 @@ def finished(runs: Path, wall: float, size: int = 10) -> Path:
 
 
 def told(run: RunFolder, *heard: events.Event) -> None:
-    journal = Journal(run.path, str)
+    journal = Journal(run.path, str, print)
     for event in heard:
         journal.hear(event, WALL)
     journal.close()

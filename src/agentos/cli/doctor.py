@@ -1,15 +1,27 @@
 """`agentos doctor`: is this machine, and this project, ready?"""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from agentos.checkup import Finding
 
 
 def _run(repo: Path | None, offline: bool) -> int:
     from agentos.checkup import checkup
     from agentos.core.lines import one_line
 
-    findings = list(checkup(repo or Path.cwd(), offline))
+    project = repo or Path.cwd()
+    github = list(_github(project, offline))
+    # Issues that are on GitHub need no folder here.
+    findings = [
+        one for one in checkup(project, offline) if not (github and one.what == "project" and one.cure)
+    ]
+    findings += github
     cures = [finding for finding in findings if finding.cure]
     for finding in findings:
         number = f"  -> cure {cures.index(finding) + 1}" if finding.cure else ""
@@ -21,6 +33,19 @@ def _run(repo: Path | None, offline: bool) -> int:
     go = "lld-workflow --all --parallel --offline" if offline else "lld-workflow --all --parallel"
     click.echo(f"Mend these, then: {again}" if cures else f"Everything is ready: {go}")
     return 3 if cures else 0
+
+
+def _github(project: Path, offline: bool) -> Iterator["Finding"]:
+    """Settings that cannot be read are a finding of the checkup already."""
+    from agentos.checkup import Finding
+    from agentos.core.errors import AgentosError
+    from agentos.settings import Flags, read_settings
+    from agentos.tracking import why_not_filing
+
+    with contextlib.suppress(AgentosError):
+        settings = read_settings(Flags(repo=project))
+        if settings.github and not offline:
+            yield Finding("github", f"issues of {settings.github}", why_not_filing(settings))
 
 
 command = click.Command(

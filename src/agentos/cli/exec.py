@@ -85,6 +85,8 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
         variables=_variables(words["env"]),
         joblog=words["joblog"],
         json=words["json"],
+        display=words["display"],
+        gateway=not words["no_gateway"],
     )
     if words["dry_run"]:
         return _dry_run(request)
@@ -195,6 +197,17 @@ command = ExecCommand(
             ["--joblog"],
             type=click.Path(path_type=Path, dir_okay=False),
             help="Append a line for every try, as GNU parallel does.",
+        ),
+        click.Option(
+            ["--no-gateway"],
+            is_flag=True,
+            help="Leave the keys alone: the program brings its own, or needs none.",
+        ),
+        click.Option(
+            ["--display"],
+            type=click.Choice(["auto", "live", "plain", "none"]),
+            default="auto",
+            help="A footer that stays, or plain lines; auto looks at the terminal.",
         ),
         click.Option(
             ["--json"], is_flag=True, help="One JSON event a line on stdout, people's text on stderr."

@@ -17,7 +17,7 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
 
     if not is_safe_id(item):
         raise click.UsageError(f"{item!r} is not an item; expected such as LLD-42")
-    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())[1:]]
+    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())]
     name = next((name for folder in folders if (name := _log_of(folder, item))), f"{item}.log")
     run = next((folder for folder in folders if (folder / name).exists()), folders[0])
     if not (run / name).exists() and not follow:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentos.core.errors import NothingMatches
+from agentos.core.errors import NothingMatches, UsageError
 
 if TYPE_CHECKING:
     import click
@@ -17,16 +17,18 @@ def runs_folder() -> Path:
 
 
 def find_run(name: str | None) -> Path:
-    """The newest run, the one of this id or of an id that begins so, or a folder with a journal in it."""
+    """The newest run that lives, else the newest; the one of this id or of an id that begins so, or a folder with a journal in it."""
     from agentos.storage.journal import NAME
-    from agentos.storage.runs import LATEST, run_folders
+    from agentos.storage.runs import LATEST, is_alive, run_folders
 
     if name and "/" in name and (Path(name) / NAME).is_file():
         return Path(name)
     folders = run_folders(runs_folder())
     if not folders:
         raise NothingMatches(f"there is no run in {runs_folder()} yet; start one with: lld-workflow --all")
-    if name is None or name == LATEST:
+    if name is None:
+        return next((folder for folder in folders if is_alive(folder)), folders[0])
+    if name == LATEST:
         return folders[0]
     same = [folder for folder in folders if folder.name == name]
     found = same or [folder for folder in folders if name and folder.name.startswith(name)]
@@ -39,9 +41,52 @@ def find_run(name: str | None) -> Path:
     return found[0]
 
 
+def living_run(name: str | None, what: str) -> Path:
+    """The run that is meant, which must live; of several, the one on the project we stand in."""
+    from agentos.storage.runs import is_alive, run_folders
+
+    run = find_run(name)
+    if name is None:
+        living = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
+        here = [folder for folder in living if _project(folder) == str(Path.cwd())]
+        if len(living) > 1 and len(here) != 1:
+            raise UsageError(f"{len(living)} runs are under way, name one:{_choices(living, what)}")
+        run = here[0] if len(living) > 1 else run
+    if not is_alive(run):
+        raise UsageError(f"run {run.name} is not under way: {how_it_ended(run)}")
+    return run
+
+
+def how_it_ended(run: Path) -> str:
+    """In a few words, with what to type next."""
+    from agentos.outputs.summary import without_fresh
+    from agentos.storage.runs import tally_of
+
+    tally = tally_of(run)
+    command = without_fresh(tally.started.command) if tally.started else "agentos runs"
+    if tally.ended is None:
+        return f"it was killed. Go on with: {command}"
+    code = tally.ended.exit_code
+    if not code:
+        return "everything reached a verdict. See it with: agentos status"
+    again = f"{command} --failed" if code == 1 and "--failed" not in command else command
+    return f"it ended with exit code {code}. Go on with: {again}"
+
+
 def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[str]:
     """What the shell offers where a run is named."""
     from agentos.storage.runs import LATEST, run_folders
 
     names = [LATEST, *(folder.name for folder in run_folders(runs_folder()))]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def _choices(living: list[Path], what: str) -> str:
+    return "".join(f"\n  agentos {what} --run {folder.name}   ({_project(folder)})" for folder in living)
+
+
+def _project(run: Path) -> str:
+    from agentos.storage.runs import tally_of
+
+    started = tally_of(run).started
+    return started.project if started else "?"

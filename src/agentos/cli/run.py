@@ -32,6 +32,7 @@ Examples:
   {name} --all --max-wait 10m          give up when no key comes back in ten minutes
   {name} --all --budget 5              stop, resumable, before it costs over five dollars
   {name} --all --review draft          every draft waits for a person: agentos review
+  {name} --all --display plain         lines only, no footer
   {name} --all --json                  one JSON event a line on stdout
   {name} --all --repo ../shop          another project
 
@@ -61,6 +62,7 @@ class Words:
     max_wait: float | None
     budget: float | None
     review: str | None
+    display: str
     json: bool
     repo: Path | None
 
@@ -129,6 +131,12 @@ def options() -> list[click.Parameter]:
             ["--review"],
             type=click.Choice(list(GATES)),
             help="Park items for a person at their draft, their verdict, or both (none).",
+        ),
+        click.Option(
+            ["--display"],
+            type=click.Choice(("auto", "live", "plain", "none")),
+            default="auto",
+            help="A footer that stays (live), lines (plain), or only what to type next (none).",
         ),
         click.Option(
             ["--json"],
@@ -211,7 +219,15 @@ def execute(workflow: str, words: Words, name: str) -> int:
         failed=words.failed,
         fresh=words.fresh,
     )
-    request = Request(workflow, selection, settings, _command(name), words.offline, words.json)
+    request = Request(
+        workflow,
+        selection,
+        settings,
+        _command(name),
+        words.offline,
+        words.json,
+        display=words.display,
+    )
     if words.dry_run:
         return _dry_run(request)
     return run_workflow(request, lambda text: click.echo(text, err=words.json))

@@ -2,11 +2,12 @@
 
 import json
 import time
+from typing import Any
 
 import click
 
 
-def _run(run_id: str | None, as_json: bool) -> int:
+def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
     from agentos.core.lines import one_line
     from agentos.core.results import Ending
@@ -15,15 +16,20 @@ def _run(run_id: str | None, as_json: bool) -> int:
     from agentos.outputs.words import clock, count, duration, tokens
     from agentos.storage.runs import is_alive, tally_of
 
-    run = find_run(run_id)
+    run = find_run(run_id or run_option)
     tally, alive = tally_of(run), is_alive(run)
     if as_json:
-        click.echo(json.dumps({**summary_json(tally), "alive": alive}, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                {**summary_json(tally), "alive": alive, "paused": tally.paused is not None},
+                ensure_ascii=False,
+            )
+        )
         return 0
     if tally.started is None:
         click.echo(f"Run {run.name} has written nothing yet.")
         return 0
-    state = _state(tally.ended is not None, alive)
+    state = _state(tally, alive)
     click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began)}")
     click.echo(f"  project {tally.started.project}")
     width = max((len(item) for item in tally.rows), default=0)
@@ -43,7 +49,7 @@ def _run(run_id: str | None, as_json: bool) -> int:
             f"It ended with exit code {tally.ended.exit_code}. Go on with: {without_fresh(tally.started.command)}"
         )
     elif alive:
-        click.echo("Follow an item with: agentos logs -f ITEM")
+        click.echo(_what_next(tally))
     elif parked := tally.ending(Ending.PARKED):
         names = ", ".join(row.item for row in parked)
         click.echo(f"Parked for a person: {names}. Decide with: agentos review")
@@ -53,10 +59,18 @@ def _run(run_id: str | None, as_json: bool) -> int:
     return 0
 
 
-def _state(ended: bool, alive: bool) -> str:
-    if ended:
+def _state(tally: Any, alive: bool) -> str:
+    if tally.ended is not None:
         return "has ended"
-    return "is running" if alive else "did not end by itself"
+    if not alive:
+        return "did not end by itself"
+    return "is paused" if tally.paused else f"is running with up to {tally.workers} at a time"
+
+
+def _what_next(tally: Any) -> str:
+    if tally.paused:
+        return "Go on with: agentos resume"
+    return "Watch it with: agentos watch; one item with: agentos logs -f ITEM; control it with: agentos pause, set, stop"
 
 
 command = click.Command(
@@ -64,6 +78,7 @@ command = click.Command(
     help="What the last run did, or is doing; needs no running process.",
     params=[
         click.Argument(["run_id"], required=False, metavar="[RUN]"),
+        click.Option(["--run", "run_option"], metavar="RUN", help="The same as the argument."),
         click.Option(["--json", "as_json"], is_flag=True, help="As one JSON object."),
     ],
     callback=_run,

@@ -25,6 +25,18 @@ class KillWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class FreezeWorker:
+    """It stands still, with all its processes, until it is thawed."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThawWorker:
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
 class GrantLease:
     """The only thing a secret travels in; never written to disk."""
 
@@ -38,4 +50,4 @@ class GrantLease:
     model: str | None
 
 
-Command = StartWorker | StopWorker | KillWorker | GrantLease
+Command = StartWorker | StopWorker | KillWorker | FreezeWorker | ThawWorker | GrantLease

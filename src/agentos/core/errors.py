@@ -6,6 +6,8 @@ AgentosError
 │   └── BrokenWorkflow  somebody's workflow cannot be used as it is
 ├── NoCredentials       no key that could be used                exit 4
 ├── NothingMatches      what was named or labelled is not there  exit 5
+├── LimitReached        a limit outside lasts longer than may be waited; resumable  exit 75
+├── TrackerError        the place of the issues cannot be used   exit 3
 ├── ItemError           the item cannot be done as it is; trying again would not help
 │   └── InvalidSpec     its text cannot be a spec
 └── ModelError          one call to a model did not give an answer
@@ -40,6 +42,20 @@ class NoCredentials(AgentosError):
 
 class NothingMatches(AgentosError):
     exit_code = 5
+
+
+class LimitReached(AgentosError):
+    exit_code = 75
+
+
+class TrackerError(AgentosError):
+    """`may_pass` when trying again could help."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class ItemError(AgentosError):

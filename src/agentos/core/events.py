@@ -46,6 +46,19 @@ class LeaseReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFull:
+    """The item waits, as it is, for space where this place is."""
+
+    item: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFreed:
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReported:
     """The worker's last word; its process ends after it."""
 
@@ -98,6 +111,38 @@ class LineWritten:
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """`now`: workers checkpoint and end, instead of waiting at their next call."""
+
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequested:
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersRequested:
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSuspended:
+    """Ctrl-Z: the run and its workers stand still until its shell continues it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContinued:
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +327,16 @@ class StormEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskPaused:
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRestored:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SlotRested:
     slot: int
     seconds: float
@@ -304,6 +359,47 @@ class StopBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPaused:
+    """Somebody has paused it; `now`: its workers end, and are taken up again by a resume."""
+
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSetAside:
+    """Its worker has ended for a pause; the item waits, with its checkpoint, for the resume."""
+
+    item: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRequeued:
+    """It had ended without a verdict, and somebody asked for another try."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersChanged:
+    workers: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDeclined:
+    """Why nothing was done; `exit_code` is what whoever asked ends with."""
+
+    reason: str
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KillBegan:
     items: tuple[str, ...]
 
@@ -323,9 +419,19 @@ class RunEnded:
     detail: str = ""
 
 
-WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | ProgramEnded | WorkerReported
+WorkerEvent = (
+    NodeStarted
+    | NodeFinished
+    | LeaseWanted
+    | LeaseReturned
+    | DiskFull
+    | DiskFreed
+    | ProgramEnded
+    | WorkerReported
+)
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
-OutsideEvent = StopRequested | CredentialsRejected | ItemDecided
+Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkersRequested
+OutsideEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
 News = (
     RunStarted
     | KeysFewerThanWorkers
@@ -348,9 +454,17 @@ News = (
     | KeysBack
     | StormBegan
     | StormEnded
+    | DiskPaused
+    | DiskRestored
     | SlotRested
     | SlotRetired
     | StopBegan
+    | RunPaused
+    | RunResumed
+    | ItemSetAside
+    | ItemRequeued
+    | WorkersChanged
+    | RequestDeclined
     | KillBegan
     | Heartbeat
     | RunEnded

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from agentos.core.gates import Gate
 from agentos.core.items import Item
+from agentos.core.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,24 @@ class RoleModel:
     role: str
     providers: tuple[str, ...]
     models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubAccess:
+    """Where the project keeps its issues; the token travels on the worker's channel alone."""
+
+    repository: str
+    base_url: str
+    token: Secret
+    max_wait: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """Where the item's issue was found before the run, if it was; since when to look for others."""
+
+    address: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +49,7 @@ class Order:
     fresh: bool = False
     redo: bool = False
     gates: tuple[Gate, ...] = ()
+    text: str | None = None
+    github: GitHubAccess | None = None
+    filed: Filed | None = None
     origin: str = ""

@@ -1,12 +1,13 @@
 """What the hands can do; each port has at least two adapters."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from agentos.core.commands import Command
-from agentos.core.events import EngineEvent, Event, WorkerEvent
+from agentos.core.events import EngineEvent, Event, News, Request, WorkerEvent
 from agentos.core.loads import LimitSeen
 from agentos.core.neighbours import Note, RunGone
 from agentos.core.results import Usage
@@ -25,7 +26,20 @@ class Engine(Protocol):
         """Ends a `receive`; may be called from a signal handler."""
         ...
 
+    def watch(self, descriptor: int) -> None:
+        """From now on, a `receive` ends also when this can be read; whoever opened it reads it."""
+        ...
+
     def close(self) -> None: ...
+
+
+class Asked(Protocol):
+    """A request of somebody who waits for what comes of it."""
+
+    @property
+    def request(self) -> Request: ...
+
+    def answer(self, news: Sequence[News]) -> None: ...
 
 
 class Neighbours(Protocol):
@@ -35,8 +49,8 @@ class Neighbours(Protocol):
         """Nobody else decides meanwhile; gives what the others have done since the last turn."""
         ...
 
-    def leave(self, notes: list[Note]) -> None:
-        """Tells the others; within a turn."""
+    def leave(self, notes: list[Note]) -> bool:
+        """Tells the others, within a turn; false while they cannot be told, and it has to be tried again."""
         ...
 
     def gone(self, runs: set[str]) -> list[RunGone]:

@@ -25,7 +25,7 @@ def project(tally: Tally, at: float) -> Projection:
     usual = tally.finished_seconds / tally.finished
     running = tally.running
     work = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
-    return Projection(work / min(tally.started.workers, left), _cost(tally, left))
+    return Projection(work / min(tally.workers, left), _cost(tally, left))
 
 
 def _left(row: Row, usual: float, at: float) -> float:

@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 
 from agentos.core import events
 from agentos.core.backoff import Jitter, backoff
-from agentos.core.commands import Command, KillWorker, StartWorker, StopWorker
+from agentos.core.commands import Command, FreezeWorker, KillWorker, StartWorker, StopWorker, ThawWorker
 from agentos.core.credentials import Credential
 from agentos.core.episodes import Episodes, Standstill
 from agentos.core.health import Slot
 from agentos.core.leasing import Leasing, granted
 from agentos.core.money import PriceList, Purse
 from agentos.core.neighbours import Note
+from agentos.core.plan import MAX_PARALLEL
 from agentos.core.pool import Pool
+from agentos.core.requests import no_retry, no_workers, not_paused, paused_already, stopping_already
 from agentos.core.results import Ending, Outcome, stumbled
+from agentos.core.room import Room
 from agentos.core.work import Work
 
 KILL_AFTER = 4.0
@@ -59,11 +62,14 @@ class Run:
         self._purse = Purse(limits.prices, limits.budget)
         self._leasing = Leasing(pool, jitter, self._purse)
         self._episodes = Episodes(pool, limits.max_wait)
+        self._room = Room()
         self._works = {item: Work(item) for item in items}
         self._queue = deque(self._works.values())
         # Those of the queue that have been tried before; the others may be thousands.
         self._postponed: list[Work] = []
+        self._workers = limits.parallel
         self._slots = [Slot(number) for number in range(1, limits.parallel + 1)]
+        self._paused_since: float | None = None
         self._stopping: str | None = None
         self._kill_at: float | None = None
         self._exit_code: int | None = None
@@ -87,10 +93,29 @@ class Run:
         match event:
             case events.LeaseWanted() | events.LeaseReturned():
                 self._hear_lease(event, decision, now)
+            case events.DiskFull() | events.DiskFreed():
+                self._hear_disk(event, decision, now)
             case events.StopRequested():
                 self._hear_stop(event, decision, now)
             case events.ItemDecided():
                 self._take_up(self._works[event.item])
+            case (
+                events.PauseRequested()
+                | events.ResumeRequested()
+                | events.RetryRequested()
+                | events.WorkersRequested()
+            ):
+                self._hear_request(event, decision, now)
+            case events.RunSuspended():
+                decision.commands.extend(FreezeWorker(work.item) for work in self._running())
+            case events.RunContinued():
+                self._hear_continued(event, decision)
+            case _:
+                self._hear_worker(event, decision, now)
+        return self._settle(decision, now)
+
+    def _hear_worker(self, event: events.Event, decision: Decision, now: float) -> None:
+        match event:
             case events.WorkerEnded():
                 self._hear_end(event, decision, now)
             case events.WorkerNotStarted():
@@ -105,7 +130,6 @@ class Run:
                 self._works[event.item].hear(event, now)
             case _:
                 pass
-        return self._settle(decision, now)
 
     def wake(self, now: float) -> Decision:
         """Time has passed, nothing else."""
@@ -129,8 +153,9 @@ class Run:
     def deadline(self, now: float) -> float | None:
         """When `wake` is due if nothing happens before."""
         moments = [work.deadline(self._limits.timeout, self._usual()) for work in self._running()]
-        moments += [self._leasing.wake_at(now), self._episodes.wake_at(now)]
-        moments += [self._kill_at, self._beat_at]
+        moments += [self._episodes.wake_at(now), self._kill_at, self._beat_at]
+        if self._paused_since is None:
+            moments.append(self._leasing.wake_at(now))
         if self._queue and not self._stopping:
             moments.extend(slot.rests_until for slot in self._slots if slot.rests_until > now)
             moments.extend(work.not_before for work in self._postponed if work.not_before > now)
@@ -155,12 +180,81 @@ class Run:
             work.usage += event.usage
             decision.news.extend(self._leasing.returned(event, now))
 
+    def _hear_disk(self, event: events.DiskFull | events.DiskFreed, decision: Decision, now: float) -> None:
+        work = self._works[event.item]
+        work.alive(now)
+        if isinstance(event, events.DiskFull):
+            work.stop_clock(now)
+        else:
+            work.go_on(now)
+        decision.news.extend(self._room.hear(event, now))
+
     def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
         if self._stopping and self._exit_code in EXIT_CODES.values():
             self._kill_all(decision)
             return
         self._exit_code = EXIT_CODES[event.signal]
         self._stop(events.StopBegan(event.signal), decision, now)
+
+    def _hear_request(self, event: events.Request, decision: Decision, now: float) -> None:
+        """What somebody asks for from another terminal."""
+        if self._stopping:
+            decision.news.append(stopping_already())
+            return
+        match event:
+            case events.PauseRequested():
+                self._pause(event, decision, now)
+            case events.ResumeRequested():
+                self._resume(decision, now)
+            case events.RetryRequested():
+                self._requeue(event.item, decision, now)
+            case events.WorkersRequested():
+                self._change_workers(event.workers, decision)
+
+    def _pause(self, event: events.PauseRequested, decision: Decision, now: float) -> None:
+        staying = [work for work in self._running() if not work.set_aside]
+        if self._paused_since is not None and not (event.now and staying):
+            decision.news.append(paused_already())
+            return
+        self._paused_since = now if self._paused_since is None else self._paused_since
+        decision.news.append(events.RunPaused(event.now))
+        for work in staying if event.now else ():
+            work.put_aside(now + KILL_AFTER)
+            decision.commands.append(StopWorker(work.item))
+
+    def _resume(self, decision: Decision, now: float) -> None:
+        if self._paused_since is None:
+            decision.news.append(not_paused())
+            return
+        decision.news.append(events.RunResumed(now - self._paused_since))
+        self._paused_since = None
+
+    def _requeue(self, item: str, decision: Decision, now: float) -> None:
+        work = self._works.get(item)
+        if work is None or work.ended is None or not work.try_again(now):
+            decision.news.append(no_retry(item, work, tuple(self._works)))
+            return
+        self._queue.appendleft(work)
+        decision.news.append(events.ItemRequeued(item))
+
+    def _change_workers(self, workers: int, decision: Decision) -> None:
+        wanted = min(workers, MAX_PARALLEL)
+        if wanted < 1 or wanted == self._workers:
+            decision.news.append(no_workers(wanted))
+            return
+        decision.news.append(events.WorkersChanged(wanted, self._workers))
+        self._workers = wanted
+        # Those at work go on; what is retired stays so, and a sound place is added in its stead.
+        while sum(not slot.retired for slot in self._slots) < wanted:
+            self._slots.append(Slot(len(self._slots) + 1))
+
+    def _hear_continued(self, event: events.RunContinued, decision: Decision) -> None:
+        """The time in between was nobody's."""
+        self._beat_at += event.seconds
+        self._kill_at = None if self._kill_at is None else self._kill_at + event.seconds
+        for work in self._running():
+            work.skip(event.seconds)
+            decision.commands.append(ThawWorker(work.item))
 
     def _hear_no_start(self, event: events.WorkerNotStarted, decision: Decision, now: float) -> None:
         work = self._works[event.item]
@@ -177,12 +271,17 @@ class Run:
     def _hear_end(self, event: events.WorkerEnded, decision: Decision, now: float) -> None:
         work = self._works[event.item]
         self._leasing.gone(event.item)
+        decision.news.extend(self._room.gone(event.item, now))
         work.stop_clock(now)
-        outcome = work.outcome(event.cause, bool(self._stopping))
+        outcome = work.outcome(event.cause, bool(self._stopping) or work.set_aside)
         self._leave_slot(work, "" if work.reported else event.cause, decision, now)
         if outcome.ending is Ending.ELSEWHERE and not self._stopping and work.look_again_elsewhere():
             work.attempts -= 1
             self._queue.append(work)
+        elif outcome.ending is Ending.INTERRUPTED and work.set_aside and not self._stopping:
+            work.forgiven += 1
+            self._queue.appendleft(work)
+            decision.news.append(events.ItemSetAside(work.item, work.node))
         elif outcome.may_pass and work.tries <= self._limits.retries and not self._stopping:
             self._retry(work, outcome, decision, now)
         else:
@@ -197,7 +296,7 @@ class Run:
     def _leave_slot(self, work: Work, crash: str, decision: Decision, now: float) -> None:
         slot = next(slot for slot in self._slots if slot.item == work.item)
         slot.item = None
-        if not crash or self._stopping or work.timed_out:
+        if not crash or self._stopping or work.timed_out or work.set_aside:
             slot.succeeded()
         elif (seconds := slot.stumbled(now, self._jitter)) is not None:
             left = sum(not other.retired for other in self._slots)
@@ -241,7 +340,8 @@ class Run:
         self._grant(decision, now)
         episodes = self._episodes.look(now)
         decision.news.extend([] if self._stopping else episodes)
-        if not self._stopping and self._unfinished() and (standstill := self._standstill(now)):
+        waits = self._stopping or self._paused_since is not None
+        if not waits and self._unfinished() and (standstill := self._standstill(now)):
             self._exit_code = standstill.exit_code
             self._stop(
                 events.StopBegan(standstill.reason, standstill.detail, standstill.seconds), decision, now
@@ -267,7 +367,7 @@ class Run:
         return self._episodes.standstill(now) if self._keyed else None
 
     def _grant(self, decision: Decision, now: float) -> None:
-        for lease in self._leasing.grants(now):
+        for lease in self._leasing.grants(now) if self._paused_since is None else ():
             waited = self._works[lease.want.holder].serve(now)
             decision.commands.append(granted(lease))
             decision.news.append(
@@ -279,7 +379,7 @@ class Run:
             if work.is_over_time(self._limits.timeout, now):
                 work.timed_out = True
                 decision.commands.append(KillWorker(work.item))
-            elif work.lingers(now):
+            elif work.lingers(now) or work.overstays(now):
                 decision.commands.append(KillWorker(work.item))
             if quiet := work.falls_quiet(self._usual(), now):
                 decision.news.append(quiet)
@@ -301,7 +401,7 @@ class Run:
             self._end(self._queue.popleft(), stumbled("no worker slot is left"), decision, now)
 
     def _next(self, now: float) -> Work | None:
-        if self._stopping or self._purse.refused:
+        if self._stopping or self._purse.refused or self._paused_since is not None or not self._room:
             return None
         # With nobody at work, one has to start: it is its call that finds out whether keys are back.
         if self._keyed and self._running() and self._episodes.hold_starts(now):
@@ -309,6 +409,8 @@ class Run:
         return next((work for work in self._queue if work.not_before <= now), None)
 
     def _free_slot(self, now: float) -> Slot | None:
+        if len(self._running()) >= self._workers:
+            return None
         return next((slot for slot in self._slots if slot.free(now)), None)
 
     def _stop(self, began: events.StopBegan, decision: Decision, now: float) -> None:
@@ -342,7 +444,9 @@ class Run:
     def exit_code(self) -> int:
         if self._exit_code is not None:
             return self._exit_code
-        return int(any(work.ended and work.ended.ending is Ending.FAILED for work in self._works.values()))
+        endings = {work.ended.ending for work in self._works.values() if work.ended}
+        # Nobody stopped the run, and yet an item stopped: a limit outside, told by its worker.
+        return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def parked(self) -> list[str]:
         """Items that wait for a person."""

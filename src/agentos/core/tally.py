@@ -25,6 +25,7 @@ class Row:
     busy: float = 0.0
     calls: float = 0.0
     cost: float | None = 0.0
+    quiet: str = ""
 
     @property
     def word(self) -> str:
@@ -48,8 +49,11 @@ class Tally:
     last: float = 0.0
     rows: dict[str, Row] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    resting: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     warm_up: float = 0.0
+    workers: int = 0
+    paused: events.RunPaused | None = None
     stopped: events.StopBegan | None = None
     stopped_at: float = 0.0
     over: int = 0
@@ -66,9 +70,10 @@ class Tally:
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
         self.last = at
+        self._hear_life(event)
         match event:
             case events.RunStarted():
-                self.started, self.began = event, at
+                self.started, self.began, self.workers = event, at, event.workers
                 self.rows = {item: Row(item, place) for place, item in enumerate(event.items)}
             case events.ItemStarted():
                 self._hear_item_start(event.item, at)
@@ -91,9 +96,20 @@ class Tally:
                 self._hear_return(event)
             case events.KeyLimited() | events.KeySpent():
                 self.refusals += 1
-            case events.ItemRetried():
+                self.resting[event.key] = at + event.seconds
+            case events.KeyRecovered():
+                self.resting.pop(event.key, None)
+            case events.ItemRetried() | events.ItemSetAside():
                 self.rows[event.item].running = False
                 self._running.pop(event.item, None)
+            case events.ItemRequeued():
+                self._reopen(self.rows[event.item])
+            case events.WorkersChanged():
+                self.workers = event.workers
+            case events.RunPaused():
+                self.paused = event
+            case events.RunResumed():
+                self.paused = None
             case events.ItemEnded():
                 self._hear_end(event)
             case events.StopBegan():
@@ -105,10 +121,20 @@ class Tally:
 
     def _hear_item_start(self, item: str, at: float) -> None:
         row = self._running[item] = self.rows[item]
-        if row.outcome is not None:  # it was parked, and goes on
+        self._reopen(row)  # it was parked, and goes on
+        row.running, row.since = True, at
+
+    def _reopen(self, row: Row) -> None:
+        if row.outcome is not None:
             self.closed -= 1
             self.over -= row.outcome.ending in OVER
-        row.running, row.since, row.outcome = True, at, None
+        row.outcome = None
+
+    def _hear_life(self, event: events.Event) -> None:
+        """Any word of an item, or of its worker, is a sign of life; its silence is not."""
+        row = self.rows.get(getattr(event, "item", ""))
+        if row is not None:
+            row.quiet = event.level if isinstance(event, events.ItemQuiet) else ""
 
     def _hear_return(self, event: events.LeaseReturned) -> None:
         self.held.pop(event.lease, None)
@@ -145,8 +171,8 @@ class Tally:
 
     @property
     def keyless(self) -> bool:
-        """Whether the run has no key to hand out: nothing is to be said of keys, tokens and cost."""
-        return self.started is not None and not self.started.keys
+        """Whether neither keys nor calls are known of: nothing is to be said of tokens and cost."""
+        return self.started is not None and not self.started.keys and not self.usage.calls
 
     @property
     def reviewed(self) -> bool:

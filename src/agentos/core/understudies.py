@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from agentos.core import events
-from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.commands import (
+    Command,
+    FreezeWorker,
+    GrantLease,
+    KillWorker,
+    StartWorker,
+    StopWorker,
+    ThawWorker,
+)
 from agentos.core.experience import Life
 from agentos.core.results import Ending, Outcome, Verdict, failed
 from agentos.core.world import Happening
@@ -29,6 +37,8 @@ class Understudies:
                 return self._end(command.item, now, Outcome(Ending.INTERRUPTED))
             case KillWorker():
                 return [Happening(now, events.WorkerEnded(command.item, "killed", clean=False))]
+            case FreezeWorker() | ThawWorker():
+                return []
 
     def _start(self, item: str, now: float) -> list[Happening]:
         life = self._lives[item]

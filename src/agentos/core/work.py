@@ -24,6 +24,8 @@ class Work:
         self.reported: Outcome | None = None
         self.ended: Outcome | None = None
         self.timed_out = False
+        self.set_aside = False
+        self._leave_by: float | None = None
         self._active_since: float | None = None
         self._waiting_since: float | None = None
         self._alive_at = 0.0
@@ -41,7 +43,8 @@ class Work:
     def start(self, now: float) -> None:
         self.attempts += 1
         self.reported = self._reported_at = None
-        self.timed_out = False
+        self.timed_out = self.set_aside = False
+        self._leave_by = None
         self._tried = 0.0
         # Until its process is there it is the machine's time, not the item's; but not for ever.
         self._active_since = now + LONGEST_START
@@ -54,10 +57,13 @@ class Work:
     def serve(self, now: float) -> float:
         """A key has come; says how long that took."""
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
+        self.go_on(now)
+        return waited
+
+    def go_on(self, now: float) -> None:
         self.stop_clock(now)
         self._active_since = now
         self.alive(now)
-        return waited
 
     def stop_clock(self, now: float) -> None:
         if self._active_since is not None:
@@ -66,6 +72,28 @@ class Work:
         if self._waiting_since is not None:
             self.waited += now - self._waiting_since
         self._active_since = self._waiting_since = None
+
+    def skip(self, seconds: float) -> None:
+        """So long everything stood still: it is as if that time had not been."""
+        self._alive_at += seconds
+        self._active_since = _later(self._active_since, seconds)
+        self._waiting_since = _later(self._waiting_since, seconds)
+        self._reported_at = _later(self._reported_at, seconds)
+        self._leave_by = _later(self._leave_by, seconds)
+
+    # What people want of it.
+
+    def put_aside(self, leave_by: float) -> None:
+        """Its worker was told to end, for a pause; after that moment it is killed."""
+        self.set_aside, self._leave_by = True, leave_by
+
+    def try_again(self, now: float) -> bool:
+        """As often again as at first; no for what has a verdict or waits for a person."""
+        if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.ELSEWHERE):
+            return False
+        self.ended, self.not_before, self._looks_elsewhere = None, now, 0
+        self.forgiven = self.attempts
+        return True
 
     # What its worker says.
 
@@ -110,9 +138,11 @@ class Work:
     def deadline(self, timeout: float, usual: float) -> float | None:
         if self._reported_at is not None:
             return self._reported_at + LINGER
+        moments = [] if self._leave_by is None else [self._leave_by]
         if self._active_since is None:
-            return None
-        moments = [] if self.timed_out or self.reported else [self._active_since + timeout - self._tried]
+            return min(moments, default=None)
+        if not self.timed_out and not self.reported:
+            moments.append(self._active_since + timeout - self._tried)
         if self._level < len(LEVELS):
             moments.append(self._quiet_at(usual))
         return min(moments, default=None)
@@ -129,6 +159,13 @@ class Work:
         self._reported_at = None
         return True
 
+    def overstays(self, now: float) -> bool:
+        """Whether the worker was to leave for a pause, and is still there; said once."""
+        if self._leave_by is None or self.reported or now < self._leave_by:
+            return False
+        self._leave_by = None
+        return True
+
     def falls_quiet(self, usual: float, now: float) -> events.ItemQuiet | None:
         """The news that there was no sign of life for a multiple of the usual time; once a level."""
         if self._active_since is None or self._level >= len(LEVELS) or now < self._quiet_at(usual):
@@ -139,3 +176,7 @@ class Work:
 
     def _quiet_at(self, usual: float) -> float:
         return self._alive_at + usual * LEVELS[self._level][1]
+
+
+def _later(moment: float | None, seconds: float) -> float | None:
+    return None if moment is None else moment + seconds

@@ -99,6 +99,8 @@ class InlineEngine:
                 self._start(command)
             case commands.KillWorker():
                 self._kill(command.item)
+            case commands.FreezeWorker() | commands.ThawWorker():
+                pass  # threads stand still with the process
             case commands.StopWorker() | commands.GrantLease():
                 if worker := self._workers.get(command.item):
                     worker.channel.deliver(command)
@@ -115,6 +117,9 @@ class InlineEngine:
 
     def wake(self) -> None:
         self._heard.put(None)
+
+    def watch(self, descriptor: int) -> None:
+        """Its wait is on a queue: what can be read is noticed when the wait is over, as each is soon."""
 
     def close(self) -> None:
         """Nobody is heard any more; work that can be cancelled has ended when this returns."""

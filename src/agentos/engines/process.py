@@ -84,6 +84,10 @@ class ProcessEngine:
                 self._start(command)
             case commands.KillWorker():
                 self._send_control({"kill": command.item})
+            case commands.FreezeWorker():
+                self._send_control({"freeze": command.item})
+            case commands.ThawWorker():
+                self._send_control({"thaw": command.item})
             case commands.StopWorker() | commands.GrantLease():
                 self._send(command.item, dumps(command))
             case _:
@@ -91,7 +95,9 @@ class ProcessEngine:
 
     def receive(self, timeout: float | None) -> Told:
         for key, _ in self._selector.select(self._shortened(timeout)):
-            key.data()
+            # What was heard before may have closed it.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data()
         self._give_up_on_silent()
         told, self._told = self._told, []
         return told
@@ -99,6 +105,9 @@ class ProcessEngine:
     def wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._bell_rope, b"!")
+
+    def watch(self, descriptor: int) -> None:
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda: None)
 
     def close(self) -> None:
         self._drop_control()

@@ -39,5 +39,8 @@ class RefusingEngine:
     def wake(self) -> None:
         self._engine.wake()
 
+    def watch(self, descriptor: int) -> None:
+        self._engine.watch(descriptor)
+
     def close(self) -> None:
         self._engine.close()

@@ -57,10 +57,15 @@ class Template:
         if not message:
             return False
         order = json.loads(message)
-        if "start" in order:
-            self._start(order["start"], descriptors)
-        else:
-            self._kill(order["kill"])
+        match order:
+            case {"start": str(item)}:
+                self._start(item, descriptors)
+            case {"kill": str(item)}:
+                self._signal(item, signal.SIGKILL)
+            case {"freeze": str(item)}:
+                self._signal(item, signal.SIGSTOP)
+            case {"thaw": str(item)}:
+                self._signal(item, signal.SIGCONT)
         return True
 
     def _start(self, item: str, descriptors: list[int]) -> None:
@@ -104,14 +109,14 @@ class Template:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _kill(self, item: str) -> None:
+    def _signal(self, item: str, number: signal.Signals) -> None:
         for pid, name in self._children.items():
             if name == item:
-                _kill_group(pid)
+                _signal_group(pid, number)
 
     def _reap(self) -> None:
         while child := _exited():
-            _kill_group(child)
+            _signal_group(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             item = self._children.pop(child, None)
             if item is not None:
@@ -127,7 +132,7 @@ class Template:
 
     def _end_all(self) -> None:
         for pid in self._children:
-            _kill_group(pid)
+            _signal_group(pid, signal.SIGKILL)
         self._end_strays()
 
     def _tell(self, message: dict[str, object]) -> None:
@@ -143,9 +148,9 @@ def _exited() -> int | None:
     return found.si_pid if found else None
 
 
-def _kill_group(leader: int) -> None:
+def _signal_group(leader: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+        os.killpg(leader, number)
 
 
 def _children_of(parent: int) -> list[int]:

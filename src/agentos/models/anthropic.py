@@ -12,6 +12,7 @@ from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.models.anthropic_refusals import limits_seen, read_refusal
+from agentos.models.bounded import HOOKS
 
 TIMEOUT = 300.0
 MOST_TOKENS = 16_000
@@ -36,7 +37,11 @@ class Anthropic:
     def _client(self, access: Access) -> anthropic.AsyncAnthropic:
         if access.base_url not in self._clients:
             self._clients[access.base_url] = anthropic.AsyncAnthropic(
-                api_key="given-per-call", base_url=access.base_url, max_retries=0, timeout=TIMEOUT
+                api_key="given-per-call",
+                base_url=access.base_url,
+                max_retries=0,
+                timeout=TIMEOUT,
+                http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=HOOKS),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 

@@ -11,6 +11,7 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
+from agentos.models.bounded import HOOKS
 from agentos.models.gemini_refusals import read_refusal
 
 TIMEOUT_MS = 300_000
@@ -39,7 +40,9 @@ class Gemini:
 
     def _client(self, base_url: str | None) -> genai.Client:
         if base_url not in self._clients:
-            options = types.HttpOptions(base_url=base_url, timeout=TIMEOUT_MS)
+            options = types.HttpOptions(
+                base_url=base_url, timeout=TIMEOUT_MS, async_client_args={"event_hooks": HOOKS}
+            )
             self._clients[base_url] = genai.Client(api_key="given-per-call", http_options=options)
         return self._clients[base_url]
 

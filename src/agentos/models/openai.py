@@ -11,6 +11,8 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
+from agentos.models.bounded import HOOKS
+from agentos.models.openai_address import with_version
 from agentos.models.openai_refusals import limits_seen, read_refusal
 
 TIMEOUT = 300.0
@@ -38,9 +40,10 @@ class OpenAI:
         if access.base_url not in self._clients:
             self._clients[access.base_url] = openai.AsyncOpenAI(
                 api_key="given-per-call",
-                base_url=_with_version(access.base_url),
+                base_url=access.base_url and with_version(access.base_url),
                 max_retries=0,
                 timeout=TIMEOUT,
+                http_client=openai.DefaultAsyncHttpxClient(event_hooks=HOOKS),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 
@@ -63,13 +66,6 @@ def _words(question: Question, access: Access) -> dict[str, Any]:
         form = {"name": "verdict", "schema": json.loads(question.schema)}
         words["response_format"] = {"type": "json_schema", "json_schema": form}
     return words
-
-
-def _with_version(base_url: str | None) -> str | None:
-    """The SDK wants /v1 in it; people leave it out."""
-    if base_url is None or base_url.rstrip("/").rpartition("/")[2].startswith("v"):
-        return base_url
-    return f"{base_url.rstrip('/')}/v1"
 
 
 def _translate(error: openai.APIStatusError) -> Exception:

@@ -14,12 +14,19 @@ MERGED = "workflow-audit.jsonl"
 class Audit:
     """A listener: `workflow-audit-42.jsonl` during the run, `workflow-audit.jsonl` after it."""
 
-    def __init__(self, folder: Path, open_file: OpenFile, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        open_file: OpenFile,
+        redact: Callable[[str], str],
+        warn: Callable[[OSError], None],
+    ) -> None:
         self._folder = folder
         self._open_file = open_file
         self._redact = redact
         self._merged = folder / f".{MERGED}"
         self._numbered = True
+        self._warn = warn
 
     def hear(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.RunStarted):
@@ -33,10 +40,10 @@ class Audit:
             ensure_ascii=False,
             separators=(",", ":"),
         )
-        line = self._redact(line)
-        for path in (self._folder / name, self._merged):
-            with open(self._open_file(path), "w", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+        try:
+            self._append(name, self._redact(line))
+        except OSError as error:
+            self._warn(error)
 
     def _short(self, item: str) -> str:
         """The number alone, where items are called `LLD-42`."""
@@ -44,8 +51,16 @@ class Audit:
 
     def close(self) -> None:
         """What was gathered on the way gets its name."""
-        with open(self._open_file(self._merged), "w"):
-            self._merged.replace(self._folder / MERGED)
+        try:
+            with open(self._open_file(self._merged), "w"):
+                self._merged.replace(self._folder / MERGED)
+        except OSError as error:
+            self._warn(error)
+
+    def _append(self, name: str, line: str) -> None:
+        for path in (self._folder / name, self._merged):
+            with open(self._open_file(path), "w", encoding="utf-8") as file:
+                file.write(f"{line}\n")
 
 
 def _are_numbered(items: tuple[str, ...]) -> bool:

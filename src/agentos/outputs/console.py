@@ -3,26 +3,32 @@
 from collections.abc import Callable
 
 from agentos.core import events
-from agentos.core.progress import project
+from agentos.core.lines import one_line
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
+from agentos.outputs.footer import time_left
 from agentos.outputs.summary import ending_lines, summary_lines
-from agentos.outputs.words import dollars, duration, sentence, spoken, tokens
+from agentos.outputs.words import Told, dollars, sentence, spoken, tokens
 
 COORDINATOR = "[COORDINATOR]"
 Write = Callable[[str], None]
 
 
 class Console:
-    """A listener; `write` takes one whole line."""
+    """A listener; `write` takes one whole line, `progress` those that say how far it has come."""
 
-    def __init__(self, write: Write, redact: Callable[[str], str]) -> None:
+    def __init__(self, write: Write, redact: Callable[[str], str], progress: Write) -> None:
         self._write = write
         self._redact = redact
-        self._tally = Tally()
+        self._write_progress = progress
+        self.tally = Tally()
+
+    def learn(self, event: events.Event, at: float) -> None:
+        """Counts it, and says nothing."""
+        self.tally.hear(event, at)
 
     def hear(self, event: events.Event, at: float) -> None:
-        self._tally.hear(event, at)
+        self.tally.hear(event, at)
         match event:
             case events.LineWritten():
                 self._say(f"[{event.item}]", event.text)
@@ -31,9 +37,9 @@ class Console:
             case events.Heartbeat():
                 self._progress(at)
             case events.RunEnded():
-                for line in summary_lines(self._tally):
+                for line in summary_lines(self.tally):
                     self._say(COORDINATOR, line)
-            case _ if isinstance(event, events.News | events.CredentialsRejected | events.ItemDecided):
+            case _ if isinstance(event, Told):
                 if text := sentence(event, at):
                     self._say(COORDINATOR, text)
             case _:
@@ -49,7 +55,7 @@ class Console:
             self._progress(at)
 
     def _progress(self, at: float) -> None:
-        self._say(COORDINATOR, progress_line(self._tally, at))
+        self._write_progress(self._redact(f"{COORDINATOR} {one_line(progress_line(self.tally, at))}"))
 
     def _say(self, prefix: str, text: str) -> None:
         self._write(self._redact(spoken(prefix, text)))
@@ -62,17 +68,11 @@ def progress_line(tally: Tally, at: float) -> str:
     keys = len(tally.started.keys) if tally.started else 0
     parts = [
         f"{bar(tally.over, total)} {tally.over}/{total} workflows complete",
+        "paused" if tally.paused else "",
         f"running: {running}" if running else "",
         f"keys in use: {len(set(tally.held.values()))}/{keys}" if keys else "",
-        f"{tokens(tally.usage.tokens)} tokens" if keys else "",
-        f"cost {dollars(tally.cost)}" if keys else "",
-        _time_left(tally, at),
+        "" if tally.keyless else f"{tokens(tally.usage.tokens)} tokens",
+        "" if tally.keyless else f"cost {dollars(tally.cost)}",
+        time_left(tally, at),
     ]
     return " | ".join(part for part in parts if part)
-
-
-def _time_left(tally: Tally, at: float) -> str:
-    if tally.over == len(tally.rows):
-        return ""
-    seconds = project(tally, at).seconds_left
-    return "time left ?" if seconds is None else f"about {duration(seconds)} left"

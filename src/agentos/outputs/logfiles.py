@@ -12,14 +12,14 @@ OpenFile = Callable[[Path], int]
 
 
 class LogFiles:
-    """A listener; a full disk costs one warning, never the work."""
+    """A listener; a full disk costs lines of the log, never the work."""
 
-    def __init__(self, folder: Path, open_file: OpenFile, warn: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, open_file: OpenFile, warn: Callable[[OSError], None]) -> None:
         self._folder = folder
         self._open_file = open_file
         self._warn = warn
         self._files: dict[str, int] = {}
-        self._warned = False
+        self._torn: set[str] = set()
 
     def hear(self, event: events.Event, at: float) -> None:
         match event:
@@ -37,15 +37,14 @@ class LogFiles:
             os.close(self._files.popitem()[1])
 
     def _append(self, item: str, lines: list[str]) -> None:
-        content = "".join(f"{one_line(line)}\n" for line in lines).encode("utf-8", "replace")
+        whole = "".join(f"{one_line(line)}\n" for line in lines)
+        content = (f"\n{whole}" if item in self._torn else whole).encode("utf-8", "replace")
         try:
             if item not in self._files:
                 self._files[item] = self._open_file(self._folder / f"{item}.log")
             while content:
                 content = content[os.write(self._files[item], content) :]
+            self._torn.discard(item)
         except OSError as error:
-            if not self._warned:
-                self._warned = True
-                self._warn(
-                    f"[COORDINATOR] Log files cannot be written ({error.strerror}). Work goes on without them."
-                )
+            self._torn.add(item)
+            self._warn(error)

@@ -10,15 +10,21 @@ from agentos.outputs.summary import summary_text
 class SummaryFile:
     """A listener; `write` puts the whole text in its place at once."""
 
-    def __init__(self, write: Callable[[str], None], redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, write: Callable[[str], None], redact: Callable[[str], str], warn: Callable[[OSError], None]
+    ) -> None:
         self._write = write
         self._redact = redact
+        self._warn = warn
         self._tally = Tally()
 
     def hear(self, event: events.Event, at: float) -> None:
         self._tally.hear(event, at)
         if isinstance(event, events.RunEnded):
-            self._write(self._redact(summary_text(self._tally)))
+            try:
+                self._write(self._redact(summary_text(self._tally)))
+            except OSError as error:
+                self._warn(error)
 
     def close(self) -> None:
         pass

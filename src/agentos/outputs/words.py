@@ -49,7 +49,12 @@ def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
 
 
-def sentence(event: events.News | events.CredentialsRejected | events.ItemDecided, at: float) -> str | None:  # noqa: C901 - one case an event
+Told = (
+    events.News | events.CredentialsRejected | events.ItemDecided | events.RunSuspended | events.RunContinued
+)
+
+
+def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an event
     """The coordinator's line for an event; None for what is told in other ways."""
     match event:
         case events.RunStarted():
@@ -106,12 +111,33 @@ def sentence(event: events.News | events.CredentialsRejected | events.ItemDecide
             )
         case events.StormEnded():
             return f"{event.provider} answers again after {duration(event.seconds)}. Resuming workflows..."
+        case events.DiskPaused():
+            return (
+                f"No space left on the disk of {event.place}. Pausing all workflows: free some, and they go on "
+                "by themselves..."
+            )
+        case events.DiskRestored():
+            return f"There is space again after {duration(event.seconds)}. Resuming workflows..."
         case events.SlotRested():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():
             return f"Worker slot {event.slot} keeps failing. Going on with {count(event.left, 'worker')}."
         case events.StopBegan():
             return _stopping(event, at)
+        case events.RunPaused():
+            return _paused(event)
+        case events.RunResumed():
+            return f"Resumed after {duration(event.seconds)}: items start and calls begin again."
+        case events.ItemSetAside():
+            return f"{event.item} is set aside{f' at {event.node}' if event.node else ''}: checkpointed, until the run is resumed."
+        case events.ItemRequeued():
+            return f"{event.item} is tried again, from its checkpoint."
+        case events.WorkersChanged():
+            return _workers(event)
+        case events.RunSuspended():
+            return "Standing still (Ctrl-Z), the workers too. Go on with: fg"
+        case events.RunContinued():
+            return f"Going on after {duration(event.seconds)}."
         case events.KillBegan():
             return f"Killing {', '.join(event.items)}: their checkpoints stay."
         case (
@@ -120,6 +146,7 @@ def sentence(event: events.News | events.CredentialsRejected | events.ItemDecide
             | events.LeaseGranted()
             | events.CallCounted()
             | events.Heartbeat()
+            | events.RequestDeclined()
             | events.RunEnded()
         ):
             return None
@@ -132,6 +159,17 @@ def _started(event: events.RunStarted) -> str:
     if event.workers == 1:
         return f"Starting execution of {items} with {workers}"
     return f"Starting parallel execution of {items} with {workers}"
+
+
+def _paused(event: events.RunPaused) -> str:
+    if event.now:
+        return "Paused: workers checkpoint and end, no item starts. Go on with: agentos resume"
+    return "Paused: no further item starts, workers wait at their next model call. Go on with: agentos resume"
+
+
+def _workers(event: events.WorkersChanged) -> str:
+    fewer = " Those at work finish their items first." if event.workers < event.before else ""
+    return f"{count(event.workers, 'worker')} from now on (before: {event.before}).{fewer}"
 
 
 def _seconds(seconds: float) -> str:

@@ -118,8 +118,8 @@ class _Crew(Generic[T]):
         run = Run(places, Pool(()), limits, random.random, time.monotonic())
         started = events.RunStarted("", "", "", places, limits.parallel, ())
         clock = Clock(time.monotonic, time.time)
-        with contextlib.closing(engine), _signals(engine) as arrived:
-            Coordinator(run, engine, [self], clock, Alone()).conduct(started, Outside(arrived, lambda: None))
+        with contextlib.closing(engine), _signals(engine) as outside:
+            Coordinator(run, engine, [self], clock, Alone()).conduct(started, outside)
 
     # In the thread of one item.
 
@@ -174,14 +174,14 @@ class _Crew(Generic[T]):
 
 
 @contextlib.contextmanager
-def _signals(engine: InlineEngine) -> Iterator[list[str]]:
+def _signals(engine: InlineEngine) -> Iterator[Outside]:
     """Signals are caught on the main thread, and put back as they were; elsewhere there are none."""
     if threading.current_thread() is not threading.main_thread():
-        yield []
+        yield Outside([], lambda: None)
         return
     with Signals().caught() as signals:
         signals.wake = engine.wake
-        yield signals.arrived
+        yield Outside(signals.arrived, lambda: None, sleep=signals.sleep)
 
 
 def _metadata(value: object) -> Mapping[str, Any]:

@@ -11,8 +11,8 @@ class Alone:
     def turn(self) -> Iterator[list[Note]]:
         yield []
 
-    def leave(self, notes: list[Note]) -> None:
-        pass
+    def leave(self, notes: list[Note]) -> bool:
+        return True
 
     def gone(self, runs: set[str]) -> list[RunGone]:
         return []

@@ -35,8 +35,14 @@ class Checkpoint:
     async def note(self, name: str, text: str) -> None:
         """Keeps a text; it is on disk when this returns."""
         async with self.saver.lock:
-            await self._connection.execute("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text))
-            await self._connection.commit()
+            try:
+                await self._connection.execute(
+                    "INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text)
+                )
+                await self._connection.commit()
+            except sqlite3.Error:
+                await self._connection.rollback()
+                raise
 
     async def noted(self, name: str) -> str | None:
         async with self.saver.lock:
@@ -64,6 +70,9 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
 
 def check_checkpoint(path: Path) -> Path | None:
     """Moves a broken database aside and says where to; refuses one that a newer version wrote."""
+    if not path.exists():
+        # Whoever deleted it may have died before it came to the rest of the family.
+        delete_checkpoint(path)
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
@@ -85,6 +94,11 @@ def check_checkpoint(path: Path) -> Path | None:
 def delete_checkpoint(path: Path) -> None:
     for name in _family(path):
         name.unlink(missing_ok=True)
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What there is of a checkpoint; its -wal and -shm outlive it when its deletion was cut short."""
+    return [name for name in _family(path) if name.exists()]
 
 
 def read_notes(path: Path) -> dict[str, str]:

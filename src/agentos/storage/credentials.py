@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.core.credentials import Credential
-from agentos.core.errors import PreflightError
+from agentos.core.errors import NoCredentials, PreflightError
 from agentos.core.loads import Dimension, Rate
 from agentos.core.secrets import Secret
 
 PROVIDERS = ("gemini", "anthropic", "openai")
+NO_KEY = """no API key for {provider}. Give one in one of three ways:
+  1. export {variable}_1=...     (also _2, _3, ...; or a single {variable})
+  2. agentos keys add --provider {provider}   (asks for it, and keeps it in {file})
+  3. a [[credential]] table in that file, with key_env = "VARIABLE" or keyring = "service/user"
+Or try it without a key: add --offline"""
 _KNOWN: dict[str, type] = {
     "name": str,
     "provider": str,
@@ -88,6 +93,11 @@ class CredentialSource:
         except tomllib.TOMLDecodeError as error:
             raise PreflightError(f"{self.file}: {error}") from error
         return _Reader(self.file, text, self.environment).read(tables)
+
+
+def no_key(provider: str, file: Path) -> NoCredentials:
+    """The error that says how to give one."""
+    return NoCredentials(NO_KEY.format(provider=provider, variable=f"{provider.upper()}_API_KEY", file=file))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Files that are whole or not there, inside one folder."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -129,11 +130,23 @@ def _clear(folder: int, mark: str) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Makes the folder for its owner alone, parents too."""
+    """Makes the folder for its owner alone, parents too; it is there after a power cut."""
     if not path.parent.exists():
         private_folder(path.parent)
-    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=FOLDER_MODE)
+        _sync_folder(path.parent)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     return path
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def private_file(path: Path) -> int:

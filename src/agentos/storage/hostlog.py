@@ -22,6 +22,7 @@ from agentos.core.neighbours import (
 from agentos.core.wire import WireError, decode, encode
 from agentos.storage.files import private_folder
 from agentos.storage.locks import LockFile, is_locked
+from agentos.storage.room import is_full
 
 NAME = "notes.jsonl"
 PATIENCE = 0.2
@@ -47,6 +48,7 @@ class HostLog:
             self._file = os.open(folder / NAME, flags, 0o600)
         self._read_to = 0
         self._torn = b""
+        self._unwritten: list[str] = []
 
     @property
     def life(self) -> int:
@@ -61,12 +63,29 @@ class HostLog:
         with self._locked():
             yield self._read()
 
-    def leave(self, notes: list[Note]) -> None:
-        """Writes to the others; within a turn."""
-        lines = "".join(f"{self._line(replace(note, run=self._run))}\n" for note in notes)
-        if lines:
+    def leave(self, notes: list[Note]) -> bool:
+        """Writes to the others, within a turn; false while a full disk keeps some of it from them."""
+        self._unwritten += [self._line(replace(note, run=self._run)) for note in notes]
+        if self._unwritten:
             # What somebody left unfinished, and died, must not swallow our first line.
-            os.write(self._file, (b"\n" if self._torn else b"") + lines.encode())
+            lines = (b"\n" if self._torn else b"") + "".join(f"{one}\n" for one in self._unwritten).encode()
+            if not self._write(lines):
+                return False
+            self._unwritten = []
+        return True
+
+    def _write(self, lines: bytes) -> bool:
+        """All of it or nothing: what was written of lines that did not fit is taken back."""
+        begun = os.fstat(self._file).st_size
+        try:
+            while lines:
+                lines = lines[os.write(self._file, lines) :]
+        except OSError as error:
+            if not is_full(error):
+                raise
+            os.ftruncate(self._file, begun)
+            return False
+        return True
 
     def gone(self, runs: set[str]) -> list[RunGone]:
         """Those of the runs of which no process is left."""

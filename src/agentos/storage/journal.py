@@ -17,23 +17,36 @@ _AS_JSON = "backslashreplace"
 
 
 class Journal:
-    """A listener that writes; the end of an item is on disk before anyone is told."""
+    """A listener that writes; the end of an item is on disk before anyone is told.
 
-    def __init__(self, folder: Path, redact: Callable[[str], str]) -> None:
+    What a full disk does not take waits here, in order; what is done stands in the documents anyway.
+    """
+
+    def __init__(self, folder: Path, redact: Callable[[str], str], warn: Callable[[OSError], None]) -> None:
         self._descriptor = private_file(folder / NAME)
         self._redact = redact
+        self._warn = warn
+        self._unwritten = b""
 
     def hear(self, event: Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             return
         record = {"at": round(at, 3), **encode(event)}
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-        _write_all(self._descriptor, (self._redact(line) + "\n").encode(errors=_AS_JSON))
-        if isinstance(event, events.ItemEnded | events.RunEnded):
-            os.fsync(self._descriptor)
+        self._unwritten += (self._redact(line) + "\n").encode(errors=_AS_JSON)
+        try:
+            self._write()
+            if isinstance(event, events.ItemEnded | events.RunEnded):
+                os.fsync(self._descriptor)
+        except OSError as error:
+            self._warn(error)
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+    def _write(self) -> None:
+        while self._unwritten:
+            self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +81,3 @@ def read_entry(line: bytes) -> Entry | None:
         return Entry(float(record["at"]), decode(record))
     except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]

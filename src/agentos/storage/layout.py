@@ -9,6 +9,8 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 from agentos.storage.files import check_home, private_folder
 
+PROBE = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -48,8 +50,9 @@ class Home:
         check_home(self.path)
         try:
             private_folder(self.path)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
+            with tempfile.TemporaryFile(dir=self.path) as probe:
+                probe.write(bytes(PROBE))
+                probe.flush()
         except OSError as error:
             raise PreflightError(
                 f"cannot write to the home folder {self.path}: {error.strerror}; "

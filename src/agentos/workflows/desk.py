@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from string import Template
+from typing import Protocol
 
 from agentos.core.errors import ItemError
 from agentos.core.gates import Gate
 from agentos.core.items import Item
 from agentos.core.ports import Answer, Documents, Question
+from agentos.workflows.filing import Filing
+from agentos.workflows.texts import package_text
 
 Ask = Callable[[str, Question], Awaitable[Answer]]
 Say = Callable[[str], None]
@@ -19,11 +22,22 @@ Kept = dict[str, str]
 _TAGS = ("issue", "brief", "draft", "feedback")
 
 
+class Tracker(Protocol):
+    """Where issues are filed when it is not the project's folder."""
+
+    async def check(self) -> None: ...
+
+    async def file(self, filing: Filing, say: Say) -> str:
+        """The address of the issue, filed now or found."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """`ask` keeps each answer under its call's name, so that a crash does not pay twice.
 
     `gates` are those that park the item; `parked` is the number of the one that it is parked at already.
+    `text` is that of an issue that stands in no file.
     """
 
     item: Item
@@ -34,6 +48,8 @@ class Desk:
     prompts: Path | None = None
     gates: tuple[Gate, ...] = ()
     parked: int = 0
+    text: str | None = None
+    tracker: Tracker | None = None
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
@@ -71,11 +87,12 @@ class Desk:
         try:
             return self.folder.read(f".agentos/prompts/{file}").decode()
         except (FileNotFoundError, NotADirectoryError):
-            place = self.prompts or Path(__file__).parent / "prompts"
+            if self.prompts is None:
+                return package_text(file)
         try:
-            return (place / file).read_text("utf-8")
+            return (self.prompts / file).read_text("utf-8")
         except OSError as error:
-            raise ItemError(f"there is no prompt {file}", (f"write {place / file}",)) from error
+            raise ItemError(f"there is no prompt {file}", (f"write {self.prompts / file}",)) from error
 
 
 def _enclosed(text: str) -> str:

@@ -39,10 +39,18 @@ def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
             numbers.append(page.number or 0)
             if _origin(path) == filing.origin:
                 return f"{ISSUES}/{path.name}"
-        number = max(numbers) + 1
+        number = max([*numbers, *_designed(project)]) + 1
         name = f"{ISSUES}/{number:03}-{filing.slug}.md"
         documents.write(name, _content(number, filing).encode())
         return name
+
+
+def _designed(project: Path) -> list[int]:
+    """Numbers that have a design, also when their issue is gone: a new issue must not take it over."""
+    found = (
+        re.fullmatch(r"LLD-(\d{1,9})\.md", path.name) for path in (project / "docs/lld").glob("*/LLD-*.md")
+    )
+    return [int(name[1]) for name in found if name]
 
 
 def slug_of(file_name: str) -> str:
@@ -62,6 +70,20 @@ def _origin(path: Path) -> str | None:
     return found[0].strip('"') if found else None
 
 
+def without_front(body: str) -> str:
+    return split_front_matter(body)[1]
+
+
+def title_of(body: str, fallback: str) -> str:
+    heading = _HEADING.search(body)
+    return one_line(heading[1]).strip() if heading else fallback
+
+
+def labels_of(filing: Filing) -> list[str]:
+    """Those of the brief, then those that the draft names."""
+    return list(dict.fromkeys([*filing.labels, *_labels(without_front(filing.body))]))
+
+
 def _labels(body: str) -> list[str]:
     """What the draft's own section of labels names, as far as it can be a label."""
     section = _LABELS.search(body)
@@ -70,13 +92,12 @@ def _labels(body: str) -> list[str]:
 
 
 def _content(number: int, filing: Filing) -> str:
-    _, body, _ = split_front_matter(filing.body)
-    heading = _HEADING.search(body)
+    body = without_front(filing.body)
     front = {
         "number": number,
-        "title": one_line(heading[1]).strip() if heading else filing.slug,
+        "title": title_of(body, filing.slug),
         "state": "open",
-        "labels": list(dict.fromkeys([*filing.labels, *_labels(body)])),
+        "labels": labels_of(filing),
         "origin": filing.origin,
     }
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]

@@ -28,7 +28,7 @@ REVISION = "docs/issues/needs-revision"
 class IssueWorkflow:
     name = "issue"
     prefix = "ISSUE"
-    folders = (ACTIVE,)
+    folders: tuple[str, ...] = (ACTIVE,)
 
     def candidates(self, project: Path) -> list[Candidate]:
         numbers = brief_numbers(project)
@@ -63,11 +63,13 @@ class IssueWorkflow:
 
         async def sandbox(state: State) -> State:
             _check_filing(desk.root)
+            if desk.tracker:
+                await desk.tracker.check()
             return {}
 
         async def file(state: State) -> State:
             if state["verdict"] == Verdict.APPROVED.value:
-                return {"result": _file(desk, desk.fetch(state["draft"]))}
+                return {"result": await _file(desk, desk.fetch(state["draft"]))}
             body = f"{desk.fetch(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
             name = f"{REVISION}/{document_name(desk.item.number)}"
             desk.folder.write(name, with_evidence(loop.evidence(state), body).encode())
@@ -122,11 +124,14 @@ def _item(path: Path, folder: str, number: int) -> Item:
     )
 
 
-def _file(desk: Desk, draft: str) -> str:
+async def _file(desk: Desk, draft: str) -> str:
     item = desk.item
     name = Path(item.source).name
     filing = Filing(item.id, slug_of(name), item.labels, draft)
-    result = file_issue(desk.root, desk.folder, filing)
+    if desk.tracker:
+        result = await desk.tracker.file(filing, desk.say)
+    else:
+        result = file_issue(desk.root, desk.folder, filing)
     desk.folder.move(f"{ACTIVE}/{name}", f"{DONE}/{name}")
     desk.folder.remove(f"{REVISION}/{document_name(item.number)}")
     desk.say(f"Filed as {result}")

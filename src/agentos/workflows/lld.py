@@ -1,5 +1,7 @@
 """The lld workflow: an issue becomes a low-level design."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +16,7 @@ from agentos.workflows.evidence import read_evidence, with_evidence
 from agentos.workflows.gates import HumanGate, stage_of
 from agentos.workflows.lineage import retire
 from agentos.workflows.review_loop import ReviewLoop, State, Ways, compose, is_over, reviews
-from agentos.workflows.sources.markdown import Page, markdown_files, read_page
+from agentos.workflows.sources.markdown import Page, markdown_files, page_of, read_page
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -26,12 +28,21 @@ APPROVED, REVISION = "docs/lld/active", "docs/lld/needs-revision"
 class LldWorkflow:
     name = "lld"
     prefix = "LLD"
-    folders = (ISSUES,)
+    folders: tuple[str, ...] = (ISSUES,)
+
+    def __init__(self, pages: Sequence[Page] | None = None) -> None:
+        """`pages` are the issues when the project keeps them elsewhere; any folder is a project then."""
+        self._pages = pages
+        if pages is not None:
+            self.folders = (".",)
 
     def candidates(self, project: Path) -> list[Candidate]:
-        pages = [read_page(path) for path in markdown_files(project / ISSUES)]
+        pages = self._pages
+        if pages is None:
+            files = markdown_files(project / ISSUES)
+            pages = [replace(page, path=page.path.relative_to(project)) for page in map(read_page, files)]
         items = [_item(page) for page in pages if page.number is not None]
-        closed = {str(page.path.relative_to(project)) for page in pages if not page.is_open}
+        closed = {str(page.path) for page in pages if not page.is_open}
         return [
             Candidate(
                 item,
@@ -57,7 +68,8 @@ class LldWorkflow:
         loop = ReviewLoop(desk, self.name, "issue")
 
         async def load(state: State) -> State:
-            page = read_page(desk.root / desk.item.source)
+            source = desk.item.source
+            page = read_page(desk.root / source) if desk.text is None else page_of(Path(source), desk.text)
             return await loop.load(page.body, page.problems)
 
         async def finalize(state: State) -> State:
@@ -117,7 +129,7 @@ def _item(page: Page) -> Item:
         workflow="lld",
         number=page.number or 0,
         title=page.title,
-        source=f"{ISSUES}/{page.path.name}",
+        source=str(page.path),
         digest=page.digest,
         labels=page.labels,
     )

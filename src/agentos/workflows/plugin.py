@@ -48,7 +48,9 @@ class Plugin:
 
     @property
     def prompts(self) -> Path | None:
-        """The folder `prompts` beside the file that it was written in."""
+        """The folder `prompts` beside the file that it was written in; None for the package's own."""
+        if self.origin.startswith("agentos."):
+            return None
         module = sys.modules.get(self.origin.partition(":")[0])
         return Path(module.__file__).parent / "prompts" if module and module.__file__ else None
 

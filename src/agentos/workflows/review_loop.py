@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from agentos.core.errors import InvalidSpec
@@ -12,6 +11,7 @@ from agentos.core.results import Verdict
 from agentos.core.verdicts import Review, read_review
 from agentos.workflows.desk import Desk, Kept
 from agentos.workflows.evidence import Evidence
+from agentos.workflows.texts import package_text
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -172,7 +172,7 @@ def compose(nodes: Mapping[str, Node], ways: Mapping[str, Ways]) -> "StateGraph[
 
 
 def _schema() -> str:
-    return (resources.files("agentos.workflows") / "prompts" / "verdict.schema.json").read_text("utf-8")
+    return package_text("verdict.schema.json")
 
 
 def _as_markdown(review: Review, number: int, model: str) -> str:

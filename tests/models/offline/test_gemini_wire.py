@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from google.genai import errors, types
 
+from agentos.http.loopback import loopback
 from agentos.models.offline import Behaviour, Hints, Latency, Limits
-from agentos.models.offline.server import loopback
 
 from .serving import ISSUE, KEYS, running
 

@@ -41,12 +41,12 @@ async def _until_told(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     if place.die_with_parent:
-        _watch_stdin(lambda: loop.call_soon_threadsafe(task.cancel))
+        watch_stdin(lambda: loop.call_soon_threadsafe(task.cancel))
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
-def _watch_stdin(ended: Callable[[], object]) -> None:
+def watch_stdin(ended: Callable[[], object]) -> None:
     """A thread, since an event loop cannot wait for every kind of stdin; it dies with the process."""
 
     def read_to_the_end() -> None:

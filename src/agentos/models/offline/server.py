@@ -1,16 +1,19 @@
 """Serves the rule machine on a loopback address."""
 
 import asyncio
-import ipaddress
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
+
+from agentos.http.connection import Connection, Incoming
+from agentos.http.loopback import names_loopback
+from agentos.http.server import listening
 
 from . import anthropic, gemini, openai, openai_responses
 from .behaviour import Behaviour
 from .fault_json import parse_faults
-from .http import Connection
+from .http import deliver, request_of
 from .keys import Key, KeyRing
 from .ledger import Ledger
 from .service import Service
@@ -18,7 +21,6 @@ from .talk import Reply, Request, whole
 
 # the first that claims a request gets it; a path under /v1 that no other knows is Gemini's
 DIALECTS = (anthropic.DIALECT, openai.DIALECT, openai_responses.DIALECT, gemini.DIALECT)
-LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 async def serve(
@@ -30,40 +32,11 @@ async def serve(
     port: int = 0,
 ) -> None:
     """Tells `ready` its URL, then serves until it is cancelled, which drops every connection."""
-    address = loopback(host)
-    connections: set[Connection] = set()
     with _ledger_file(behaviour) as file:
         reception = _Reception(behaviour, keys, Ledger(time.time, file))
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(reception.attend, connections),
-            address,
-            port,
-            backlog=1024,
-        )
-        try:
-            ready(_url(server))
-            await loop.create_future()
-        finally:
-            server.close()
-            await _drop(connections)
-
-
-def loopback(host: str) -> str:
-    address = "127.0.0.1" if host == "localhost" else host
-    try:
-        if ipaddress.ip_address(address).is_loopback:
-            return address
-    except ValueError:
-        pass
-    raise ValueError(f"the offline server binds loopback addresses only, such as 127.0.0.1; found: {host}")
-
-
-async def _drop(connections: set[Connection]) -> None:
-    """Waits for the calls under way to be written down as dropped, while the ledger is open."""
-    tasks = [task for connection in tuple(connections) if (task := connection.drop())]
-    if tasks:
-        await asyncio.wait(tasks, timeout=0.2)
+        async with listening(reception.attend, host=host, port=port) as url:
+            ready(url)
+            await asyncio.get_running_loop().create_future()
 
 
 class _Reception:
@@ -73,10 +46,14 @@ class _Reception:
         self._ledger = ledger
         self._service = Service(behaviour, KeyRing(keys), ledger, time.time)
 
-    async def attend(self, request: Request, send: Callable[[Reply], Awaitable[None]]) -> None:
-        if not _names_loopback(request):
+    async def attend(self, incoming: Incoming, connection: Connection) -> None:
+        async def send(reply: Reply) -> None:
+            await deliver(reply, connection)
+
+        if not names_loopback(incoming.headers):
             await send(_json(403, b'{"error": "this server answers to loopback names only"}'))
             return
+        request = request_of(incoming)
         dialect = next((dialect for dialect in DIALECTS if dialect.claims(request)), None)
         if dialect:
             await self._service.attend(dialect, request, send)
@@ -108,19 +85,8 @@ class _Reception:
         return _json(200, b"{}")
 
 
-def _names_loopback(request: Request) -> bool:
-    """A page in a browser whose own name was made to point here names another host."""
-    name = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
-    return name in LOCAL_NAMES or name.startswith("127.")
-
-
 def _json(status: int, body: bytes) -> Reply:
     return whole(status, "application/json", body)
-
-
-def _url(server: asyncio.Server) -> str:
-    host, port = server.sockets[0].getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,13 @@ class Page:
 def read_page(path: Path) -> Page:
     """Never raises for what is in the file; that is said in `problems`."""
     try:
-        size = path.stat().st_size
+        state = path.lstat()
+        if not stat.S_ISREG(state.st_mode):
+            # A link in a stranger's project could send any file of ours to a model; a pipe never ends.
+            return _unusable(
+                path, "it cannot be read: it is a link, a folder or a device; put a file of its own there"
+            )
+        size = state.st_size
         raw = path.read_bytes() if size <= LARGEST else b""
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
@@ -47,6 +54,11 @@ def read_page(path: Path) -> Page:
         line = raw.count(b"\n", 0, error.start) + 1
         return _unusable(path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})")
     return _page(path, raw, text)
+
+
+def page_of(path: Path, text: str) -> Page:
+    """The page of a text that stands in no file."""
+    return _page(path, text.encode("utf-8", "surrogateescape"), text)
 
 
 def file_number(path: Path) -> int | None:

@@ -1,0 +1,1 @@
+"""What a gateway adds to a call, ours beside LiteLLM's proxy."""

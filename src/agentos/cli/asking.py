@@ -1,0 +1,43 @@
+"""Asking a run for something, and saying what came of it."""
+
+import time
+
+import click
+
+from agentos.cli.records import how_it_ended, living_run
+from agentos.control.client import NotListening, ask
+from agentos.core import events
+from agentos.core.errors import UsageError
+from agentos.outputs.words import sentence
+
+ANSWERS = (
+    events.RunPaused
+    | events.RunResumed
+    | events.ItemRequeued
+    | events.WorkersChanged
+    | events.StopBegan
+    | events.KillBegan
+)
+
+
+def ask_run(name: str | None, request: events.Request, what: str) -> int:
+    """Reaches the run that is meant; gives the exit code."""
+    run = living_run(name, what)
+    try:
+        told = ask(run, request)
+    except NotListening as error:
+        raise UsageError(f"run {run.name} does not listen any more: {how_it_ended(run)}") from error
+    code = 0
+    for event in told:
+        if isinstance(event, events.RequestDeclined):
+            click.echo(f"Run {run.name}: {event.reason}", err=bool(event.exit_code))
+            code = code or event.exit_code
+        elif isinstance(event, ANSWERS):
+            click.echo(f"Run {run.name}: {sentence(event, time.time())}")
+    if not told:
+        click.echo(f"Run {run.name} is doing so already.")
+    return code
+
+
+def run_option() -> click.Option:
+    return click.Option(["--run", "run_id"], metavar="RUN", help="Another run than the one under way.")

@@ -1,0 +1,22 @@
+"""`agentos pause`: no further item, no further call."""
+
+import click
+
+from agentos.cli.asking import ask_run, run_option
+from agentos.core.events import PauseRequested
+
+
+def _run(now: bool, run_id: str | None) -> int:
+    return ask_run(run_id, PauseRequested(now), "pause --now" if now else "pause")
+
+
+command = click.Command(
+    "pause",
+    help="Start no further item; workers wait at their next model call. Go on with: agentos resume.",
+    params=[
+        click.Option(["--now"], is_flag=True, help="Workers checkpoint and end at once."),
+        run_option(),
+    ],
+    callback=_run,
+    epilog="\b\nExamples:\n  agentos pause\n  agentos pause --now",
+)

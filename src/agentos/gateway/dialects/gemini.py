@@ -1,0 +1,78 @@
+"""Gemini's wire format, as far as the gateway reads it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agentos.core.results import Usage
+from agentos.gateway.dialects.dialect import Dialect, Failure, Trouble, mapping, whole_number
+from agentos.models.gemini_refusals import read_refusal
+
+_MODEL = re.compile(r"/(?:models|tunedModels)/([^/:]+)")
+_STATUSES = {
+    Trouble.TOKEN: "UNAUTHENTICATED",
+    Trouble.UNPAID: "FAILED_PRECONDITION",
+    Trouble.NO_KEY: "PERMISSION_DENIED",
+    Trouble.UNKNOWN: "NOT_FOUND",
+    Trouble.LIMITED: "RESOURCE_EXHAUSTED",
+    Trouble.UPGRADE: "UNIMPLEMENTED",
+    Trouble.FAILING: "UNAVAILABLE",
+}
+
+
+def _model(path: str, body: Mapping[str, Any]) -> str:
+    found = _MODEL.search(path)
+    return found[1] if found else str(body.get("model") or "").removeprefix("models/")
+
+
+def _usage(found: Any, before: Usage) -> Usage:
+    """Each part of a stream counts all so far; thoughts are paid for like what is said."""
+    counted = mapping(mapping(found).get("usageMetadata"))
+    if not counted:
+        return before
+    going_in = whole_number(counted.get("promptTokenCount")) + whole_number(
+        counted.get("toolUsePromptTokenCount")
+    )
+    coming_out = whole_number(counted.get("candidatesTokenCount")) + whole_number(
+        counted.get("thoughtsTokenCount")
+    )
+    return Usage(1, max(going_in, before.input_tokens), max(coming_out, before.output_tokens))
+
+
+def _failure(found: Any) -> Failure | None:
+    error = mapping(mapping(found).get("error"))
+    return Failure(whole_number(error.get("code")) or 500, found) if error else None
+
+
+def _words(trouble: Trouble, message: str, seconds: float | None) -> Any:
+    details = []
+    if trouble is Trouble.TOKEN:
+        details.append(
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "API_KEY_INVALID",
+                "domain": "googleapis.com",
+            }
+        )
+    if seconds is not None:
+        details.append(
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{max(1, round(seconds))}s"}
+        )
+    error = {"code": trouble.value, "message": message, "status": _STATUSES[trouble]}
+    return {"error": error | ({"details": details} if details else {})}
+
+
+DIALECT = Dialect(
+    provider="gemini",
+    home="https://generativelanguage.googleapis.com",
+    base=lambda url: url,
+    path=lambda path: path,
+    is_free=lambda path: path.endswith(":countTokens"),
+    model=_model,
+    credential=lambda secret: ("x-goog-api-key", secret),
+    refusal=read_refusal,
+    limits=lambda headers: (),
+    usage=_usage,
+    failure=_failure,
+    words=_words,
+)

@@ -1,0 +1,1 @@
+"""HTTP/1.1 on loopback, for the servers of this package."""

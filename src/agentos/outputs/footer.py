@@ -1,0 +1,133 @@
+"""What stands below the lines of a run: its items at work, its progress."""
+
+import math
+import unicodedata
+from dataclasses import dataclass
+
+from agentos.core.lines import one_line
+from agentos.core.progress import project
+from agentos.core.tally import Row, Tally, bar
+from agentos.outputs.words import clock, count, dollars, duration, tokens
+
+NARROWEST, LOWEST = 20, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    columns: int
+    lines: int
+
+    @property
+    def too_small(self) -> bool:
+        return self.columns < NARROWEST or self.lines < LOWEST
+
+
+def footer(tally: Tally, at: float, size: Size) -> list[str]:
+    """At most half the screen, no row as wide as it; nothing before the run has begun or when there is no room."""
+    if tally.started is None or tally.ended is not None or size.too_small:
+        return []
+    room, columns = size.lines // 2, size.columns - 1
+    progress = _wrapped(progress_parts(tally, at), columns)[: max(1, min(3, room // 2))]
+    rows = [item_row(row, at) for row in tally.running]
+    left = room - len(progress)
+    if len(rows) > left:
+        hidden = len(rows) - max(0, left - 1)
+        rows = [*rows[: left - 1], f"  ... and {hidden} more at work"] if left > 0 else []
+    return [fitted(row, columns) for row in (*rows, *progress)]
+
+
+def snapshot(tally: Tally, at: float) -> list[str]:
+    """The same at full length, for whoever pressed a key."""
+    if tally.started is None:
+        return ["Nothing has begun yet."]
+    waiting = sum(row.outcome is None and not row.running for row in tally.rows.values())
+    lines = [f"Snapshot at {clock(at)}, {duration(at - tally.began)} after the start:"]
+    lines += [item_row(row, at) for row in tally.running]
+    lines.append(f"  {waiting} waiting, {len(tally.running)} at work, {tally.over} ended")
+    return [*lines, f"  {' | '.join(progress_parts(tally, at))}"]
+
+
+def item_row(row: Row, at: float) -> str:
+    """`  LLD-42    N3_review      round 2     12k tokens    $0.03   1m 05s  SLOW`."""
+    where = f"{row.node or 'starting':<13}  {f'round {row.round}' if row.round else '':<8}"
+    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(max(0.0, at - row.since)):>7}"
+    return f"  {row.item:<8}  {where}  {used}  {row.quiet}".rstrip()
+
+
+def progress_parts(tally: Tally, at: float) -> list[str]:
+    """The bar first; what follows is left out from the end where there is no room."""
+    total = len(tally.rows)
+    return [
+        part
+        for part in (
+            f"{bar(tally.over, total)} {tally.over}/{total} workflows complete",
+            _standing(tally),
+            time_left(tally, at),
+            _keys(tally, at),
+            _cost(tally, at),
+            f"{tokens(tally.usage.tokens)} tokens",
+        )
+        if part
+    ]
+
+
+def time_left(tally: Tally, at: float) -> str:
+    if tally.over == len(tally.rows):
+        return ""
+    seconds = project(tally, at).seconds_left
+    return "time left ?" if seconds is None else f"about {duration(seconds)} left"
+
+
+def fitted(text: str, columns: int) -> str:
+    """Cut where the screen ends; wide characters count as two."""
+    text = one_line(text)
+    if text.isascii():
+        return text if len(text) <= columns else text[: columns - 1] + "…"
+    kept, width = "", 0
+    for character in text:
+        width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if width > columns:
+            return kept
+        kept += character
+    return kept
+
+
+def rows_taken(rows: list[str], columns: int) -> int:
+    """How many rows of a screen this wide they take, if its terminal wraps them anew."""
+    return sum(max(1, math.ceil(len(row) / max(1, columns))) for row in rows)
+
+
+def _standing(tally: Tally) -> str:
+    if tally.stopped is not None:
+        return "stopping"
+    if tally.paused is not None:
+        return "PAUSED (agentos resume)"
+    return f"{len(tally.running)} of {count(tally.workers, 'worker')} busy" if tally.workers > 1 else ""
+
+
+def _keys(tally: Tally, at: float) -> str:
+    total = len(tally.started.keys) if tally.started else 0
+    resting = sorted((until, key) for key, until in tally.resting.items() if until > at)
+    said = f"keys in use: {len(set(tally.held.values()))}/{total}"
+    if not resting:
+        return said
+    until, key = resting[0]
+    others = f" and {len(resting) - 1} more" if len(resting) > 1 else ""
+    return f"{said}, {key}{others} resting until {clock(until)}"
+
+
+def _cost(tally: Tally, at: float) -> str:
+    expected = project(tally, at).cost
+    rest = f" of about {dollars(expected)}" if tally.cost and expected is not None else ""
+    return f"cost {dollars(tally.cost)}{rest}"
+
+
+def _wrapped(parts: list[str], columns: int) -> list[str]:
+    rows = [parts[0]]
+    for part in parts[1:]:
+        joined = f"{rows[-1]} | {part}"
+        if len(joined) <= columns:
+            rows[-1] = joined
+        else:
+            rows.append(part)
+    return rows

@@ -1,0 +1,116 @@
+"""A project's issues when they are on GitHub: what a run needs of them before it begins."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agentos.core.errors import AgentosError, PreflightError
+from agentos.core.items import Item
+from agentos.core.orders import Filed, GitHubAccess
+from agentos.settings import Settings, github_token
+from agentos.workflows.issue import IssueWorkflow
+from agentos.workflows.lld import LldWorkflow
+from agentos.workflows.plugin import Plugin
+
+LOOK = 0.05
+NOBODY = Item("ISSUE-0", "issue", 0, "", "")
+T = TypeVar("T")
+
+
+class StoppedMeanwhile(Exception):
+    """A signal came while GitHub was asked."""
+
+
+@dataclass(slots=True)
+class GitHubIssues:
+    """`texts` are those of the issues, by source; `filed` the addresses of filed ones, by marker."""
+
+    access: GitHubAccess
+    stopped: Callable[[], bool]
+    say: Callable[[str], None]
+    texts: dict[str, str] = field(default_factory=dict)
+    filed: dict[str, str] = field(default_factory=dict)
+    since: str = ""
+
+    def workflow(self, workflow: Plugin) -> Plugin:
+        """The same workflow, with its items from GitHub where those are issues."""
+        if workflow.name != LldWorkflow.name:
+            return workflow
+        from agentos.workflows.github.issues import open_pages
+
+        self._tell("Reading the open issues")
+        pages = self._wait(open_pages(self._client(), self.access.repository))
+        self.texts = {str(page.path): page.body for page in pages}
+        return Plugin.of(workflow.origin, LldWorkflow(pages))
+
+    def look_for_filed(self, workflow: Plugin) -> None:
+        """Once for all items of the run: which of them have their issue already."""
+        if workflow.name == IssueWorkflow.name:
+            from agentos.workflows.github.tracker import filed_before
+
+            self._tell("Looking for issues that were filed before")
+            self.filed, self.since = self._wait(filed_before(self._client()))
+
+    def of(self, item: Item) -> Filed | None:
+        """Only a worker that files is told the place, and given the token."""
+        if not self.since:
+            return None
+        from agentos.workflows.github.tracker import marker_of
+
+        return Filed(self.filed.get(marker_of(item), ""), self.since)
+
+    def _tell(self, what: str) -> None:
+        self.say(f"[COORDINATOR] {what} of {self.access.repository} on GitHub...")
+
+    def _client(self) -> Any:
+        from agentos.workflows.github.client import GitHub
+
+        return GitHub(self.access, lambda text: self.say(f"[COORDINATOR] {text}"), random.random)
+
+    def _wait(self, asking: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(_unless_stopped(asking, self.stopped))
+
+
+def github_issues(
+    settings: Settings, stopped: Callable[[], bool], say: Callable[[str], None]
+) -> GitHubIssues | None:
+    """None for a project that keeps its issues in its own folder."""
+    if not settings.github:
+        return None
+    longest = min(settings.max_wait, settings.timeout / 2)
+    access = GitHubAccess(settings.github, settings.github_url, github_token(settings), longest)
+    return GitHubIssues(access, stopped, say)
+
+
+def why_not_filing(settings: Settings) -> str:
+    """What keeps issues from being filed on GitHub; empty when nothing does."""
+    from agentos.workflows.github.tracker import GitHubTracker
+
+    try:
+        reached = github_issues(settings, lambda: False, lambda text: None)
+        if reached:
+            asyncio.run(GitHubTracker(reached._client(), NOBODY, "", "").check())
+    except AgentosError as error:
+        return str(error)
+    return ""
+
+
+def refuse_offline(settings: Settings) -> None:
+    if settings.github:
+        raise PreflightError(
+            f'github = "{settings.github}" in agentos.toml needs the network, and --offline has none: '
+            "leave one of them out"
+        )
+
+
+async def _unless_stopped(asking: Coroutine[Any, Any, T], stopped: Callable[[], bool]) -> T:
+    """Signals only leave a mark: it is looked for while the network is slow."""
+    task = asyncio.ensure_future(asking)
+    while not task.done():
+        await asyncio.wait({task}, timeout=LOOK)
+        if stopped():
+            task.cancel()
+            raise StoppedMeanwhile
+    return task.result()

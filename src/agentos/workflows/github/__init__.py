@@ -1,0 +1,1 @@
+"""Issues on GitHub, read and filed over its REST API."""

@@ -1,0 +1,99 @@
+"""Bugs that the campaign must catch, each planted at import time."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+BOOT = Path(__file__).with_name("boot")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`old`, which is there once, is replaced by `new`; `step` is the part of the campaign to catch it."""
+
+    name: str
+    step: str
+    module: str
+    old: str
+    new: str
+
+    def environment(self) -> dict[str, str]:
+        wanted = {"module": self.module, "old": self.old, "new": self.new}
+        return {"PYTHONPATH": str(BOOT), "PLANTED_BUG": json.dumps(wanted)}
+
+    def source(self) -> Path:
+        return Path(__file__).parents[3] / "src" / f"{self.module.replace('.', '/')}.py"
+
+
+MUTANTS = (
+    Mutant(
+        "unlinked lock",
+        "locks",
+        "agentos.storage.locks",
+        "            os.close(self.descriptor)\n            self.descriptor = None\n",
+        "            self.path.unlink(missing_ok=True)\n"
+        "            os.close(self.descriptor)\n            self.descriptor = None\n",
+    ),
+    Mutant(
+        "lock by age",
+        "locks",
+        "agentos.storage.locks",
+        "        except BlockingIOError:\n            os.close(descriptor)\n            return False\n",
+        "        except BlockingIOError:\n"
+        "            import time\n"
+        "            if time.time() - os.fstat(descriptor).st_ctime < 0.05:\n"
+        "                os.close(descriptor)\n"
+        "                return False\n"
+        "            os.utime(descriptor)\n",
+    ),
+    Mutant(
+        "non-atomic write",
+        "power",
+        "agentos.storage.files",
+        '            tmp = f"{mark}-{secrets.token_hex(4)}"\n',
+        "            tmp = last\n            with contextlib.suppress(FileNotFoundError):\n"
+        "                os.unlink(tmp, dir_fd=parent)\n",
+    ),
+    Mutant(
+        "missing fsync order",
+        "power",
+        "agentos.storage.files",
+        "            os.fsync(file.fileno())\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "folder not synced",
+        "power",
+        "agentos.storage.files",
+        "                raise\n            os.fsync(parent)\n",
+        "                raise\n",
+    ),
+    Mutant(
+        "checkpoint not synced",
+        "power",
+        "agentos.storage.checkpoints",
+        '        await connection.execute("PRAGMA synchronous=FULL")\n',
+        '        await connection.execute("PRAGMA synchronous=OFF")\n',
+    ),
+    Mutant(
+        "key pool in memory only",
+        "keys",
+        "agentos.storage.hostlog",
+        "        self._unwritten += [self._line(replace(note, run=self._run)) for note in notes]\n",
+        "",
+    ),
+    Mutant(
+        "lease not freed at death",
+        "death",
+        "agentos.core.run",
+        "        self._leasing.gone(event.item)\n",
+        "",
+    ),
+    Mutant(
+        "orphans outlive their run",
+        "orphans",
+        "agentos.engines.template",
+        "    die_with_parent(coordinator)\n",
+        "",
+    ),
+)

@@ -1,0 +1,97 @@
+"""The parts of a campaign that each take seconds, and what each finds against a promise."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.chaos.contention import contend
+from tests.chaos.powercut import cut_everywhere
+from tests.chaos.processes import Role, family_of, orphans_of
+from tests.chaos.sweep import sweep_filings
+from tests.faults.shim import Shim, compiled
+from tests.scenarios.stage import Stage, until
+
+Environment = dict[str, str]
+Step = Callable[[Path, Environment], list[str]]
+FILING = range(190, 250, 4)
+SEED = 11
+
+
+def locks(root: Path, environment: Environment) -> list[str]:
+    """Eight processes, two items, slow work: nobody is inside with another."""
+    return contend(root, 5.0, SEED, environment)
+
+
+def power(root: Path, environment: Environment) -> list[str]:
+    """The power is cut all along a run."""
+    with Stage.open(root) as stage:
+        stage.issue(42)
+        stage.server()
+        stage.surroundings = environment
+        library = compiled()
+        assert library, "needs a C compiler (gcc or cc)"
+        found = cut_everywhere(stage, Shim(library, stage), every=3)
+    if not found.promises:
+        found.violations.append("an empty pass: nothing was promised")
+    return found.violations
+
+
+def filing(root: Path, environment: Environment) -> list[str]:
+    """Workers are killed at the durable calls around the filing of an issue."""
+    return sweep_filings(root, FILING, environment).violations
+
+
+def keys(root: Path, environment: Environment) -> list[str]:
+    """Three terminals, one key, slow calls: the key carries one call at a time."""
+    with Stage.open(root) as stage:
+        stage.issues(*range(40, 44))
+        witness = stage.server("--latency", "0.8,0.8", keys=("canary-only-one-41aa",))
+        stage.surroundings = environment
+        running = [stage.start("--all", "--parallel", 2) for _ in range(3)]
+        codes = [one.end(90).code for one in running]
+        most = max(witness.ledger()["max_concurrent"].values())
+        found = [f"{most} calls at once with one key"] if most > 1 else []
+        return found + [f"a run ended with {code}" for code in codes if code != 0]
+
+
+def death(root: Path, environment: Environment) -> list[str]:
+    """A worker is killed with the only key in its hands: the key is there for the next call."""
+    with Stage.open(root) as stage:
+        stage.issues(42, 43)
+        fault = {"kind": "hang", "matching": "Thing 42"}
+        witness = stage.server(fault=fault, keys=("canary-only-one-41aa",))
+        stage.surroundings = environment
+        running = stage.start("--all", "--parallel", 2)
+        until(lambda: bool(witness.calls(42)), 30)
+        os.kill(stage.worker("LLD-42"), signal.SIGKILL)
+        try:
+            return [] if running.end(25).code == 0 else ["the run failed"]
+        except Exception as error:
+            return [f"the run did not go on after the death of a worker: {type(error).__name__}"]
+
+
+def orphans(root: Path, environment: Environment) -> list[str]:
+    """A coordinator and, at the same time, the ends of its channels: nobody is left after 2 s."""
+    with Stage.open(root) as stage:
+        stage.issues(42, 43)
+        witness = stage.server("--latency", "60,60")
+        stage.surroundings = environment
+        running = stage.start("--all", "--parallel", 2)
+        until(lambda: len(witness.calls()) == 2, 60)
+        members = family_of(running.pid).members
+        frozen = [member.mark for member in members if member.role is not Role.COORDINATOR]
+        for mark in frozen:
+            os.kill(mark.pid, signal.SIGSTOP)
+        running.signal(signal.SIGKILL)
+        running.end()
+        time.sleep(2.0)
+        left = orphans_of(running.pid)
+        for mark in frozen:
+            if mark.alive:
+                os.kill(mark.pid, signal.SIGKILL)
+        return [f"{len(left)} processes outlived their coordinator"] if left else []
+
+
+STEPS: dict[str, Step] = {step.__name__: step for step in (locks, power, filing, keys, death, orphans)}

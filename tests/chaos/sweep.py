@@ -1,0 +1,181 @@
+"""SIGKILL in place of the n-th durable system call, for every n there is."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.backlog import filed_issues, verdict_documents
+from tests.chaos.processes import lock_holders, orphans_of
+from tests.chaos.reader import Reader
+from tests.faults.shim import Shim, compiled
+from tests.scenarios.stage import CALLS, Stage, title_of, until
+
+STEP = 10
+"""Item 10 * n dies at its n-th call; what stands between does not die."""
+WORKERS = 4
+ORPHANS_AFTER = 2.0
+ROUNDS = 4
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What one sweep did, and everything that was found against a promise."""
+
+    name: str
+    kills: int = 0
+    last: int = 0
+    """The highest n that was reached; there are no further calls after it."""
+    violations: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        found = f"{len(self.violations)} violations" if self.violations else "no violation"
+        return f"{self.name}: {self.kills} kills, n up to {self.last}, {found}, {self.seconds:.0f} s"
+
+
+def sweep_designs(root: Path, places: Sequence[int]) -> Sweep:
+    """Workers of designs, each killed at its n-th durable call."""
+    return _sweep_workers(root, "workers of lld", "lld-workflow", places, {})
+
+
+def sweep_filings(root: Path, places: Sequence[int], environment: Mapping[str, str] | None = None) -> Sweep:
+    """Workers that file issues, each killed at its n-th durable call."""
+    return _sweep_workers(root, "workers of issue", "issue-workflow", places, environment or {})
+
+
+def sweep_coordinators(root: Path, places: Sequence[int]) -> Sweep:
+    """A run of one item for each n; its coordinator is killed at its n-th durable call."""
+    sweep, began = Sweep("coordinators"), time.monotonic()
+    with Stage.open(root) as stage:
+        witness = stage.server()
+        stage.issues(*places)
+        reader = Reader(stage.project)
+        reader.start()
+        for n in places:
+            shim = _shim(stage, f"coordinator-{n}")
+            running = stage.start(n, **shim.environment(who="coordinator", kill_at=n))
+            code = running.end(60).code
+            if shim.kills == 0:
+                break
+            sweep.kills, sweep.last = sweep.kills + 1, n
+            sweep.violations += _aftermath(running.pid, code, n)
+        sweep.violations += _finish(stage, "lld-workflow")
+        reader.stop()
+        sweep.violations += [*_designs(stage, places), *_leftovers(stage), *reader.broken]
+        answered = Counter(call["item"] for call in witness.answered())
+        sweep.violations += _calls(answered, places, 1)
+    sweep.seconds = time.monotonic() - began
+    return sweep
+
+
+def _sweep_workers(
+    root: Path, name: str, program: str, places: Sequence[int], environment: Mapping[str, str]
+) -> Sweep:
+    sweep, began = Sweep(name), time.monotonic()
+    with Stage.open(root) as stage:
+        doomed, spared = [STEP * n for n in places], [STEP * n + 1 for n in places]
+        for number in (*doomed, *spared):
+            _give(stage, program, number)
+        witness = stage.server("--latency", "0,0.05")
+        reader = Reader(stage.project)
+        reader.start()
+        stage.surroundings = dict(environment)
+        shim = _shim(stage, "workers")
+        words = ("--all", "--parallel", WORKERS, "--retries", 3)
+        wishes = shim.environment(who="worker", kill_step=STEP)
+        code = stage.start(*words, program=program, **wishes).end(60 + 3 * len(doomed)).code
+        sweep.kills = shim.kills
+        sweep.last = _last_hit(shim)
+        if code not in (0, 1):
+            sweep.violations.append(f"the run ended with {code}")
+        sweep.violations += _finish(stage, program)
+        reader.stop()
+        sweep.violations += [*_results(stage, program, [*doomed, *spared]), *_leftovers(stage)]
+        sweep.violations += reader.broken
+        answered = Counter(call["item"] for call in witness.answered())
+        sweep.violations += _calls(answered, doomed, 1) + _calls(answered, spared, 0)
+        (stage.root / "ledger.json").write_text(json.dumps(witness.ledger()))
+    if not sweep.kills:
+        sweep.violations.append("nobody was killed")
+    sweep.seconds = time.monotonic() - began
+    return sweep
+
+
+def _shim(stage: Stage, name: str) -> Shim:
+    library = compiled()
+    assert library, "needs a C compiler (gcc or cc)"
+    return Shim(library, stage, name)
+
+
+def _give(stage: Stage, program: str, number: int) -> None:
+    if program == "lld-workflow":
+        stage.issue(number)
+    else:
+        stage.brief(f"{number}-thing.md", number)
+
+
+def _last_hit(shim: Shim) -> int:
+    """The counters are five longs and a lock; then comes a byte an item."""
+    hits = shim.state.read_bytes()[44:]
+    return max((item % 10000 // STEP for item, hit in enumerate(hits) if hit), default=0)
+
+
+def _aftermath(pid: int, code: int, n: int) -> Iterator[str]:
+    if code != -9:
+        yield f"the coordinator to be killed at call {n} ended with {code}"
+    try:
+        until(lambda: not orphans_of(pid), ORPHANS_AFTER)
+    except AssertionError:
+        yield f"call {n}: orphans {orphans_of(pid)}"
+
+
+def _finish(stage: Stage, program: str) -> Iterator[str]:
+    """Left alone, it comes to its end."""
+    codes: list[int] = []
+    while len(codes) < ROUNDS and 0 not in codes:
+        done = stage.start("--all", "--parallel", WORKERS, program=program).end(300)
+        codes.append(done.code)
+        if "Traceback (most" in done.out + done.err:
+            yield f"a traceback: {(done.out + done.err)[-500:]}"
+    if 0 not in codes:
+        yield f"{program}, left alone, ended with {codes}"
+
+
+def _results(stage: Stage, program: str, numbers: Sequence[int]) -> Iterator[str]:
+    return _designs(stage, numbers) if program == "lld-workflow" else _filings(stage, numbers)
+
+
+def _designs(stage: Stage, numbers: Sequence[int]) -> Iterator[str]:
+    found = Counter(path.name for path in verdict_documents(stage.project))
+    for number in numbers:
+        if found[f"LLD-{number:03}.md"] != 1:
+            yield f"LLD-{number} has {found[f'LLD-{number:03}.md']} verdicts"
+
+
+def _filings(stage: Stage, numbers: Sequence[int]) -> Iterator[str]:
+    origins = Counter(origin for _, origin in filed_issues(stage.project))
+    for number in numbers:
+        if origins[f"ISSUE-{number}"] != 1:
+            yield f"ISSUE-{number} was filed {origins[f'ISSUE-{number}']} times"
+        if not (stage.project / "ideas/done" / f"{number}-thing.md").exists():
+            yield f"the brief of ISSUE-{number} was not moved"
+
+
+def _leftovers(stage: Stage) -> Iterator[str]:
+    for folder in (stage.project, stage.home):
+        yield from (f"left: {path}" for path in folder.rglob(".agentos-tmp-*"))
+    yield from (f"left: {name}" for name in stage.databases())
+    yield from (f"left active: {path.name}" for path in stage.project.glob("docs/lineage/active/*"))
+    yield from (f"lock held: {item}" for item in lock_holders(stage.project).values())
+
+
+def _calls(answered: Counter[str], numbers: Sequence[int], deaths: int) -> list[str]:
+    """A call may happen again after a death, once."""
+    return [
+        f"{number}: {answered[title_of(number)]} calls were answered, {deaths} deaths"
+        for number in numbers
+        if not CALLS["good"] <= answered[title_of(number)] <= CALLS["good"] + deaths
+    ]

@@ -1,0 +1,34 @@
+"""The planted bugs fit the code they are planted in; the cheapest are caught here, all by `make mutants`."""
+
+from pathlib import Path
+
+import pytest
+
+from .mutants import MUTANTS, Mutant
+from .steps import STEPS, locks
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_fits_its_module(mutant: Mutant) -> None:
+    assert mutant.source().read_text("utf-8").count(mutant.old) == 1
+    assert mutant.old != mutant.new and mutant.step in STEPS
+
+
+def test_there_are_at_least_those_that_matter() -> None:
+    assert {mutant.name for mutant in MUTANTS} >= {
+        "unlinked lock",
+        "lock by age",
+        "non-atomic write",
+        "missing fsync order",
+        "key pool in memory only",
+        "lease not freed at death",
+    }
+
+
+@pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.step == "locks"], ids=lambda one: one.name)
+def test_contention_catches_locks_that_are_none(tmp_path: Path, mutant: Mutant) -> None:
+    assert locks(tmp_path / "stage", mutant.environment())
+
+
+def test_contention_finds_nothing_against_the_real_lock(tmp_path: Path) -> None:
+    assert not locks(tmp_path / "stage", {})

@@ -1,0 +1,42 @@
+"""The table of faults names tests that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.audits import installed, sbom
+
+ROOT = Path(__file__).parents[2]
+REPORT = ROOT / "docs/reports/reliability.md"
+ROWS = {
+    found[1]: found[0]
+    for line in REPORT.read_text("utf-8").splitlines()
+    if (found := re.match(r"\| (F\d\d) \|.*", line))
+}
+ELSEWHERE = {"F19"}
+"""Shown with the terminal's own tests."""
+
+
+def test_every_fault_has_its_row() -> None:
+    assert set(ROWS) | ELSEWHERE == {f"F{number:02}" for number in range(1, 59)}
+
+
+@pytest.mark.parametrize("row", sorted(ROWS))
+def test_each_row_names_a_test_that_exists(row: str) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", ROWS[row])
+    assert named
+    for file, name in named:
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_bill_of_materials_is_that_of_the_lock() -> None:
+    assert sbom.BILL.read_text("utf-8") == sbom.text()
+    assert len(sbom.bill()["components"]) == len(sbom.locked()) > 10
+
+
+def test_installed_files_are_what_their_records_say() -> None:
+    assert installed.counted() > 1000
+    assert not list(installed.objections())

@@ -1,0 +1,76 @@
+"""Kills at durable calls, power cuts, and disks that lie, stall or break."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.powercut import cut_everywhere
+from tests.chaos.sweep import sweep_coordinators, sweep_designs, sweep_filings
+from tests.scenarios.stage import Stage, until
+
+from .shim import shim_for
+
+
+@pytest.mark.parametrize(
+    ("sweep", "places"),
+    [(sweep_designs, (2, 60, 118, 190)), (sweep_filings, (90, 205, 212, 226)), (sweep_coordinators, (9, 40))],
+)
+def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
+    tmp_path: Path, stage: Stage, sweep: object, places: tuple[int, ...]
+) -> None:
+    shim_for(stage)
+    found = sweep(tmp_path / "sweep", places)  # type: ignore[operator]
+    assert found.kills == len(places) and not found.violations, found.violations
+
+
+@pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
+def test_a_power_cut_loses_nothing_that_was_acknowledged(stage: Stage, program: str) -> None:
+    if program == "lld-workflow":
+        stage.issue(42)
+    else:
+        stage.brief("42-thing.md", 42)
+    stage.server()
+    found = cut_everywhere(stage, shim_for(stage), program, every=5)
+    assert found.calls > 200 and found.promises == 2 and found.cuts > 80
+    assert not found.violations, found.violations[:5]
+
+
+def test_a_document_whose_sync_fails_is_not_recorded_as_done(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    shim = shim_for(stage)
+    wishes = shim.environment(eio="docs/lld/active", who="worker", times=1000)
+    done = stage.run("--all", "--retries", 0, **wishes)
+    assert shim.spoilt >= 2
+    assert done.code == 1 and "Input/output error" in done.out, done.out
+    assert not list(stage.project.glob("docs/lld/active/*")) and len(stage.databases()) >= 2
+    again = stage.run("--all")
+    assert again.code == 0 and stage.document(42).exists() and stage.document(43).exists()
+    assert not witness.asked_twice()
+
+
+def test_a_journal_whose_sync_fails_costs_one_warning(stage: Stage) -> None:
+    stage.issues(42, 43)
+    stage.server()
+    shim = shim_for(stage)
+    done = stage.run("--all", **shim.environment(eio="events.jsonl", who="coordinator", times=1000))
+    assert shim.spoilt >= 2 and done.code == 0, done.out + done.err
+    assert done.out.count("Log files cannot be written (Input/output error)") == 1
+    assert stage.document(42).exists() and stage.document(43).exists()
+
+
+def test_on_a_slow_disk_a_stop_still_takes_less_than_five_seconds(stage: Stage) -> None:
+    stage.issues(42, 43, 44)
+    witness = stage.server("--latency", "0.2,0.2")
+    shim = shim_for(stage)
+    running = stage.start("--all", "--parallel", 3, **shim.environment(delay=150))
+    until(lambda: bool(witness.calls()), 30)
+    began = time.monotonic()
+    running.signal(signal.SIGINT)
+    stopped = running.end()
+    assert stopped.code == 130 and time.monotonic() - began < 5, stopped.out
+    done = stage.run("--all", "--parallel", 3, **shim.environment(delay=20))
+    assert done.code == 0 and all(stage.document(number).exists() for number in (42, 43, 44))
+    assert not witness.asked_twice()

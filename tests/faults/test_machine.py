@@ -1,0 +1,254 @@
+"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, networks, packages."""
+
+import contextlib
+import os
+import pickle
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentos.storage.locks import LockFile
+from tests.scenarios.stage import Stage, until
+
+from .shim import shim_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(stage: Stage) -> None:
+    stage.issue(42)
+    witness = stage.server("--latency", "0.5,0.5")
+    running = stage.start("--all", "--timeout", "4s")
+    until(lambda: bool(witness.calls()))
+    os.kill(stage.worker("LLD-42"), signal.SIGSTOP)
+    done = running.end(40)
+    assert done.code == 0 and "ran out of time (--timeout)" in done.out and "attempt 2 of 3" in done.out
+    assert stage.document(42).exists()
+
+
+def test_a_coordinator_that_stands_still_goes_on(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server("--latency", "0.3,0.3")
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: bool(witness.calls()))
+    running.signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    running.signal(signal.SIGCONT)
+    assert running.end().code == 0
+    assert stage.document(42).exists() and stage.document(43).exists() and not witness.asked_twice()
+
+
+def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    shim = shim_for(stage)
+    done = stage.run("--all", "--parallel", 2, **shim.environment(forks=6))
+    assert shim.unforked >= 6 and done.code == 0, done.out + done.err
+    assert "failed 3 times in a row" in done.out and "Resource temporarily unavailable" in done.out
+    assert len(witness.answered()) == 4 and {e["attempts"] for e in stage.events("ItemEnded")} == {1}
+
+
+def test_where_no_process_can_ever_be_made_the_run_ends_with_the_reason(stage: Stage) -> None:
+    stage.issue(42)
+    witness = stage.server()
+    shim = shim_for(stage)
+    running = stage.start("--all", **shim.environment(forks=10**6))
+    running.says("failed 3 times in a row ([Errno 11] Resource temporarily unavailable)")
+    running.signal(signal.SIGINT)
+    assert running.end().code == 130 and not witness.calls()
+
+
+@pytest.mark.parametrize("descriptors", [8, 16, 24, 32])
+def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
+    stage: Stage, descriptors: int
+) -> None:
+    stage.issues(*range(40, 46))
+    stage.server()
+    limit = ("prlimit", f"--nofile={descriptors}:{descriptors}") if shutil.which("prlimit") else ()
+    if not limit:
+        pytest.skip("needs prlimit, to take descriptors away")
+    done = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit).end(60)
+    said = done.out + done.err
+    assert "being worked on" not in said and "another run" not in said
+    assert done.code == 0 or "Too many open files" in said, said
+    assert stage.run("--all", "--parallel", 3).code == 0
+    assert all(stage.document(number).exists() for number in range(40, 46))
+
+
+class _Evil:
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self._mark}",)
+
+
+def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
+    import ormsgpack
+
+    stage.issues(42, 43, 44)
+    stage.server(fault={"kind": "400", "role": "review", "times": 3})
+    assert stage.run("--all").code == 1
+    mark = stage.root / "executed"
+    call = ormsgpack.packb(("os", "system", f"touch {mark}"))
+    blobs = {
+        42: ("msgpack", ormsgpack.packb(ormsgpack.Ext(0, call))),
+        43: ("pickle", pickle.dumps(_Evil(str(mark)))),
+        44: (
+            "json",
+            b'{"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["touch '
+            + str(mark).encode()
+            + b'"]}',
+        ),
+    }
+    for number, (kind, blob) in blobs.items():
+        database = next(stage.home.glob(f"checkpoints/*/lld_workflow_{number}.db"))
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            changed = opened.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, blob)).rowcount
+            opened.execute("UPDATE writes SET type = ?, value = ?", (kind, blob))
+            opened.commit()
+        assert changed > 0
+    done = stage.run("--all", "--retries", 0)
+    assert not mark.exists()
+    assert done.code in (0, 1) and "Execution complete" in done.out
+
+
+def test_a_lock_that_another_user_holds_is_held(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    path = tmp_path / "task-LLD-42.lock"
+    lock = LockFile(path)
+    assert lock.acquire()
+    lock.release()
+    child = os.fork()
+    if child == 0:
+        os.setresuid(65534, 65534, 65534)
+        try:
+            refused = not LockFile(path).acquire()
+        except OSError:
+            refused = False
+        os._exit(0 if refused else 1)
+    # Nobody may pass through the folders of tests: the answer is EACCES on the way, or at the file.
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("jump", [600, -7200])
+def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(stage: Stage, jump: int) -> None:
+    stage.issues(42, 43)
+    fault = {"kind": "429-minute", "nth": 1, "times": 1, "retry_delay": 3}
+    witness = stage.server("--latency", "0.2,0.2", keys=("canary-only-one-41aa",), fault=fault)
+    shim = shim_for(stage)
+    running = stage.start("--all", **shim.environment())
+    running.says("Backing off for 3s")
+    shim.turn_clock(jump)
+    done = running.end(40)
+    assert done.code == 0, done.out
+    first, second = witness.calls()[:2]
+    assert 2.8 <= second["started"] - first["started"] < 10
+    assert stage.summary()["seconds"] < 40 if "seconds" in stage.summary() else True
+    assert stage.events("RunEnded")[0]["seconds"] < 40
+
+
+@pytest.mark.parametrize("year", [1970, 2100])
+def test_a_clock_in_another_century_is_survived(stage: Stage, year: int) -> None:
+    stage.issues(42, 43)
+    stage.server()
+    ahead = int((year - 1970) * 365.2425 * 86400 + 7200 - time.time())
+    shim = shim_for(stage)
+    done = stage.run("--all", "--parallel", 2, **shim.environment(clock=ahead))
+    assert done.code == 0, done.out + done.err
+    assert stage.document(42).exists() and stage.document(43).exists()
+    assert stage.runs()[-1].name.startswith(str(year)) or stage.runs()[-1].name.startswith(str(year - 1))
+    assert stage.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
+
+
+def test_without_a_network_the_run_waits_and_leaves_everything_resumable(stage: Stage) -> None:
+    stage.issues(42, 43)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        stage.urls.append(f"http://127.0.0.1:{closed.getsockname()[1]}")
+    done = stage.run("--all", "--parallel", 2, "--max-wait", "5s")
+    assert done.code == 75, done.out + done.err
+    assert "no answer" in done.out and "FAILED" not in done.out
+    witness = stage.server()
+    assert stage.run("--all", "--parallel", 2).code == 0
+    assert len(witness.answered()) == 4
+
+
+def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> None:
+    stage.issue(42)
+    with open(stage.project / "issues" / "043-huge.md", "wb") as file:
+        file.write(b"# Huge\n\ntext\n")
+        file.truncate(200 * 1024 * 1024)
+    witness = stage.server("--latency", "0.5,0.5")
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: bool(witness.calls()))
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    peak = int(status.split("VmHWM:")[1].split()[0])
+    done = running.end()
+    assert done.code == 1 and "[LLD-43] FAILED: Invalid spec format" in done.lines
+    assert stage.document(42).exists() and peak < 150 * 1024
+
+
+def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage) -> None:
+    copy = stage.root / "copy" / "agentos"
+    shutil.copytree(ROOT / "src" / "agentos", copy)
+    stage.issues(42, 43, 44)
+    witness = stage.server("--latency", "0.4,0.4")
+    running = stage.start("--all", "--parallel", 2, PYTHONPATH=str(copy.parent))
+    until(lambda: len(witness.calls()) >= 1, 40)
+    loaded = Path(f"/proc/{running.pid}/environ").read_bytes()
+    assert os.fsencode(copy.parent) in loaded
+    for path in copy.rglob("*"):
+        if path.is_file():
+            path.write_text("raise SystemError('replaced during a run')\n")
+    done = running.end(60)
+    assert done.code == 0, done.out + done.err
+    assert "replaced during a run" not in done.out + done.err
+    assert all(stage.document(number).exists() for number in (42, 43, 44)) and len(witness.answered()) == 6
+
+
+def test_a_run_needs_no_network_but_loopback(stage: Stage) -> None:
+    """The same run, in a network namespace with nothing but loopback."""
+    inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null || true; exec "$@"', "sh")
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs root and network namespaces")
+    stage.issues(42, 43)
+    up = subprocess.run([*inside, sys.executable, "-c", _LOOPBACK], capture_output=True, check=False)
+    if up.returncode != 0:
+        pytest.skip("loopback cannot be used in a new network namespace")
+    done = stage.start("--all", "--parallel", 2, "--offline", before=(*inside[:-1], "sh")).end(60)
+    assert done.code == 0, done.out + done.err
+    assert stage.document(42).exists() and stage.document(43).exists()
+
+
+_LOOPBACK = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), 2)
+"""
+
+
+def test_nothing_connects_to_anything_but_loopback(stage: Stage) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace, to see every connect")
+    stage.issue(42)
+    stage.server()
+    log = stage.root / "strace.log"
+    words = ("strace", "-f", "-qq", "-e", "trace=connect,sendto", "-e", "signal=none", "-o", str(log))
+    done = stage.start("--all", before=words).end(90)
+    if done.code != 0 and "ptrace" in done.err:
+        pytest.skip("strace may not trace here")
+    assert done.code == 0, done.out + done.err
+    calls = [line for line in log.read_text(errors="replace").splitlines() if "connect(" in line]
+    abroad = [
+        line for line in calls if "AF_INET" in line and '"127.0.0.1"' not in line and '"::1"' not in line
+    ]
+    assert any("AF_INET" in line for line in calls) and not abroad, abroad

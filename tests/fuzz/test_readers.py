@@ -1,0 +1,143 @@
+"""Whatever others wrote, each reader gives an answer or its own error, and never another one."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentos.core.errors import AgentosError
+from agentos.core.lines import CUT_MARK, LONGEST, LineAssembler
+from agentos.core.results import Verdict
+from agentos.core.verdicts import read_review
+from agentos.core.wire import WireError, decode, loads
+from agentos.models import anthropic_refusals, gemini_refusals, openai_refusals
+from agentos.storage.credentials import CredentialSource
+from agentos.storage.hostlog import read_note
+from agentos.storage.journal import NAME, read_journal
+from agentos.workflows.evidence import read_evidence
+from agentos.workflows.sources.markdown import read_page, split_front_matter
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+KINDS = st.sampled_from(["NodeStarted", "LeaseReturned", "GrantLease", "CallSent", "ItemEnded", "Nothing"])
+NAMES = st.sampled_from(
+    ["item", "node", "lease", "usage", "refusal", "outcome", "at", "run", "secret", "boot"]
+)
+RECORDS = st.builds(lambda kind, rest: {"type": kind, **rest}, KINDS, st.dictionaries(NAMES, JSON))
+LINES = st.one_of(
+    st.binary(max_size=400),
+    RECORDS.map(lambda record: json.dumps(record).encode()),
+    JSON.map(json.dumps).map(str.encode),
+)
+VERDICTS = st.dictionaries(
+    st.sampled_from(["verdict", "rationale", "blocking_issues", "extra"]),
+    JSON | st.sampled_from(["APPROVED", "REVISE", "approved"]) | st.lists(JSON, max_size=2),
+)
+BODIES = st.one_of(
+    JSON, st.dictionaries(st.sampled_from(["error", "details", "type", "code"]), JSON), st.binary()
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(["retry-after", "x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit"]),
+    st.text(max_size=30),
+)
+
+
+@given(LINES)
+def test_the_wire_gives_a_message_or_its_own_error(line: bytes) -> None:
+    with contextlib.suppress(WireError):
+        loads(line)
+
+
+@given(JSON | RECORDS)
+def test_a_record_gives_a_message_or_the_wires_own_error(record: object) -> None:
+    with contextlib.suppress(WireError):
+        decode(record)
+
+
+@given(LINES)
+def test_a_note_of_another_run_can_be_read_or_is_none(line: bytes) -> None:
+    read_note(line)
+
+
+@given(lines=st.lists(LINES, max_size=6))
+def test_a_journal_never_stops_its_reader(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    (folder / NAME).write_bytes(b"\n".join(lines))
+    list(read_journal(folder))
+
+
+@given(st.text() | VERDICTS.map(json.dumps))
+def test_only_a_clean_verdict_is_an_approval(text: str) -> None:
+    review = read_review(text)
+    if review.verdict is Verdict.APPROVED:
+        record = json.loads(text)
+        assert record["verdict"] == "APPROVED" and not record.get("blocking_issues")
+
+
+@given(st.integers(100, 599), BODIES, HEADERS)
+def test_an_answer_of_a_provider_is_a_refusal_or_none(code: int, body: Any, headers: dict[str, str]) -> None:
+    for reader in (gemini_refusals, anthropic_refusals, openai_refusals):
+        reader.read_refusal(code, body, headers, 1_800_000_000.0)
+
+
+@given(st.text(max_size=300), st.sampled_from(["---", "+++"]))
+def test_front_matter_never_stops_its_reader(text: str, fence: str) -> None:
+    split_front_matter(f"{fence}\n{text}\n{fence}\n# Title\n")
+
+
+@given(content=st.binary(max_size=400))
+def test_any_file_is_a_page_and_has_evidence_or_none(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("page") / "042-x.md"
+    path.write_bytes(content)
+    read_page(path)
+    read_evidence(path)
+
+
+TOML = st.one_of(
+    st.binary(max_size=300),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["name", "key", "rpm", "enabled", "provider", "bucket", "concurrency", "kei"]),
+            st.one_of(
+                st.integers().map(str),
+                st.booleans().map(lambda b: str(b).lower()),
+                st.text(max_size=9).map(json.dumps),
+            ),
+        ),
+        max_size=5,
+    ).map(lambda pairs: ("[[credential]]\n" + "".join(f"{k} = {v}\n" for k, v in pairs)).encode()),
+)
+
+
+@given(content=TOML)
+@settings(max_examples=60)
+def test_a_credentials_file_gives_keys_or_an_error_for_people(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path: Path = tmp_path_factory.mktemp("home") / "credentials.toml"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with contextlib.suppress(AgentosError):
+        CredentialSource(path, {}).read()
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8))
+def test_lines_are_whole_clean_and_short_whatever_the_bytes(chunks: list[bytes]) -> None:
+    assembler = LineAssembler(str)
+    lines = [line for chunk in chunks for line in assembler.feed(chunk)] + assembler.close()
+    for line in lines:
+        assert len(line) <= LONGEST + len(CUT_MARK)
+        assert not any(
+            (ord(character) < 32 and character != "\t") or character == "\x7f" for character in line
+        )

@@ -1,0 +1,235 @@
+"""Clients that leave, read slowly, send much, or are strangers."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentos.http.connection import Connection, Incoming
+from tests.gateway import scripted
+from tests.gateway.staging import PROVIDERS, Gate, gateway, gemini_body
+from tests.scenarios.stage import KEYS, Stage, until
+
+PATHS = {
+    "gemini": "/gemini/v1beta/models/m:generateContent",
+    "anthropic": "/anthropic/v1/messages",
+    "openai": "/openai/v1/chat/completions",
+}
+
+
+def request(gate: Gate, method: str = "generateContent", body: bytes | None = None) -> bytes:
+    content = gemini_body() if body is None else body
+    head = (
+        f"POST /gemini/v1beta/models/m:{method} HTTP/1.1\r\nHost: localhost\r\n"
+        f"x-goog-api-key: {gate.token}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def memory(gate: Gate) -> int:
+    """Of the process, in bytes."""
+    lines = Path(f"/proc/{gate.running.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def read_until(wire: socket.socket, mark: bytes) -> bytes:
+    found = b""
+    while mark not in found and (data := wire.recv(65536)):
+        found += data
+    return found
+
+
+@pytest.mark.parametrize("kind", ["hang", "drip"])
+def test_a_client_that_leaves_frees_its_key_and_ends_the_call(stage: Stage, kind: str) -> None:
+    """Before the first byte, and in the middle of the answer; the only key is there for the next one."""
+    witness = stage.server(fault={"kind": kind, "nth": 1, "seconds": 20}, keys=KEYS[:1])
+    with gateway(stage, "--max-wait", "10s") as gate:
+        with gate.connect() as wire:
+            wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
+            if kind == "drip":
+                assert read_until(wire, b"data:")
+            until(lambda: len(witness.calls()) == 1)
+        assert gate.ask().status == 200
+        until(lambda: [call["ending"] for call in witness.calls()] == ["dropped", "complete"])
+        gate.says("the client left")
+
+
+def test_a_client_that_leaves_while_it_waits_is_forgotten(stage: Stage) -> None:
+    witness = stage.server("--latency", "1,1", keys=KEYS[:1])
+    with gateway(stage) as gate, gate.connect() as first:
+        first.sendall(request(gate))
+        until(lambda: len(witness.calls()) == 1)
+        with gate.connect() as second:
+            second.sendall(request(gate))
+        gate.says("the client left")
+        assert b"200" in read_until(first, b"responseId")
+        assert gate.ask().status == 200
+        assert len(witness.calls()) == 2
+
+
+def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(stage: Stage) -> None:
+    megabytes = 60
+    sent = 0
+
+    async def act(incoming: Incoming, out: Connection) -> None:
+        nonlocal sent
+        out.begin(200, [("content-type", "text/event-stream")])
+        for _ in range(megabytes):
+            out.put(b": " + b"x" * (1024 * 1024 - 4) + b"\n\n")
+            await out.flush()
+            sent += 1
+        out.finish()
+
+    stage.keys = KEYS[:1]
+    with scripted.provider(act) as url, gateway(stage, url=url) as gate, gate.connect() as wire:
+        before = memory(gate)
+        wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
+        until(lambda: sent > 0)
+        stood = _stands(lambda: sent)
+        assert stood < megabytes / 2
+        assert memory(gate) - before < 25 * 1024 * 1024
+        got = 0
+        while got < megabytes * 1024 * 1024:
+            data = wire.recv(1 << 20)
+            assert data
+            got += len(data)
+        assert memory(gate) - before < 25 * 1024 * 1024
+
+
+def test_pieces_of_a_stream_are_passed_as_they_come(stage: Stage) -> None:
+    stage.server(fault={"kind": "drip", "nth": 1, "seconds": 60})
+    with gateway(stage) as gate, gate.connect() as wire:
+        wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
+        began = time.monotonic()
+        assert read_until(wire, b"data:")
+        assert time.monotonic() - began < 20
+
+
+def test_a_large_body_arrives_whole_also_at_the_second_key(stage: Stage) -> None:
+    witness = stage.server(fault={"kind": "429-bare", "nth": 1})
+    with gateway(stage) as gate:
+        body = gemini_body("word " * 800_000)
+        reply = gate.call("POST", "/gemini/v1beta/models/m:countTokens", body, x_goog_api_key=gate.token)
+        assert reply.json["totalTokens"] > 900_000
+        reply = gate.call("POST", "/gemini/v1beta/models/m:generateContent", body, x_goog_api_key=gate.token)
+        assert reply.status == 200 and reply.json["usageMetadata"]["promptTokenCount"] > 900_000
+        assert [call["status"] for call in witness.calls()] == [200, 429, 200]
+
+
+# Who is let in.
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_without_the_token_nobody_is_let_in(stage: Stage, provider: str) -> None:
+    witness = stage.server()
+    with gateway(stage, provider=provider) as gate:
+        stolen = gate.token[:-1] + ("0" if gate.token[-1] != "0" else "1")
+        for token in ("", "Bearer", KEYS[0], stolen, gate.token.replace("agentos", "other")):
+            reply = gate.call("POST", PATHS[provider], b"{}", x_api_key=token)
+            assert reply.status == 401 and "not a token" in reply.json["error"]["message"]
+        assert witness.calls() == []
+
+
+def test_a_token_of_another_gateway_is_none(stage: Stage) -> None:
+    stage.server()
+    with gateway(stage) as one, gateway(stage) as other:
+        assert one.ask(x_goog_api_key=other.token).status == 401
+
+
+def test_only_loopback_names_are_answered_to(stage: Stage) -> None:
+    stage.server()
+    with gateway(stage) as gate:
+        assert gate.ask(Host="evil.example").status == 403
+        assert gate.ask(Host="127.0.0.1.evil.example").status == 403
+        assert gate.ask(Host="localhost:1").status == 200
+
+
+def test_the_token_is_taken_from_wherever_an_sdk_puts_it(stage: Stage) -> None:
+    stage.server()
+    with gateway(stage) as gate:
+        path = "/gemini/v1beta/models"
+        assert gate.call("GET", f"{path}?pageSize=5&key={gate.token}").status == 200
+        assert gate.call("GET", path, authorization=f"Bearer {gate.token}").status == 200
+        assert gate.call("GET", path, x_api_key=gate.token).status == 200
+        assert gate.token not in gate.said
+
+
+def test_headers_pass_but_for_credentials_and_those_of_one_connection(stage: Stage) -> None:
+    seen: list[Incoming] = []
+
+    async def act(incoming: Incoming, out: Connection) -> None:
+        seen.append(incoming)
+        told = ("x-told", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
+        scripted.whole(out, 200, b"{}", *told)
+
+    stage.keys = KEYS[:1]
+    with scripted.provider(act) as url, gateway(stage, url=f"{url}/base/") as gate:
+        reply = gate.call(
+            "PATCH",
+            f"/gemini/v1beta/cachedContents/a%2Fb?alt=x&key={gate.token}&b=%20",
+            b"{}",
+            x_own="mine",
+            authorization="Bearer theirs",
+            te="trailers",
+            accept_encoding="br",
+        )
+    headers = dict(seen[0].headers)
+    assert (seen[0].method, seen[0].target) == ("PATCH", "/base/v1beta/cachedContents/a%2Fb?alt=x&b=%20")
+    assert headers["x-own"] == "mine" and headers["x-goog-api-key"] == KEYS[0]
+    assert headers["accept-encoding"] == "identity" and headers["host"] == url.removeprefix("http://")
+    assert not {"authorization", "te"} & headers.keys()
+    assert gate.token not in str(seen[0])
+    assert reply.headers["x-goog-thing"] == "yes"
+    assert "keep-alive" not in {name.lower() for name in reply.headers}
+    assert KEYS[0] not in str(reply.headers)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/", 404),
+        ("/mistral/v1/chat", 404),
+        ("/gemini/../openai/v1/models", 404),
+        ("/gemini/%2e%2E/secret", 404),
+        ("/gemini/v1beta/unheard-of", 404),
+        ("/gemini/v1beta/models", 200),
+    ],
+)
+def test_paths_below_a_provider_are_its_own_and_others_unknown(stage: Stage, path: str, status: int) -> None:
+    stage.server()
+    with gateway(stage) as gate:
+        assert gate.call("GET", path, x_goog_api_key=gate.token).status == status
+
+
+def test_a_websocket_is_declined(stage: Stage) -> None:
+    stage.server()
+    with gateway(stage) as gate, gate.connect() as wire:
+        wire.sendall(
+            b"GET /openai/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\n"
+            b"Upgrade: websocket\r\nAuthorization: Bearer " + gate.token.encode() + b"\r\n\r\n"
+        )
+        assert b"HTTP/1.1 501" in read_until(wire, b"WebSockets are not carried")
+
+
+def test_the_keys_are_in_none_of_its_words_and_in_no_dump(stage: Stage) -> None:
+    stage.server(fault={"kind": "400", "nth": 1, "message": f"bad {KEYS[0]}"})
+    with gateway(stage) as gate:
+        replies = [gate.ask(), gate.ask(), gate.call("GET", f"/gemini/x?key={KEYS[1]}")]
+        everything = gate.said + gate.running.out + json.dumps([str(reply) for reply in replies])
+        assert "[GATEWAY]" in everything and "*****" in everything
+        assert not any(key in everything for key in KEYS)
+        limits = Path(f"/proc/{gate.running.pid}/limits").read_text().splitlines()
+        assert [line.split()[4:6] for line in limits if line.startswith("Max core file")] == [["0", "0"]]
+
+
+def _stands(value: Callable[[], int]) -> int:
+    """What it is once it does not change for a while."""
+    seen, since = value(), time.monotonic()
+    while time.monotonic() - since < 0.5:
+        time.sleep(0.05)
+        if (now := value()) != seen:
+            seen, since = now, time.monotonic()
+    return seen

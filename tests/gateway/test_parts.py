@@ -1,0 +1,119 @@
+"""Tokens, usage and paths, read by themselves."""
+
+import gzip
+import json
+
+import pytest
+
+from agentos.core.results import Usage
+from agentos.gateway.dialects import DIALECTS
+from agentos.gateway.reading import MOST_WHOLE, AnswerReader
+from agentos.gateway.tokens import Mint
+from agentos.gateway.upstream import proxy_for
+
+STREAM = {"content-type": "text/event-stream; charset=utf-8"}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize("item", ["LLD-42", "a b/c", "ünïcode", "x" * 300])
+def test_a_token_names_its_item_and_only_its_maker_knows_it(item: str) -> None:
+    mint = Mint()
+    assert mint.item(mint.token(item)) == item
+    assert Mint(mint.seed).item(mint.token(item)) == item
+    assert Mint().item(mint.token(item)) is None
+    assert mint.token(item).isascii() and " " not in mint.token(item)
+
+
+@pytest.mark.parametrize("token", ["", ".", "..", "agentos..", "agentos.YQ.é", "agentos.\udc80.x"])
+def test_nonsense_is_no_token(token: str) -> None:
+    assert Mint().item(token) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "expected"),
+    [
+        (
+            "gemini",
+            {"usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 3, "thoughtsTokenCount": 2}},
+            (7, 5),
+        ),
+        (
+            "anthropic",
+            {"usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 5}},
+            (7, 5),
+        ),
+        ("openai", {"usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}}, (7, 5)),
+        (
+            "openai",
+            {"type": "response.completed", "response": {"usage": {"input_tokens": 7, "output_tokens": 5}}},
+            (7, 5),
+        ),
+    ],
+)
+def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
+    provider: str, answer: dict[str, object], expected: tuple[int, int]
+) -> None:
+    whole = json.dumps(answer).encode()
+    stream = b'data: {"text": "hello"}\r\n\r\ndata: ' + whole + b"\r\n\r\n"
+    packed = (gzip.compress(whole), JSON | {"content-encoding": "gzip"})
+    for body, headers in ((whole, JSON), (stream, STREAM), packed):
+        reader = AnswerReader(DIALECTS[provider], headers)
+        for at in range(len(body)):
+            reader.feed(body[at : at + 1])
+        reader.end()
+        assert reader.usage(1) == Usage(1, *expected)
+        assert not reader.is_estimate
+
+
+def test_the_end_of_a_very_long_answer_is_enough() -> None:
+    reader = AnswerReader(DIALECTS["openai"], JSON)
+    reader.feed(b'{"data": "')
+    for _ in range(MOST_WHOLE // 1000 + 10):
+        reader.feed(b"x" * 1000)
+    reader.feed(b'", "usage": {"prompt_tokens": 7, "completion_tokens": 5}}')
+    reader.end()
+    assert reader.usage(1) == Usage(1, 7, 5)
+
+
+def test_an_answer_that_names_no_tokens_is_estimated_by_what_it_says() -> None:
+    reader = AnswerReader(DIALECTS["openai"], STREAM)
+    for _ in range(10):
+        reader.feed(b'data: {"choices": [{"delta": {"content": "four"}}]}\n\n')
+    reader.feed(b"data: [DONE]\n\n")
+    reader.end()
+    assert reader.is_estimate and reader.usage(99) == Usage(1, 99, 10)
+
+
+@pytest.mark.parametrize(
+    ("provider", "event", "status"),
+    [
+        ("gemini", {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}, 429),
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error"}}, 529),
+        ("openai", {"error": {"code": "rate_limit_exceeded"}}, 429),
+        ("openai", {"type": "response.failed", "response": {"error": {"code": "server_error"}}}, 500),
+        ("openai", {"error": {"code": 503}}, 503),
+        ("openai", {"error": {"code": "invalid_prompt"}}, 400),
+        ("openai", {"error": None, "choices": []}, None),
+    ],
+)
+def test_an_error_in_a_stream_has_the_status_that_it_would_have_had(
+    provider: str, event: dict[str, object], status: int | None
+) -> None:
+    reader = AnswerReader(DIALECTS[provider], STREAM)
+    reader.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
+    assert (reader.failure.status if reader.failure else None) == status
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("api.openai.com", "http://proxy:3128"),
+        ("127.0.0.1", ""),
+        ("x.corp", ""),
+        ("corp", ""),
+        ("notcorp", "http://proxy:3128"),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used_but_for_its_exceptions(host: str, expected: str) -> None:
+    environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": ".corp, other"}
+    assert proxy_for("https", host, environment) == expected

@@ -1,0 +1,61 @@
+"""What stands below the lines, for any size of screen."""
+
+from agentos.core import events
+from agentos.core.results import Usage
+from agentos.core.tally import Tally
+from agentos.outputs.footer import Size, fitted, footer, rows_taken
+
+
+def tally(items: int = 6) -> Tally:
+    names = tuple(f"LLD-{number}" for number in range(1, items + 1))
+    found = Tally()
+    found.hear(events.RunStarted("run", "lld", "/", names, items, ("key-1", "key-2")), 100.0)
+    for name in names:
+        found.hear(events.ItemStarted(name, 1, 1), 100.0)
+        found.hear(events.NodeStarted(name, "N1_design", 1), 101.0)
+    return found
+
+
+def test_it_takes_at_most_half_the_screen_and_no_row_is_as_wide_as_it() -> None:
+    for columns in range(20, 140):
+        for lines in range(4, 40):
+            rows = footer(tally(), 110.0, Size(columns, lines))
+            assert 1 <= len(rows) <= lines // 2
+            assert all(len(row) < columns for row in rows)
+
+
+def test_there_is_none_where_there_is_no_room_or_no_run() -> None:
+    assert footer(tally(), 110.0, Size(100, 3)) == [] == footer(tally(), 110.0, Size(19, 24))
+    assert footer(Tally(), 110.0, Size(100, 24)) == []
+
+
+def test_items_that_have_no_room_are_counted() -> None:
+    rows = footer(tally(), 110.0, Size(100, 10))
+    assert rows[2] == "  ... and 4 more at work"
+    assert rows[3].startswith("[>         ] 0/6 workflows complete | 6 of 6 workers busy | time left ?")
+
+
+def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
+    found = tally(2)
+    found.hear(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 9000, 3000)), 102.0)
+    found.hear(events.CallCounted("LLD-1", "key-1", "m", Usage(1, 9000, 3000), 0.25), 102.0)
+    found.hear(events.KeyLimited("key-2", 60.0, "429"), 103.0)
+    found.hear(events.ItemQuiet("LLD-1", "SLOW", "N1_design", 30.0), 104.0)
+    found.hear(events.RunPaused(), 105.0)
+    text = "\n".join(footer(found, 110.0, Size(200, 24)))
+    for said in (
+        "round 1     12k tokens    $0.25      10s  SLOW",
+        "PAUSED",
+        "key-2 resting until",
+        "cost $0.25",
+    ):
+        assert said in text, text
+    found.hear(events.LineWritten("LLD-1", "alive"), 111.0)
+    found.hear(events.RunResumed(1.0), 111.0)
+    text = "\n".join(footer(found, 164.0, Size(200, 24)))
+    assert "SLOW" not in text and "PAUSED" not in text and "resting" not in text
+
+
+def test_wide_characters_count_as_two() -> None:
+    assert fitted("計画計画", 5) == "計画" and fitted("abcdef", 4) == "abc…"
+    assert rows_taken(["x" * 50, "y"], 20) == 4

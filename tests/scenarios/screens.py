@@ -1,0 +1,66 @@
+"""A terminal as a person sees it: what stands on the screen, and what has scrolled away."""
+
+import fcntl
+import struct
+import termios
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyte
+
+from .stage import Terminal, until
+
+
+@dataclass(slots=True)
+class Screen:
+    """Does not wrap lines anew when it becomes narrower, as xterm does not."""
+
+    terminal: Terminal
+    columns: int = 100
+    lines: int = 24
+    _fed: int = 0
+    _screen: Any = field(init=False)
+    _stream: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._screen = pyte.HistoryScreen(self.columns, self.lines, history=5000, ratio=0.5)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def look(self) -> list[str]:
+        """What stands on the screen now, without empty rows at the end."""
+        written = self.terminal.written
+        self._stream.feed(written[self._fed :])
+        self._fed = len(written)
+        return "\n".join(row.rstrip() for row in self._screen.display).rstrip().split("\n")
+
+    def scrolled(self) -> list[str]:
+        """What has gone out at the top."""
+        self.look()
+        rows = self._screen.history.top
+        return ["".join(row[column].data for column in range(self.columns)).rstrip() for row in rows]
+
+    def everything(self) -> list[str]:
+        return [*self.scrolled(), *self.look()]
+
+    def footer(self) -> list[str]:
+        """From the first row of an item at work, or the bar, to the end."""
+        rows = self.look()
+        place = next(
+            (n for n, row in enumerate(rows) if row.startswith(("  LLD-", "  ... and", "[=", "[>"))),
+            len(rows),
+        )
+        return rows[place:]
+
+    def shows(self, text: str, seconds: float = 15.0) -> None:
+        until(lambda: any(text in row for row in self.look()), seconds)
+
+    def colours(self) -> set[str]:
+        self.look()
+        buffer = self._screen.buffer
+        return {buffer[row][column].fg for row in range(self.lines) for column in range(self.columns)}
+
+    def resize(self, columns: int, lines: int) -> None:
+        self.look()
+        self.columns, self.lines = columns, lines
+        self._screen.resize(lines, columns)
+        fcntl.ioctl(self.terminal.keyboard, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))

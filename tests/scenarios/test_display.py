@@ -1,0 +1,286 @@
+"""The live display, in a terminal, as a person sees it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .screens import Screen
+from .stage import Stage, Terminal, _stat, until
+
+OLD = {"XTERM_VERSION": "XTerm(390)"}
+PATIENCE = 60.0
+WIDE = (100, 24)
+BAR = "0/3 workflows complete"
+
+
+def begin(stage: Stage, *words: object, size: tuple[int, int] = WIDE, **env: str) -> Screen:
+    """Three items at work, each in a call that takes long."""
+    stage.issues(40, 41, 42)
+    stage.server("--latency", "90,90")
+    terminal = stage.terminal("--all", "--parallel", 3, *words, size=size, **{**OLD, **env})
+    screen = Screen(terminal, *size)
+    until(lambda: sum(">>> Executing: N1_design" in row for row in screen.everything()) == 3, PATIENCE)
+    return screen
+
+
+def leave(screen: Screen) -> None:
+    screen.terminal.ctrl_c(2)
+    screen.terminal.end(30)
+
+
+def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(stage: Stage) -> None:
+    stage.issues(40, 41, 42, 43, 44)
+    stage.server("--latency", "0.4,0.4")
+    screen = Screen(stage.terminal("--all", "--parallel", 2, size=(90, 10), **OLD), 90, 10)
+    screen.shows("/5 workflows complete", PATIENCE)
+    screen.shows("  LLD-", PATIENCE)
+    deepest = 0
+    while screen.terminal.process.poll() is None:
+        deepest = max(deepest, len(screen.footer()))
+        assert not [row for row in screen.scrolled() if "workflows complete" in row], (
+            "the footer scrolled away"
+        )
+        time.sleep(0.02)
+    assert 3 <= deepest <= 5, "at most half the screen"
+    rows = screen.everything()
+    assert rows[-1] == "[COORDINATOR] Read them: ls docs/lld/active"
+    assert not [row for row in rows if "workflows complete" in row]
+    for number in range(40, 45):
+        assert f"[LLD-{number}] >>> Executing: N1_design" in rows
+        assert any(row.startswith(f"[LLD-{number}] Approved after 1 review") for row in rows)
+    order = [row.partition(" ")[2] for row in rows if row.startswith("[LLD-44] >>>")]
+    assert order == [f">>> Executing: {node}" for node in NODES]
+
+
+NODES = ("N0_load_issue", "N1_design", "N2_human_edit", "N3_review", "N4_finalize")
+
+
+def test_the_footer_says_who_is_at_work_where_and_what_it_costs(stage: Stage) -> None:
+    screen = begin(stage)
+    screen.shows("keys in use: 3/4")
+    *items, first, _ = screen.footer()
+    assert [row.split()[:2] for row in items] == [[f"LLD-{n}", "N1_design"] for n in (40, 41, 42)]
+    assert all("tokens" in row and "$" in row and row.endswith("s") for row in items)
+    assert first.startswith("[>         ] 0/3 workflows complete | 3 of 3 workers busy | time left ?")
+    leave(screen)
+
+
+def test_a_narrow_or_low_terminal_gets_what_fits(stage: Stage) -> None:
+    screen = begin(stage, size=(36, 8))
+    screen.shows(BAR)
+    until(lambda: len(screen.footer()) == 4)
+    assert screen.footer()[0].startswith(("  LLD-", "  ... and 3 more")) or screen.footer()[0].startswith(
+        "[>"
+    )
+    assert max(len(row) for row in screen.footer()) < 36
+    leave(screen)
+
+
+def test_a_resized_terminal_is_drawn_anew_without_remains(stage: Stage) -> None:
+    screen = begin(stage)
+    screen.shows(BAR)
+    for columns, lines in ((50, 24), (120, 30), (70, 30)):
+        screen.resize(columns, lines)
+        until(lambda: "cost" in "".join(screen.footer()) and len(screen.footer()) >= 4)
+        time.sleep(0.3)
+        rows = screen.everything()
+        assert sum("workflows complete" in row for row in rows) == 1, rows
+        assert len(screen.footer()) <= lines // 2
+    assert all(f"[LLD-{n}] >>> Executing: N1_design" in screen.everything() for n in (40, 41, 42))
+    leave(screen)
+
+
+def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: Stage) -> None:
+    screen = begin(stage)
+    for keys, said in (
+        ("t", "Snapshot at"),
+        ("x", "Keys: t or Enter for a snapshot"),
+        ("\n", "0 waiting, 3 at work, 0 ended"),
+    ):
+        began = time.monotonic()
+        screen.terminal.press(keys)
+        screen.shows(said, 2)
+        assert time.monotonic() - began < 2.0
+    until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
+    assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
+    leave(screen)
+
+
+def test_the_terminal_is_given_back_as_it_was(stage: Stage) -> None:
+    screen = begin(stage)
+
+    def echo() -> int:
+        found: int = screen.terminal.modes()[3] & (termios.ICANON | termios.ECHO)
+        return found
+
+    assert echo() == 0
+    os.kill(stage.worker("LLD-40"), signal.SIGKILL)
+    screen.shows("killed by SIGKILL", PATIENCE)
+    began = time.monotonic()
+    screen.terminal.ctrl_c()
+    screen.shows("Shutting down... waiting for workers to checkpoint", 2)
+    assert time.monotonic() - began < 2.0
+    assert screen.terminal.end(30).code == 130
+    assert echo() == termios.ICANON | termios.ECHO
+    assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Go on with: lld-workflow")
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False)],
+)
+def test_colours_are_shown_unless_somebody_does_not_want_them(
+    stage: Stage, env: dict[str, str], coloured: bool
+) -> None:
+    screen = begin(stage, size=WIDE, **env)
+    assert (screen.colours() > {"default"}) is coloured
+    leave(screen)
+
+
+@pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}], ids=["CI", "dumb"])
+def test_ci_and_a_dumb_terminal_get_plain_lines(stage: Stage, env: dict[str, str]) -> None:
+    stage.issues(40)
+    stage.server()
+    terminal = stage.terminal("40", size=WIDE, **env)
+    assert terminal.end(PATIENCE).code == 0
+    assert b"\x1b" not in terminal.written and "[COORDINATOR] [==========] 1/1" in terminal.screen
+
+
+def test_a_pipe_gets_plain_lines_and_colours_only_by_force(stage: Stage) -> None:
+    stage.issues(40)
+    stage.server()
+    piped = stage.run("40", "--display", "live")
+    assert "\x1b" not in piped.out and "[COORDINATOR] [==========] 1/1 workflows complete" in piped.out
+    assert piped.lines[0] == "[COORDINATOR] --display live needs a terminal. Showing plain lines."
+    assert "\x1b[" in stage.run("40", "--fresh", FORCE_COLOR="1").out
+
+
+def test_with_no_display_only_what_to_type_next_is_said(stage: Stage) -> None:
+    stage.issues(40)
+    stage.server()
+    assert stage.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
+
+
+# Ctrl-Z.
+
+
+def state(pid: int) -> str:
+    found = _stat(pid)
+    return found[0] if found else "gone"
+
+
+def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(stage: Stage) -> None:
+    stage.issues(40, 41)
+    stage.server("--latency", "5,5")
+    shell = Shell(stage)
+    shell.type("lld-workflow --all --parallel 2")
+    until(lambda: len(stage.events("WorkerStarted")) == 2, PATIENCE)
+    workers = [stage.worker("LLD-40"), stage.worker("LLD-41")]
+    shell.screen.shows("workflows complete")
+    shell.terminal.press("\x1a")
+    shell.screen.shows("Stopped")
+    rows = shell.screen.look()
+    assert "[COORDINATOR] Standing still (Ctrl-Z), the workers too. Go on with: fg" in rows
+    assert not [row for row in rows if "workflows complete" in row], "the footer is gone"
+    until(lambda: [state(pid) for pid in workers] == ["T", "T"], 3)
+    shell.type("echo it is $((40 + 2))")
+    shell.screen.shows("it is 42")
+    time.sleep(1.0)
+    assert stage.events("ItemEnded") == [] and [state(pid) for pid in workers] == ["T", "T"]
+    shell.type("fg")
+    shell.screen.shows("Going on after")
+    shell.screen.shows("2 approved", PATIENCE)
+    shell.type("echo code $?")
+    shell.screen.shows("code 0")
+
+
+class Shell:
+    """An interactive shell in a terminal, with job control."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.terminal: Terminal = stage.terminal(
+            "--norc", "--noprofile", "-i", program=shutil.which("bash") or "bash", size=WIDE, PS1="$ ", **OLD
+        )
+        self.screen = Screen(self.terminal)
+        self.screen.shows("$")
+
+    def type(self, line: str) -> None:
+        self.terminal.press(f"{line}\n")
+
+
+# From another terminal.
+
+
+def test_watch_shows_the_same_and_leaving_it_stops_nothing(stage: Stage) -> None:
+    stage.issues(40, 41)
+    stage.server("--latency", "12,12")
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: len(stage.events("NodeStarted")) >= 4, PATIENCE)
+    first = Screen(stage.terminal("watch", program="agentos", size=WIDE, **OLD))
+    first.shows("Watching run")
+    first.shows("0/2 workflows complete")
+    first.shows("  LLD-40")
+    first.terminal.press("q")
+    assert first.terminal.end(30).code == 0 and running.process.poll() is None
+    assert "goes on. Watch it again with: agentos watch" in first.look()[-1]
+    second = Screen(stage.terminal("watch", program="agentos", size=WIDE, **OLD))
+    second.shows("[LLD-40] >>> Executing: N3_review", PATIENCE)
+    assert stage.run("stop", program="agentos").code == 0
+    assert second.terminal.end(30).code == running.end(30).code == 143
+    assert (
+        second.look()[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all --parallel 2"
+    )
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
+    stage: Stage, tmux: Callable[..., str]
+) -> None:
+    """tmux wraps lines anew, as most terminals do; it tells the new size late, so a frame may be drawn before."""
+    stage.issues(40, 41, 42)
+    stage.server("--latency", "90,90")
+    words = " ".join(f"{name}='{value}'" for name, value in stage.environment().items())
+    tmux(
+        "new-session",
+        "-d",
+        "-x",
+        "110",
+        "-y",
+        "24",
+        f"cd {stage.project}; env {words} lld-workflow --all -j 3",
+    )
+    until(lambda: "keys in use: 3/4" in tmux("capture-pane", "-p"), PATIENCE)
+    for columns in ("60", "45", "100"):
+        tmux("resize-window", "-x", columns, "-y", "24")
+        time.sleep(1.5)
+        rows = tmux("capture-pane", "-p", "-S", "-").rstrip().splitlines()
+        assert all(rows.count(f"[LLD-{n}] >>> Executing: N1_design") == 1 for n in (40, 41, 42)), rows
+        below = rows[max(n for n, row in enumerate(rows) if row.startswith("[LLD-")) + 1 :]
+        assert sum(row.startswith("  LLD-") for row in below[-8:]) >= 3, rows
+        assert max(map(len, below[-5:])) < int(columns)
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    words = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
+
+    def call(*more: str) -> str:
+        done = subprocess.run(
+            [*words, *more],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    yield call
+    subprocess.run([*words, "kill-server"], capture_output=True, check=False)
