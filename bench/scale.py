@@ -92,7 +92,7 @@ def make_project(folder: Path, items: int) -> Path:
 
 def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int | None = None) -> Measured:
     """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
-    plan = make_plan(survey(find_workflow("lld"), project, home), Selection(everything=True))
+    plan = make_plan(survey(find_workflow("lld", project), project, home), Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
     documents = ProjectFolder(project)
     signals: list[str] = []

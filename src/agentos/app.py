@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.audience import open_screen, people_listen, programs_listen
 from agentos.control.server import ControlSocket
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
@@ -32,31 +33,21 @@ from agentos.engines.process import ProcessEngine, Recipe
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.models.prices import price_list
-from agentos.outputs.audit import Audit
-from agentos.outputs.display import Display, Manners, open_display
-from agentos.outputs.jsonlines import JsonLines
-from agentos.outputs.logfiles import LogFiles
-from agentos.outputs.records import SummaryFile
 from agentos.outputs.stepsummary import StepSummary
-from agentos.outputs.trouble import FileTrouble
-from agentos.outputs.writer import LineWriter
-from agentos.settings import ROLES, Settings, environment, surroundings, trace_nothing, worker_environment
+from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.credential_watch import CredentialWatch
 from agentos.storage.credentials import CredentialSource, no_key
-from agentos.storage.files import private_file
 from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog, host_clock
-from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
 from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
-from agentos.workflows.base import Workflow
-from agentos.workflows.registry import find_workflow
+from agentos.workflows.registry import BUILT_IN, find_workflow
 
 MOST_NAMED = 5
 WORKER = "agentos.worker:main"
@@ -87,7 +78,8 @@ class Request:
 
 def plan_run(request: Request) -> Plan:
     """What would run; writes nothing."""
-    workflow, home = find_workflow(request.workflow), Home(request.settings.home)
+    workflow = find_workflow(request.workflow, request.settings.project)
+    home = Home(request.settings.home)
     if request.offline:
         refuse_offline(request.settings)
     if tracked := github_issues(request.settings, lambda: False, lambda text: None):
@@ -120,7 +112,7 @@ class _Assembly:
         self._settings = request.settings
         self._say = say
         self._home = Home(self._settings.home)
-        self._workflow: Workflow = find_workflow(request.workflow)
+        self._workflow = find_workflow(request.workflow, self._settings.project)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
         self._roles: tuple[RoleModel, ...] = ()
@@ -272,7 +264,8 @@ class _Assembly:
         surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
         providers = {credential.provider for credential in credentials} or {"gemini"}
         models = (f"agentos.models.{provider}" for provider in sorted(providers))
-        preload = (*PRELOAD, type(self._workflow).__module__, *models)
+        ours = [origin.partition(":")[0] for origin in BUILT_IN.values() if origin == self._workflow.origin]
+        preload = (*PRELOAD, *ours, *models)
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
         engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
@@ -286,6 +279,7 @@ class _Assembly:
             coordinator=os.getpid(),
             project=str(settings.project),
             workflow=self._request.workflow,
+            origin=self._workflow.origin,
             item=item,
             database=str(self._database(item)),
             max_iterations=settings.max_iterations,
@@ -316,29 +310,14 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people = self._display(2 if self._request.json else 1)
-        warn = FileTrouble(people.write)
-        listeners: list[Listener] = [
-            Journal(folder.path, self._redact, warn),
-            LogFiles(folder.path, private_file, warn),
-            Audit(folder.path, private_file, self._redact, warn),
-            SummaryFile(_summary_writer(folder.path), self._redact, warn),
-            people,
-        ]
+        people = self._shown = open_screen(
+            self._request.display, 2 if self._request.json else 1, self._redact
+        )
+        listeners = people_listen(folder.path, self._redact, people, stack)
         if self._settings.step_summary:
             listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
-        if self._request.json:
-            programs = stack.enter_context(contextlib.closing(LineWriter(1)))
-            listeners.append(JsonLines(programs.write, self._redact))
-        for listener in listeners:
-            stack.callback(listener.close)
-        return listeners
-
-    def _display(self, descriptor: int) -> Display:
-        around = surroundings()
-        manners = Manners(around.colours, around.simple, around.rewraps)
-        self._shown = open_display(self._request.display, descriptor, self._redact, manners)
-        return self._shown
+            stack.callback(listeners[-1].close)
+        return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
 
     def _sleep(self, signals: Signals) -> None:
         """The shell has the terminal meanwhile."""
@@ -360,7 +339,7 @@ class _Assembly:
     def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
         return events.RunStarted(
             run=self._run_id,
-            workflow=self._request.workflow,
+            workflow=self._workflow.name,
             project=str(self._settings.project),
             items=plan.ids,
             workers=self._settings.parallel,
@@ -400,10 +379,3 @@ def _place(project: Path) -> str:
     """The way from here to the project, for what people may type next; empty when we are there."""
     way = os.path.relpath(project)
     return "" if way == "." else f"{way if not way.startswith('../..') else project}/"
-
-
-def _summary_writer(folder: Path) -> Callable[[str], None]:
-    from agentos.storage.files import Folder
-
-    place = Folder(folder, file_mode=0o600, folder_mode=0o700)
-    return lambda text: (place.write("summary.json", text.encode()), None)[1]

@@ -137,7 +137,7 @@ def _undecided(place: Place, one: Waiting) -> Iterator[None]:
 def _check_source(place: Place, one: Waiting) -> None:
     """A decision on a draft of another text would be for nothing: its item starts over."""
     parking, noted = one.parking, read_notes(one.database).get("digest")
-    for candidate in find_workflow(parking.workflow).candidates(place.project):
+    for candidate in find_workflow(parking.workflow, place.project).candidates(place.project):
         item = candidate.item
         if item.id == parking.item and item.digest != noted:
             raise UsageError(

@@ -86,7 +86,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute() if env.get("AGENTOS_WORKFLOW_DB") else None,
         credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
-        simulate_429=_simulation(env),
+        simulate_429=simulated_refusal(env, at_once=2),
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         engine=_engine(env),
         github_url=_api_url(env),
@@ -109,7 +109,7 @@ def worker_environment(
     kept = {
         name: value
         for name, value in env.items()
-        if not _is_secretive(name) and not any(secret in value for secret in hidden)
+        if not is_secretive(name) and not any(secret in value for secret in hidden)
     }
     return {**kept, **_UNTRACED, "PYTHONUNBUFFERED": "1"}
 
@@ -145,7 +145,7 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
-def _is_secretive(name: str) -> bool:
+def is_secretive(name: str) -> bool:
     upper = name.upper()
     return upper.startswith(_SECRETIVE) or any(
         word in upper for word in ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
@@ -304,13 +304,13 @@ def _engine(env: Mapping[str, str]) -> str:
     return value
 
 
-def _simulation(env: Mapping[str, str]) -> int | None:
-    """After how many calls one is refused."""
+def simulated_refusal(env: Mapping[str, str], at_once: int) -> int | None:
+    """After how many calls one is refused; `at_once` if no number is said."""
     value = env.get("AGENTOS_SIMULATE_429", "").casefold()
     if value in ("", "0", "false", "no"):
         return None
     if value in ("true", "yes"):
-        return 2
+        return at_once
     if value.isascii() and value.isdigit():
         return int(value)
     raise UsageError(f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls")

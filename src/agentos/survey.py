@@ -34,7 +34,7 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
 
 def check_project(workflow: Workflow, project: Path) -> None:
     """A project is a folder that has a place for the workflow's items."""
-    if not any((project / folder).is_dir() for folder in workflow.folders):
+    if workflow.folders and not any((project / folder).is_dir() for folder in workflow.folders):
         raise PreflightError(
             f"no project here: {project} has no {' or '.join(workflow.folders)} folder. "
             "Go to a project, name one with --repo PATH, or make an example with: agentos demo"

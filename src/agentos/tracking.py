@@ -10,9 +10,9 @@ from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.items import Item
 from agentos.core.orders import Filed, GitHubAccess
 from agentos.settings import Settings, github_token
-from agentos.workflows.base import Workflow
-from agentos.workflows.issue import IssueWorkflow
 from agentos.workflows.lld import LldWorkflow
+from agentos.workflows.plugin import Plugin
+from agentos.workflows.registry import BUILT_IN
 
 LOOK = 0.05
 NOBODY = Item("ISSUE-0", "issue", 0, "", "")
@@ -34,20 +34,20 @@ class GitHubIssues:
     filed: dict[str, str] = field(default_factory=dict)
     since: str = ""
 
-    def workflow(self, workflow: Workflow) -> Workflow:
+    def workflow(self, workflow: Plugin) -> Plugin:
         """The same workflow, with its items from GitHub where those are issues."""
-        if not isinstance(workflow, LldWorkflow):
+        if workflow.origin != BUILT_IN["lld"]:
             return workflow
         from agentos.workflows.github.issues import open_pages
 
         self._tell("Reading the open issues")
         pages = self._wait(open_pages(self._client(), self.access.repository))
         self.texts = {str(page.path): page.body for page in pages}
-        return LldWorkflow(pages)
+        return Plugin.of(workflow.origin, LldWorkflow(pages))
 
-    def look_for_filed(self, workflow: Workflow) -> None:
+    def look_for_filed(self, workflow: Plugin) -> None:
         """Once for all items of the run: which of them have their issue already."""
-        if isinstance(workflow, IssueWorkflow):
+        if workflow.origin == BUILT_IN["issue"]:
             from agentos.workflows.github.tracker import filed_before
 
             self._tell("Looking for issues that were filed before")

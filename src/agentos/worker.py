@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.errors import BadRequest, InvalidSpec, ItemError, LimitReached, TrackerError
+from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError, LimitReached, TrackerError
 from agentos.core.events import DiskFreed, DiskFull, NodeFinished, NodeStarted, WorkerReported
 from agentos.core.gates import Asked, Parking
 from agentos.core.orders import Order
@@ -37,10 +37,10 @@ from agentos.storage.gates import PARKING, decision_note
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 from agentos.storage.project import ProjectFolder
 from agentos.storage.room import has_room, is_full
-from agentos.workflows.base import Workflow
+from agentos.workflows.announcing import announced
 from agentos.workflows.desk import Desk, Say, Tracker
 from agentos.workflows.gates import resumed
-from agentos.workflows.registry import find_workflow
+from agentos.workflows.registry import load_workflow
 
 GRACE = 2.0
 LOOK_FOR_ROOM = 0.5
@@ -84,6 +84,8 @@ async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
         return stumbled(str(error)) if error.may_pass else failed(str(error))
     except (ItemError, BadRequest) as error:
         return failed(str(error), getattr(error, "details", ()))
+    except BrokenWorkflow as error:
+        return stumbled(str(error)) if isinstance(error.__cause__, OSError) else failed(str(error))
     except Exception as error:  # The one place where any failure becomes an outcome.
         say(traceback.format_exc(limit=-OUR_FRAMES))
         return stumbled(f"{type(error).__name__}: {error}")
@@ -121,7 +123,7 @@ class _Carrier:
         self._fresh = order.fresh
         self._channel = channel
         self._database = Path(order.database)
-        self._workflow: Workflow = find_workflow(order.workflow)
+        self._workflow = load_workflow(order.origin, order.project if ":" in order.workflow else "")
         self._documents = ProjectFolder(Path(order.project))
         self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
         self._stopping = asyncio.Event()
@@ -213,10 +215,10 @@ class _Carrier:
         graph = await self._graph(checkpoint)
         config: Any = {
             "configurable": {"thread_id": self._item.id},
-            "recursion_limit": STEPS_A_ROUND * (self._order.max_iterations + 1),
+            "recursion_limit": max(STEPS_A_ROUND, len(graph.nodes)) * (self._order.max_iterations + 1),
         }
         begun = await checkpoint.saver.aget_tuple(config) is not None
-        given: Any = None if begun else {"round": 0}
+        given: Any = None if begun else {}
         parking = await self._parking(graph, config) if begun else None
         while True:
             if parking:
@@ -280,14 +282,15 @@ class _Carrier:
             folder=self._documents,
             ask=functools.partial(self._ask, checkpoint),
             say=self._say,
-            announce=functools.partial(self._announce, checkpoint),
             max_iterations=self._order.max_iterations,
+            prompts=self._workflow.prompts,
             gates=self._order.gates,
             parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
             text=self._order.text,
             tracker=_tracker(self._order, self._say),
         )
-        return self._workflow.graph(desk).compile(checkpointer=checkpoint.saver)
+        graph = announced(self._workflow.graph(desk), functools.partial(self._announce, checkpoint))
+        return graph.compile(checkpointer=checkpoint.saver)
 
     @contextlib.asynccontextmanager
     async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ import click
 
 COMMANDS = {
     "run": "Carry items through a workflow: agentos run lld --all --parallel 3",
+    "exec": "Run any program once for every item: agentos exec --items '*.md' -- my-agent {item}",
     "demo": "Make an example project and run it, offline",
     "init": "Make a project of your own to begin with",
     "status": "What the last run did, or is doing",

@@ -15,10 +15,10 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
     from agentos.core.items import is_safe_id
     from agentos.storage.runs import run_folders
 
-    name = f"{item.upper()}.log"
     if not is_safe_id(item):
         raise click.UsageError(f"{item!r} is not an item; expected such as LLD-42")
     folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())]
+    name = next((name for folder in folders if (name := _log_of(folder, item))), f"{item}.log")
     run = next((folder for folder in folders if (folder / name).exists()), folders[0])
     if not (run / name).exists() and not follow:
         known = sorted(path.stem for path in folders[0].glob("*.log"))
@@ -26,6 +26,13 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
     for line in _lines(run, name, follow):
         click.echo(line, nl=False)
     return 0
+
+
+def _log_of(run: Path, item: str) -> str | None:
+    """The item's log, whatever case it was typed in."""
+    names = sorted(path.name for path in run.glob("*.log"))
+    exact = f"{item}.log"
+    return exact if exact in names else next((n for n in names if n.casefold() == exact.casefold()), None)
 
 
 def _lines(run: Path, name: str, follow: bool) -> Iterator[str]:

@@ -2,16 +2,20 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentos.cli.records import complete_runs
 from agentos.cli.words import Duration, Size
 
+if TYPE_CHECKING:
+    from agentos.core.tally import Tally
+
 
 def _list(limit: int) -> int:
     from agentos.cli.records import runs_folder
-    from agentos.core.results import Ending, Verdict
+    from agentos.core.results import Ending
     from agentos.outputs.words import duration
     from agentos.storage.runs import is_alive, run_folders, tally_of
 
@@ -28,13 +32,22 @@ def _list(limit: int) -> int:
         seconds = end.seconds if end else tally.last - tally.began
         click.echo(
             f"{folder.name:<20} {tally.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{len(tally.rows)} items: {len(tally.verdicts(Verdict.APPROVED))} approved, "
-            f"{len(tally.verdicts(Verdict.NEEDS_REVISION))} to revise, "
+            f"{len(tally.rows)} items: {_came_to(tally)}, "
             f"{len(tally.ending(Ending.FAILED))} failed  {tally.started.project}"
         )
     if len(folders) > limit:
         click.echo(f"({len(folders) - limit} older ones: agentos runs --limit {len(folders)})")
     return 0
+
+
+def _came_to(tally: "Tally") -> str:
+    from agentos.core.results import Ending, Verdict
+
+    finished = tally.ending(Ending.FINISHED)
+    if finished and not tally.reviewed:
+        return f"{len(finished)} done"
+    revise = tally.verdicts(Verdict.NEEDS_REVISION)
+    return f"{len(tally.verdicts(Verdict.APPROVED))} approved, {len(revise)} to revise"
 
 
 def _compare(first: str | None, second: str | None) -> int:

@@ -53,9 +53,8 @@ class Workers(click.ParamType[int]):
 
 
 def capped(workers: int) -> int:
+    from agentos.outputs.words import over_maximum
+
     if workers > MAX_PARALLEL:
-        click.echo(
-            f"Warning: Requested parallelism {workers} exceeds maximum {MAX_PARALLEL}. Capping to {MAX_PARALLEL}.",
-            err=True,
-        )
+        click.echo(f"Warning: {over_maximum(workers)}", err=True)
     return min(workers, MAX_PARALLEL)

@@ -66,6 +66,15 @@ class WorkerReported:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramEnded:
+    """What a worker ran for its item has ended; a negative status is the number of a signal."""
+
+    item: str
+    status: int
+    seconds: float
+
+
 # Told by an engine.
 
 
@@ -410,7 +419,16 @@ class RunEnded:
     detail: str = ""
 
 
-WorkerEvent = NodeStarted | NodeFinished | LeaseWanted | LeaseReturned | DiskFull | DiskFreed | WorkerReported
+WorkerEvent = (
+    NodeStarted
+    | NodeFinished
+    | LeaseWanted
+    | LeaseReturned
+    | DiskFull
+    | DiskFreed
+    | ProgramEnded
+    | WorkerReported
+)
 EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
 Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkersRequested
 OutsideEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided

@@ -36,6 +36,8 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class Order:
+    """`workflow` is what was typed; `origin` is where that was found."""
+
     run: str
     coordinator: int
     project: str
@@ -50,3 +52,4 @@ class Order:
     text: str | None = None
     github: GitHubAccess | None = None
     filed: Filed | None = None
+    origin: str = ""

@@ -259,6 +259,9 @@ class Pool:
         """Of the living keys, in the order of their last use."""
         return [key.credential.provider for key in self._keys if key.living]
 
+    def leases(self) -> list[Lease]:
+        return list(self._leases.values())
+
     def lease(self, lease_id: str) -> Lease | None:
         return self._leases.get(lease_id)
 

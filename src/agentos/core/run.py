@@ -57,6 +57,8 @@ class Run:
     ) -> None:
         self._limits = limits
         self._jitter = jitter
+        # Without any key from the beginning, nobody is to be held up for want of one.
+        self._keyed = bool(pool.names())
         self._purse = Purse(limits.prices, limits.budget)
         self._leasing = Leasing(pool, jitter, self._purse)
         self._episodes = Episodes(pool, limits.max_wait)
@@ -362,7 +364,7 @@ class Run:
                 f"the next call would pass --budget {self._limits.budget:.2f} ({self._purse.spent:.4f} spent)"
             )
             return Standstill(75, "budget", spent)
-        return self._episodes.standstill(now)
+        return self._episodes.standstill(now) if self._keyed else None
 
     def _grant(self, decision: Decision, now: float) -> None:
         for lease in self._leasing.grants(now) if self._paused_since is None else ():
@@ -402,7 +404,7 @@ class Run:
         if self._stopping or self._purse.refused or self._paused_since is not None or not self._room:
             return None
         # With nobody at work, one has to start: it is its call that finds out whether keys are back.
-        if self._running() and self._episodes.hold_starts(now):
+        if self._keyed and self._running() and self._episodes.hold_starts(now):
             return None
         return next((work for work in self._queue if work.not_before <= now), None)
 

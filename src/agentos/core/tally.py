@@ -169,6 +169,16 @@ class Tally:
     def running(self) -> list[Row]:
         return sorted(self._running.values(), key=lambda row: row.place)
 
+    @property
+    def keyless(self) -> bool:
+        """Whether the run has no key to hand out: nothing is to be said of keys, tokens and cost."""
+        return self.started is not None and not self.started.keys
+
+    @property
+    def reviewed(self) -> bool:
+        """Whether any item has come to a verdict."""
+        return any(row.outcome and row.outcome.verdict for row in self.rows.values())
+
 
 def _sum(cost: float | None, more: float | None) -> float | None:
     return None if cost is None or more is None else cost + more

@@ -17,6 +17,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def be_told_of_parent(parent: int, number: signal.Signals) -> None:
+    """In place of being killed with it, this process gets this signal; at once if it is too late."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
 def leave_no_dump() -> None:
     """No core file and no debugger of another process sees what this one holds."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -135,7 +135,7 @@ class ProcessEngine:
             *self._recipe.preload,
         ]
         self._template = subprocess.Popen(
-            [sys.executable, "-m", "agentos.engines.template", *arguments],
+            [sys.executable, "-P", "-m", "agentos.engines.template", *arguments],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), *self._recipe.inherited],
             env=dict(self._recipe.environment),

@@ -53,7 +53,8 @@ class LeasedModel:
 
     async def ask(self, call: str, question: Question) -> Answer:
         """The answer, however many keys it takes; refusals never end a call, a bad request does."""
-        role = self._roles[question.role]
+        if (role := self._roles.get(question.role)) is None:
+            raise BadRequest(f"no role is called {question.role!r}; there are: {', '.join(self._roles)}")
         while True:
             lease = await self._lease(call, role, question)
             try:

@@ -56,6 +56,7 @@ def start_offline_server(environment: Mapping[str, str], arguments: tuple[str, .
     process = subprocess.Popen(
         [
             sys.executable,
+            "-P",
             "-m",
             "agentos",
             "offline-server",

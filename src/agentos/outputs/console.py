@@ -8,7 +8,7 @@ from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
 from agentos.outputs.footer import time_left
 from agentos.outputs.summary import ending_lines, summary_lines
-from agentos.outputs.words import Told, dollars, sentence, tokens
+from agentos.outputs.words import Told, dollars, sentence, spoken, tokens
 
 COORDINATOR = "[COORDINATOR]"
 Write = Callable[[str], None]
@@ -58,7 +58,7 @@ class Console:
         self._write_progress(self._redact(f"{COORDINATOR} {one_line(progress_line(self.tally, at))}"))
 
     def _say(self, prefix: str, text: str) -> None:
-        self._write(self._redact(f"{prefix} {one_line(text)}".rstrip()))
+        self._write(self._redact(spoken(prefix, text)))
 
 
 def progress_line(tally: Tally, at: float) -> str:
@@ -70,9 +70,9 @@ def progress_line(tally: Tally, at: float) -> str:
         f"{bar(tally.over, total)} {tally.over}/{total} workflows complete",
         "paused" if tally.paused else "",
         f"running: {running}" if running else "",
-        f"keys in use: {len(set(tally.held.values()))}/{keys}",
-        f"{tokens(tally.usage.tokens)} tokens",
-        f"cost {dollars(tally.cost)}",
+        f"keys in use: {len(set(tally.held.values()))}/{keys}" if keys else "",
+        f"{tokens(tally.usage.tokens)} tokens" if keys else "",
+        f"cost {dollars(tally.cost)}" if keys else "",
         time_left(tally, at),
     ]
     return " | ".join(part for part in parts if part)

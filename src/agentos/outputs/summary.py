@@ -10,6 +10,9 @@ from agentos.core.tally import Row, Tally
 from agentos.core.wire import pack
 from agentos.outputs.words import count, dollars, duration, tokens, why_stopped
 
+PROGRAM = " -- "
+"""In a command: what stands behind it is not ours."""
+
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
     """What is said of one item at its end, on lines of its own."""
@@ -28,7 +31,9 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             if not event.attempts:
                 return []
             return [
-                f"Interrupted at {event.node}: checkpointed" if event.node else "Interrupted before it began"
+                f"Interrupted at {event.node}: checkpointed"
+                if event.node
+                else "Interrupted: it begins again the next time"
             ]
         case Ending.PARKED:
             return [f"Parked at {event.node}: waits for a person"]
@@ -37,7 +42,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
 def summary_lines(tally: Tally) -> list[str]:
     """The last lines of a run; the very last says what to type next."""
     finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
-    lines = [_row_line(row, _width(tally)) for row in tally.rows.values() if row.attempts]
+    lines = _table(tally)
     seconds = tally.ended.seconds if tally.ended else 0.0
     lines += [
         "Execution complete:",
@@ -45,15 +50,21 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
         f"  Duration: {duration(seconds)}",
-        f"  Verdicts: {_verdicts(tally)}",
+        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not (finished or tally.keyless) else []),
         f"  Items: {_items(tally)}",
+        *([] if tally.keyless else _spent(tally)),
+    ]
+    return lines + next_steps(tally)
+
+
+def _spent(tally: Tally) -> list[str]:
+    return [
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
         f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
         *(f"  Parked: {row.item} waits for a person: {_review(tally, row.item)}" for row in _parked(tally)),
         f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
-    return lines + next_steps(tally)
 
 
 def next_steps(tally: Tally) -> list[str]:
@@ -121,24 +132,37 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:
-    if outcome.result is None:
-        return f"Finished before: {outcome.verdict}"
+    if outcome.error:
+        return f"Finished before: {outcome.verdict or 'done'}"
+    if outcome.verdict is None:
+        return f"Done in {duration(seconds)}" + (f": {outcome.result}" if outcome.result else "")
     word = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
     return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
 
 
-def _width(tally: Tally) -> int:
-    return max((len(row.item) for row in tally.rows.values()), default=0)
-
-
-def _row_line(row: Row, width: int) -> str:
-    parts = [
-        f"{row.item:<{width}}  {row.word:<14}",
-        f"{count(row.round, 'round'):<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}",
+def _table(tally: Tally) -> list[str]:
+    """A line for every item that was begun."""
+    width = max((len(row.item) for row in tally.rows.values()), default=0)
+    reviewed = tally.reviewed
+    rows = [row for row in tally.rows.values() if row.attempts]
+    tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
+    spent = _timed if tally.keyless else _paid
+    return [
+        f"{row.item:<{width}}  {row.word:<14}  {spent(row, tried)}{_why(row)}".rstrip()
+        for row, tried in zip(rows, tries, strict=True)
     ]
-    if row.outcome and row.outcome.error:
-        parts.append(row.outcome.error)
-    return "  ".join(parts).rstrip()
+
+
+def _timed(row: Row, tried: str) -> str:
+    return f"{tried:<10} {duration(row.seconds):>7}"
+
+
+def _paid(row: Row, tried: str) -> str:
+    return f"{tried:<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
+
+
+def _why(row: Row) -> str:
+    return f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
 
 
 def _verdicts(tally: Tally) -> str:
@@ -188,11 +212,13 @@ def _keys(tally: Tally) -> str:
 
 def without_fresh(command: str) -> str:
     """What goes on must not begin by dropping what was saved."""
-    return " ".join(word for word in command.split(" ") if word != "--fresh")
+    ours, dashes, theirs = command.partition(PROGRAM)
+    return " ".join(word for word in ours.split(" ") if word != "--fresh") + dashes + theirs
 
 
 def _again(command: str) -> str:
-    return f"{command} --failed" if "--failed" not in command else command
+    ours, dashes, theirs = command.partition(PROGRAM)
+    return command if "--failed" in ours else f"{ours} --failed{dashes}{theirs}"
 
 
 def _look(tally: Tally) -> str:

@@ -4,6 +4,17 @@ from datetime import datetime
 from typing import assert_never
 
 from agentos.core import events
+from agentos.core.lines import one_line
+from agentos.core.plan import MAX_PARALLEL
+
+
+def spoken(prefix: str, text: str) -> str:
+    """One line that says who speaks."""
+    return f"{prefix} {one_line(text)}".rstrip()
+
+
+def over_maximum(workers: int) -> str:
+    return f"Requested parallelism {workers} exceeds maximum {MAX_PARALLEL}. Capping to {MAX_PARALLEL}."
 
 
 def duration(seconds: float) -> str:
@@ -56,7 +67,7 @@ def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an 
             )
         case events.ItemRetried():
             return (
-                f"{event.item}: {event.reason}. Trying again from its checkpoint in {duration(event.seconds)} "
+                f"{event.item}: {event.reason}. Trying again in {duration(event.seconds)} "
                 f"(attempt {event.attempt} of {event.attempts})"
             )
         case events.ItemQuiet():

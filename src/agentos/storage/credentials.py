@@ -44,6 +44,7 @@ class CredentialSource:
     limit: int | None = None
     concurrency: int | None = None
     only_file: bool = False
+    only_environment: bool = False
 
     def read(self) -> list[Credential]:
         """Variables, then the file; the same secret is one credential; named in the order found."""
@@ -76,6 +77,8 @@ class CredentialSource:
             yield from numbered
 
     def _from_file(self) -> list[Credential]:
+        if self.only_environment:
+            return []
         try:
             state = self.file.stat()
             text = self.file.read_text("utf-8")

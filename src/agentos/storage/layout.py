@@ -41,6 +41,10 @@ class Home:
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / checkpoint_name(workflow, number)
 
+    def program(self, project: Path, name: str) -> Path:
+        """The locks and marks of one command that was run for items, in one project."""
+        return self.path / "exec" / project_key(project) / name
+
     def open(self) -> "Home":
         """Makes it ready for writing, or says why it cannot be used."""
         check_home(self.path)
@@ -63,4 +67,4 @@ def checkpoint_name(workflow: str, number: int) -> str:
 
 def project_key(project: Path) -> str:
     real = os.path.realpath(project)
-    return f"{os.path.basename(real) or 'root'}-{hashlib.sha256(real.encode()).hexdigest()[:8]}"
+    return f"{os.path.basename(real) or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:8]}"

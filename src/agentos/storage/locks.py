@@ -73,6 +73,13 @@ class ItemLocks:
     def __init__(self, project: Path) -> None:
         self._folder = project / LOCKS
 
+    @classmethod
+    def inside(cls, folder: Path) -> "ItemLocks":
+        """Locks that stand in a folder of their own, such as one in the home."""
+        locks = cls(folder)
+        locks._folder = folder
+        return locks
+
     def prepare(self) -> None:
         """Makes the folder, with a .gitignore that keeps it out of git."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -110,6 +117,17 @@ class ItemLocks:
                 if (state.st_dev, state.st_ino) in inodes:
                     found[item] = self.holder(item)
         return found
+
+    def clear_notes(self) -> int:
+        """Removes the notes of holders that are gone, each under its lock; says how many."""
+        cleared = 0
+        for note in sorted(self._folder.glob("task-*.holder")):
+            lock = LockFile(note.with_suffix(".lock"))
+            if lock.acquire():
+                note.unlink(missing_ok=True)
+                lock.release()
+                cleared += 1
+        return cleared
 
     def numbering(self) -> LockFile:
         """Taken while a new number is given out."""

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,6 @@ from agentos.workflows.texts import package_text
 
 Ask = Callable[[str, Question], Awaitable[Answer]]
 Say = Callable[[str], None]
-Announce = Callable[[str, int], AbstractAsyncContextManager[None]]
 Kept = dict[str, str]
 
 _TAGS = ("issue", "brief", "draft", "feedback")
@@ -46,8 +44,8 @@ class Desk:
     folder: Documents
     ask: Ask
     say: Say
-    announce: Announce
     max_iterations: int
+    prompts: Path | None = None
     gates: tuple[Gate, ...] = ()
     parked: int = 0
     text: str | None = None
@@ -81,13 +79,20 @@ class Desk:
         return content.decode()
 
     def prompt(self, name: str, **texts: str) -> str:
-        """A prompt from the project's `.agentos/prompts`, or ours; texts cannot close their tags."""
-        file = f"{name}.md"
-        try:
-            template = self.folder.read(f".agentos/prompts/{file}").decode()
-        except (FileNotFoundError, NotADirectoryError):
-            template = package_text(file)
+        """A prompt from the project's `.agentos/prompts`, or the workflow's; texts cannot close their tags."""
+        template = self._template(f"{name}.md")
         return Template(template).safe_substitute({key: _enclosed(text) for key, text in texts.items()})
+
+    def _template(self, file: str) -> str:
+        try:
+            return self.folder.read(f".agentos/prompts/{file}").decode()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        try:
+            return (self.prompts / file).read_text("utf-8") if self.prompts else package_text(file)
+        except OSError as error:
+            place = self.prompts or Path(".agentos/prompts")
+            raise ItemError(f"there is no prompt {file}", (f"write {place / file}",)) from error
 
 
 def _enclosed(text: str) -> str:

@@ -1,6 +1,7 @@
 """The issue workflow: a brief becomes a filed issue."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,9 +85,9 @@ class IssueWorkflow:
             "N5_human_edit_verdict": HumanGate(desk).human,
             "N6_file": file,
         }
-        return compose(desk, nodes, _WAYS)
+        return compose(nodes, _WAYS)
 
-    def conclude(self, state: dict[str, Any]) -> Conclusion:
+    def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
     def tidy(self, documents: Documents, number: int) -> None:

@@ -155,30 +155,20 @@ class Ways:
     choose: Callable[[State], str]
 
 
-def compose(
-    desk: Desk, nodes: Mapping[str, Node], ways: Mapping[str, Ways]
-) -> "StateGraph[Any, Any, Any, Any]":
+def compose(nodes: Mapping[str, Node], ways: Mapping[str, Ways]) -> "StateGraph[Any, Any, Any, Any]":
     """A line of nodes, with other ways from some of them."""
     from langgraph.graph import END, START, StateGraph
 
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
-        graph.add_node(name, _announced(desk, name, node))  # type: ignore[call-overload]
+        graph.add_node(name, node)  # type: ignore[call-overload]
     for name, following in zip([START, *names], [*names, END], strict=True):
         if name in ways:
             graph.add_conditional_edges(name, ways[name].choose, list(ways[name].nodes))
         else:
             graph.add_edge(name, following)
     return graph
-
-
-def _announced(desk: Desk, name: str, node: Node) -> Node:
-    async def announced(state: State) -> State:
-        async with desk.announce(name, state.get("round", 0)):
-            return await node(state)
-
-    return announced
 
 
 def _schema() -> str:

@@ -1,0 +1,57 @@
+"""Who hears the events of a run: its records, people, programs."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from agentos.core.ports import Listener
+from agentos.outputs.audit import Audit
+from agentos.outputs.display import Display, Manners, open_display
+from agentos.outputs.jsonlines import JsonLines
+from agentos.outputs.logfiles import LogFiles
+from agentos.outputs.records import SummaryFile
+from agentos.outputs.trouble import FileTrouble
+from agentos.outputs.writer import LineWriter
+from agentos.settings import surroundings
+from agentos.storage.files import Folder, private_file
+from agentos.storage.journal import Journal
+
+Redact = Callable[[str], str]
+
+
+def open_screen(kind: str, descriptor: int, redact: Redact) -> Display:
+    """The display of this kind at this descriptor, as the surroundings want it."""
+    around = surroundings()
+    return open_display(kind, descriptor, redact, Manners(around.colours, around.simple, around.rewraps))
+
+
+def people_listen(
+    folder: Path, redact: Redact, people: Display, stack: contextlib.ExitStack
+) -> list[Listener]:
+    """The screen with the records in the run's folder."""
+    warn = FileTrouble(people.write)
+    listeners: list[Listener] = [
+        Journal(folder, redact, warn),
+        LogFiles(folder, private_file, warn),
+        Audit(folder, private_file, redact, warn),
+        SummaryFile(_summary_writer(folder), redact, warn),
+        people,
+    ]
+    return _until_the_end(listeners, stack)
+
+
+def programs_listen(redact: Redact, stack: contextlib.ExitStack) -> list[Listener]:
+    """One JSON event a line on stdout."""
+    programs = stack.enter_context(contextlib.closing(LineWriter(1)))
+    return _until_the_end([JsonLines(programs.write, redact)], stack)
+
+
+def _until_the_end(listeners: list[Listener], stack: contextlib.ExitStack) -> list[Listener]:
+    for listener in listeners:
+        stack.callback(listener.close)
+    return listeners
+
+
+def _summary_writer(folder: Path) -> Callable[[str], None]:
+    place = Folder(folder, file_mode=0o600, folder_mode=0o700)
+    return lambda text: (place.write("summary.json", text.encode()), None)[1]

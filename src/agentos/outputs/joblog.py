@@ -1,0 +1,63 @@
+"""A line for every try of every item, in the columns that GNU parallel writes."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from agentos.core import events
+
+HEAD = ("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
+KILLED = 9
+
+
+@dataclass(slots=True)
+class _Try:
+    began: float = 0.0
+    received: int = 0
+    ended: events.ProgramEnded | None = None
+
+
+class JobLog:
+    """A listener; `commands` are the words of each item, as one text."""
+
+    def __init__(self, descriptor: int, commands: Mapping[str, str], redact: Callable[[str], str]) -> None:
+        self._descriptor = descriptor
+        self._commands = commands
+        self._redact = redact
+        self._places = {item: place for place, item in enumerate(commands, 1)}
+        self._tries: dict[str, _Try] = {}
+        if os.fstat(descriptor).st_size == 0:
+            self._write(HEAD)
+
+    def hear(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.WorkerStarted():
+                self._tries[event.item] = _Try(at)
+            case events.LineWritten() if event.item in self._tries:
+                self._tries[event.item].received += len(event.text.encode("utf-8", "replace")) + 1
+            case events.ProgramEnded() if event.item in self._tries:
+                self._tries[event.item].ended = event
+            case events.WorkerReported() if self._is_idle(event.item):
+                del self._tries[event.item]
+            case events.WorkerEnded() if event.item in self._tries:
+                self._tell(event.item, self._tries.pop(event.item), at)
+            case _:
+                pass
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _is_idle(self, item: str) -> bool:
+        """Whether the worker ran nothing: the item was done, or another run had it."""
+        return item in self._tries and self._tries[item].ended is None
+
+    def _tell(self, item: str, one: _Try, at: float) -> None:
+        status = one.ended.status if one.ended else -KILLED
+        seconds = one.ended.seconds if one.ended else at - one.began
+        command = self._redact(self._commands[item]).replace("\t", " ").replace("\n", " ")
+        numbers = (f"{one.began:.3f}", f"{seconds:10.3f}", 0, one.received, max(status, 0), max(-status, 0))
+        self._write((self._places[item], ":", *numbers, command))
+
+    def _write(self, fields: tuple[object, ...]) -> None:
+        line = "\t".join(str(field) for field in fields) + "\n"
+        os.write(self._descriptor, line.encode("utf-8", "replace"))

@@ -1,0 +1,228 @@
+"""Puts a run together that calls a program for every item, then conducts it."""
+
+import contextlib
+import json
+import os
+import random
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentos.audience import open_screen, people_listen, programs_listen
+from agentos.coordinator import Clock, Coordinator, Outside
+from agentos.core import events
+from agentos.core.commands import StartWorker
+from agentos.core.errors import PreflightError
+from agentos.core.items import Item
+from agentos.core.plan import Candidate, Plan, Selection, Standing, make_plan
+from agentos.core.pool import Pool
+from agentos.core.ports import Listener
+from agentos.core.programs import PLACES, Errand, Variable, called, program_items, record_name, workflow_name
+from agentos.core.results import Ending
+from agentos.core.run import Limits, Run
+from agentos.core.secrets import Redactor, Secret
+from agentos.core.wire import pack
+from agentos.engines.process import ProcessEngine, Recipe
+from agentos.outputs.joblog import JobLog
+from agentos.settings import Settings, environment, is_secretive, worker_environment
+from agentos.signals import Signals
+from agentos.storage.alone import Alone
+from agentos.storage.credentials import CredentialSource
+from agentos.storage.files import private_file
+from agentos.storage.hostlog import host_clock
+from agentos.storage.layout import Home
+from agentos.storage.locks import ItemLocks
+from agentos.storage.marks import Marks
+from agentos.storage.runs import Keep, RunFolder, last_run_of, new_run, prune
+
+WORKER = "agentos.program_worker:main"
+JOBLOG = "joblog.tsv"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRequest:
+    """One `agentos exec`, as asked for."""
+
+    sources: tuple[str, ...]
+    words: tuple[str, ...]
+    selection: Selection
+    settings: Settings
+    command: str
+    passing: tuple[int, ...] = ()
+    any_passes: bool = False
+    variables: Mapping[str, str] | None = None
+    joblog: Path | None = None
+    json: bool = False
+
+    @property
+    def name(self) -> str:
+        return workflow_name(self.words)
+
+
+def surroundings(item: Item, run: str, attempt: int) -> dict[str, str]:
+    """What an item's program finds in its environment, beside what every worker finds.
+
+    This is the one place for variables per item, such as the address and the token of a gateway.
+    """
+    return {
+        "AGENTOS_RUN": run,
+        "AGENTOS_ITEM": item.source,
+        "AGENTOS_ITEM_ID": item.id,
+        "AGENTOS_ATTEMPT": str(attempt),
+    }
+
+
+def plan_programs(request: ProgramRequest) -> Plan:
+    """What would run; writes nothing."""
+    _check_program(request)
+    home, project = Home(request.settings.home), request.settings.project
+    records = home.program(project, request.name)
+    done, held = Marks(records).names(), ItemLocks.inside(records).held()
+    failed = _failed_before(request, home)
+    candidates = [
+        Candidate(
+            item,
+            Standing.APPROVED if (name := record_name(item.source)) in done else Standing.PENDING,
+            failed_before=item.id in failed,
+            held_by="another run" if name in held else None,
+        )
+        for item in program_items(request.sources, request.name)
+    ]
+    if request.selection.fresh:
+        candidates = [_undone(candidate) for candidate in candidates]
+    return make_plan(candidates, request.selection)
+
+
+def run_programs(request: ProgramRequest, say: Callable[[str], None]) -> int:
+    """The whole run; gives the exit code."""
+    with Signals().caught() as signals:
+        return _Programs(request, say).conduct(signals)
+
+
+class _Programs:
+    """Builds the parts of one run, in the order in which they are needed."""
+
+    def __init__(self, request: ProgramRequest, say: Callable[[str], None]) -> None:
+        self._request = request
+        self._settings = request.settings
+        self._say = say
+        self._home = Home(self._settings.home)
+        self._records = self._home.program(self._settings.project, request.name)
+        self._redact = Redactor()
+        self._items: dict[str, Item] = {}
+        self._run_id = ""
+
+    def conduct(self, signals: Signals) -> int:
+        with contextlib.ExitStack() as stack:
+            plan = plan_programs(self._request)
+            if not plan.entries:
+                return explain_none(plan, self._say)
+            self._home.open()
+            self._items = {entry.item.id: entry.item for entry in plan.entries}
+            Marks(self._records).prepare()
+            engine = stack.enter_context(contextlib.closing(self._engine()))
+            engine.warm_up()
+            prune(self._home.runs, Keep(runs=self._settings.keep_runs), time.time())
+            listeners = self._listeners(self._folder(stack), stack)
+            signals.wake = engine.wake
+            run = Run(plan.ids, Pool(()), self._limits(), random.random, host_clock())
+            coordinator = Coordinator(run, engine, listeners, Clock(host_clock, time.time), Alone())
+            return coordinator.conduct(self._started(plan), Outside(signals.arrived, lambda: None))
+
+    def _engine(self) -> ProcessEngine:
+        found = CredentialSource(self._home.credentials, environment()).read()
+        secrets = tuple(credential.secret for credential in found)
+        self._redact.learn(secrets)
+        given = self._request.variables or {}
+        self._redact.learn(Secret(value) for name, value in given.items() if is_secretive(name))
+        recipe = Recipe(WORKER, ("agentos.program_worker",), worker_environment(secrets))
+        return ProcessEngine(recipe, self._order, self._redact)
+
+    def _order(self, command: StartWorker) -> str:
+        item, request = self._items[command.item], self._request
+        variables = {**surroundings(item, self._run_id, command.attempt), **(request.variables or {})}
+        errand = Errand(
+            run=self._run_id,
+            coordinator=os.getpid(),
+            item=item,
+            words=called(request.words, item),
+            place=str(self._settings.project),
+            records=str(self._records),
+            variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
+            passing=request.passing,
+            any_passes=request.any_passes,
+            redo=request.selection.fresh and command.attempt == 1,
+        )
+        return json.dumps(pack(errand))
+
+    def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
+        folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
+        self._run_id = folder.id
+        return folder
+
+    def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
+        people = open_screen("auto", 2 if self._request.json else 1, self._redact)
+        listeners = people_listen(folder.path, self._redact, people, stack)
+        if self._request.json:
+            listeners += programs_listen(self._redact, stack)
+        commands = {name: shlex.join(called(self._request.words, item)) for name, item in self._items.items()}
+        for descriptor in self._joblogs(folder.path):
+            listeners.append(JobLog(descriptor, commands, self._redact))
+            stack.callback(listeners[-1].close)
+        return listeners
+
+    def _joblogs(self, folder: Path) -> list[int]:
+        wanted = self._request.joblog
+        try:
+            return [private_file(folder / JOBLOG)] + ([private_file(wanted)] if wanted else [])
+        except OSError as error:
+            raise PreflightError(
+                f"cannot write to {wanted}: {error.strerror}; name another with --joblog"
+            ) from error
+
+    def _limits(self) -> Limits:
+        settings = self._settings
+        return Limits(settings.parallel, settings.retries, settings.timeout, settings.max_wait)
+
+    def _started(self, plan: Plan) -> events.RunStarted:
+        return events.RunStarted(
+            run=self._run_id,
+            workflow=self._request.name,
+            project=str(self._settings.project),
+            items=plan.ids,
+            workers=self._settings.parallel,
+            keys=(),
+            command=self._request.command,
+        )
+
+
+def explain_none(plan: Plan, say: Callable[[str], None]) -> int:
+    """Nothing runs: says why, and what would."""
+    for candidate in plan.elsewhere:
+        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
+    if not plan.elsewhere:
+        say("[COORDINATOR] Nothing is pending: every item is done. Do them again with --fresh")
+    return 0
+
+
+def _undone(candidate: Candidate) -> Candidate:
+    return replace(candidate, standing=Standing.PENDING)
+
+
+def _failed_before(request: ProgramRequest, home: Home) -> set[str]:
+    tally = last_run_of(home.runs, request.name, request.settings.project)
+    return {row.item for row in tally.ending(Ending.FAILED)} if tally else set()
+
+
+def _check_program(request: ProgramRequest) -> None:
+    """Before anything starts: is there such a program?"""
+    program = request.words[0]
+    if any(f"{{{place}}}" in program for place in ("", *PLACES)):
+        return
+    path = str(request.settings.project / program) if "/" in program else program
+    if shutil.which(path) is None:
+        what = "is not there, or may not be executed" if "/" in program else "is not on the PATH"
+        raise PreflightError(f"{program!r} {what}; expected a program after --")

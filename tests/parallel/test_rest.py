@@ -1,0 +1,213 @@
+"""The smaller parts: prefixes, locks, waits, tasks for coroutines."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentos.parallel import AdaptiveBackoff, OutputPrefixer, TaskLock, WorkerHealth, run_parallel
+
+# A prefixed stream.
+
+
+def test_whole_lines_carry_their_item_and_the_tail_comes_at_the_end() -> None:
+    screen = io.StringIO()
+    with OutputPrefixer(screen, "LLD-42") as stream:
+        print("one\ntwo", file=stream)
+        stream.write("thr")
+        assert screen.getvalue() == "[LLD-42] one\n[LLD-42] two\n"
+        stream.write("ee\nok\r[COORDINATOR] done\x1b[2J")
+    assert screen.getvalue().splitlines()[2:] == ["[LLD-42] three", "[LLD-42] [COORDINATOR] done"]
+    assert not screen.closed
+
+
+def test_threads_do_not_tear_each_others_lines() -> None:
+    screen = io.StringIO()
+    stream = OutputPrefixer(screen, "A-1")
+
+    def talk(number: int) -> None:
+        for turn in range(100):
+            for part in ("line ", str(number), " ", str(turn), "\n"):
+                stream.write(part)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(talk, range(8)))
+    expected = {f"[A-1] line {number} {turn}" for number in range(8) for turn in range(100)}
+    assert Counter(screen.getvalue().splitlines()) == Counter(expected)
+
+
+# Locks.
+
+
+def test_a_task_is_held_by_one_and_released_by_its_holder_alone(tmp_path: Path) -> None:
+    mine, other = TaskLock(tmp_path), TaskLock(tmp_path)
+    assert mine.acquire("task-1", "me")
+    assert not other.acquire("task-1", timeout=0.05) and not mine.acquire("task-1", "me", timeout=0)
+    assert not other.release("task-1") and not mine.release("task-1", "somebody else")
+    assert mine.release("task-1", "me") and not mine.release("task-1")
+    with other.lock("task-1") as had, mine.lock("task-1", timeout=0) as second:
+        assert had and not second
+    assert mine.acquire("task-1", timeout=0)
+
+
+def test_threads_exclude_each_other_also_under_one_name(tmp_path: Path) -> None:
+    lock, inside, most = TaskLock(tmp_path), 0, 0
+
+    def work(number: int) -> None:
+        nonlocal inside, most
+        with lock.lock("task", timeout=30) as had:
+            assert had
+            inside += 1
+            most = max(most, inside)
+            inside -= 1
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(20)))
+    assert most == 1
+
+
+HOLDER = """
+import sys, time
+from agentos.parallel import TaskLock
+assert TaskLock(sys.argv[1]).acquire("task", "other")
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_lock_is_never_taken_from_the_living_and_free_at_once_after_death(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        lock = TaskLock(tmp_path)
+        os.utime(tmp_path / ".locks/task-task.lock", (0, 0))
+        assert lock.clean_all_stale_locks() == 0 and not lock.acquire("task", timeout=0.1)
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+        assert lock.clean_all_stale_locks() == 1
+        assert lock.acquire("task", timeout=0)
+
+
+@pytest.mark.parametrize("task", ["../x", "", "a b", "x" * 65, "-rf", "\n"])
+def test_a_task_that_could_lead_elsewhere_is_refused(tmp_path: Path, task: str) -> None:
+    with pytest.raises(ValueError, match="not an item id"):
+        TaskLock(tmp_path).acquire(task, timeout=0)
+
+
+# Waits.
+
+
+@given(failures=st.integers(1, 200), base=st.floats(0.001, 10), cap=st.floats(10, 100))
+def test_a_wait_doubles_up_to_its_cap_and_ends_with_a_success(failures: int, base: float, cap: float) -> None:
+    waits = AdaptiveBackoff(base, cap)
+    assert waits.get_delay() == 0.0
+    for _ in range(failures):
+        waits.record_failure()
+    usual = min(base * 2.0 ** min(failures - 1, 30), cap)
+    assert 0.9 * usual * 0.999 <= waits.get_delay() <= min(1.1 * usual * 1.001, cap)
+    waits.record_success()
+    assert waits.get_delay() == 0.0
+
+
+def test_a_wait_is_waited_for() -> None:
+    waits = AdaptiveBackoff(0.05, jitter_factor=0)
+    waits.record_failure()
+    began = time.monotonic()
+    assert asyncio.run(waits.wait()) == 0.05
+    assert time.monotonic() - began >= 0.05
+
+
+def test_health_bears_with_three_failures_in_a_row_and_five_recoveries() -> None:
+    health = WorkerHealth()
+    for _ in range(2):
+        assert health.record_failure() is None
+    health.record_success()
+    assert health.failures == 0 and health.is_healthy
+    for recovery in range(1, 6):
+        rests = [health.record_failure() for _ in range(3)]
+        assert rests[:2] == [None, None] and rests[2] is not None
+        assert health.recoveries == recovery and not health.is_exhausted
+    for _ in range(3):
+        health.record_failure()
+    assert health.is_exhausted
+
+
+# Tasks for coroutines.
+
+
+def test_tasks_are_taken_by_whoever_is_free_and_come_back_in_order() -> None:
+    running, most = 0, 0
+
+    async def work(task: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01 * (5 - task))
+        running -= 1
+        return task * 10
+
+    results = asyncio.run(run_parallel([1, 2, 3, 4], work, max_workers=2))
+    assert [result.result for result in results] == [10, 20, 30, 40] and most == 2
+    assert all(result.success and result.attempts == 1 for result in results)
+
+
+def test_a_failed_task_is_tried_again_by_somebody_who_has_not_left() -> None:
+    tries: Counter[str] = Counter()
+
+    async def work(task: str) -> str:
+        tries[task] += 1
+        await asyncio.sleep(0.05 if task == "slow" else 0)
+        if task == "slow" and tries[task] < 3:
+            raise OSError("not yet")
+        return task.upper()
+
+    results = asyncio.run(run_parallel(["slow", "quick"], work))
+    assert [(result.task, result.result, result.attempts) for result in results] == [
+        ("slow", "SLOW", 3),
+        ("quick", "QUICK", 1),
+    ]
+
+
+def test_a_task_that_never_succeeds_exhausts_recovery_and_costs_no_other() -> None:
+    async def work(task: int) -> int:
+        if task == 2:
+            raise ValueError("never")
+        return task
+
+    results = asyncio.run(run_parallel([1, 2, 3], work, max_workers=1))
+    assert [result.success for result in results] == [True, False, True]
+    assert results[1].recovery_exhausted and results[1].error == "ValueError: never"
+    assert results[1].attempts == 1 + 18 and not results[0].recovery_exhausted
+
+
+def test_no_tasks_and_no_workers() -> None:
+    async def work(task: int) -> int:
+        return task
+
+    assert asyncio.run(run_parallel([], work)) == []
+    with pytest.raises(ValueError, match="at least 1"):
+        asyncio.run(run_parallel([1], work, max_workers=0))
+
+
+def test_it_ends_when_it_is_cancelled() -> None:
+    async def work(task: int) -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(run_parallel([1, 2], work), 0.1)
+
+    asyncio.run(main())
+    assert threading.active_count() < 20

@@ -1,0 +1,183 @@
+"""Any program, once for every item: real programs, signals, terminals."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from .stage import Done, Running, Stage, until
+
+SCRIPT = """#!/bin/sh
+# usage: agent ITEM; does what the item's text says
+echo "working on $1"
+echo "$1" >> done.txt
+. "./$1"
+"""
+
+
+@pytest.fixture
+def project(stage: Stage) -> Path:
+    agent = stage.project / "agent"
+    agent.write_text(SCRIPT)
+    agent.chmod(0o755)
+    (stage.project / "work").mkdir()
+    return stage.project
+
+
+def work(project: Path, **scripts: str) -> None:
+    for name, script in scripts.items():
+        (project / "work" / f"{name}.sh").write_text(script)
+
+
+def exec_(stage: Stage, *words: object, command: tuple[str, ...] = ("./agent", "{item}")) -> Done:
+    return stage.run("exec", "--items", "work/*.sh", *words, "--", *command, program="agentos")
+
+
+def calls(project: Path) -> list[str]:
+    path = project / "done.txt"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_exit_codes_decide_and_the_same_command_goes_on(stage: Stage, project: Path) -> None:
+    work(project, a="exit 0", b="echo oops >&2; exit 3", c="exit 0")
+    first = exec_(stage, "--parallel", "3")
+    assert first.code == 1
+    assert "working on work/a.sh" in first.of("a") and "oops" in first.of("b")
+    assert "FAILED: exit status 3" in first.of("b")
+    said = first.of("COORDINATOR")
+    assert "  Items: 2 completed, 1 failed (b)" in said and not any("Verdicts" in line for line in said)
+    assert said[-1].endswith("--parallel 3 --failed -- ./agent '{item}'")
+    work(project, b="exit 0")
+    assert exec_(stage).code == 0
+    assert sorted(calls(project)) == ["work/a.sh", "work/b.sh", "work/b.sh", "work/c.sh"]
+    assert "every item is done" in exec_(stage).out
+    assert exec_(stage, "--fresh", "--limit", "1").code == 0 and len(calls(project)) == 5
+    assert exec_(stage, command=("true", "{item}")).code == 0
+
+
+def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(stage: Stage, project: Path) -> None:
+    work(project, a="exit 1", b="exit 0")
+    exec_(stage)
+    work(project, c="exit 0")
+    dry = exec_(stage, "--failed", "--dry-run")
+    assert dry.lines[:2] == [
+        "[COORDINATOR] Dry run mode - would process 1 items:",
+        "  - a  failed before: ./agent work/a.sh",
+    ]
+    assert exec_(stage, "--failed").code == 1 and calls(project).count("work/c.sh") == 0
+
+
+def test_75_is_tried_again_and_others_when_asked_for(stage: Stage, project: Path) -> None:
+    once = 'n=$(grep -c "$1" done.txt); [ "$n" -gt 1 ] || exit '
+    work(project, a=once + "75", b=once + "9")
+    assert exec_(stage, "--parallel", "2").code == 1
+    assert sorted(calls(project)) == ["work/a.sh", "work/a.sh", "work/b.sh"]
+    work(project, c=once + "9")
+    assert exec_(stage, "--retry-on", "9").code == 0
+
+
+def test_a_program_that_takes_too_long_or_is_killed_ends_alone(stage: Stage, project: Path) -> None:
+    work(project, a="sleep 60 & sleep 60", b="kill -9 $$", c="exit 0")
+    done = exec_(stage, "--parallel", "3", "--timeout", "1s", "--retries", "0", "--joblog", "jobs.tsv")
+    assert done.code == 1 and "FAILED: ran out of time (--timeout)" in done.of("a")
+    assert "FAILED: killed by SIGKILL" in done.of("b")
+    rows = [line.split("\t") for line in (project / "jobs.tsv").read_text().splitlines()]
+    assert rows[0][:4] == ["Seq", "Host", "Starttime", "JobRuntime"] and rows[0][-1] == "Command"
+    ended = {row[0]: (row[6], row[7], row[8]) for row in rows[1:]}
+    assert ended["2"] == ("0", "9", "./agent work/b.sh") and ended["3"] == ("0", "0", "./agent work/c.sh")
+    assert ended["1"][1] == "9" and (stage.home / "logs/parallel/latest/joblog.tsv").exists()
+
+
+def start(stage: Stage, *words: object) -> Running:
+    return stage.start("exec", "--items", "work/*.sh", *words, "--", "./agent", "{item}", program="agentos")
+
+
+def test_ctrl_c_asks_programs_to_end_and_the_rest_runs_the_next_time(stage: Stage, project: Path) -> None:
+    polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    work(project, a=polite, b="echo ready; trap '' TERM; while :; do sleep 0.05; done", c="exit 0")
+    run = start(stage, "--parallel", "2")
+    run.says("[b] ready")
+    run.says("[a] ready")
+    processes = run.processes()
+    run.signal(signal.SIGINT)
+    done = run.end(10)
+    assert done.code == 130 and "bye" in done.of("a")
+    assert done.of("COORDINATOR")[-1].startswith("Everything is saved. Go on with: agentos exec")
+    until(lambda: not any(process.alive for process in processes), 3)
+    work(project, b="exit 0")
+    assert exec_(stage).code == 0 and calls(project).count("work/a.sh") == 1
+
+
+def test_nothing_outlives_the_coordinator(stage: Stage, project: Path) -> None:
+    work(project, a="sleep 300 & echo ready; sleep 300", b="sleep 300 & echo ready; sleep 300")
+    run = start(stage, "--parallel", "2")
+    run.says("[a] ready")
+    run.says("[b] ready")
+    processes = run.processes()
+    assert len(processes) >= 7
+    run.signal(signal.SIGKILL)
+    until(lambda: not any(process.alive for process in processes), 3)
+
+
+def test_two_terminals_share_the_items_and_do_none_twice(stage: Stage, project: Path) -> None:
+    work(project, **{f"n{number}": "sleep 0.3" for number in range(8)})
+    first, second = start(stage, "--parallel", "2"), start(stage, "--parallel", "2")
+    assert first.end().code == 0 and second.end().code == 0
+    assert exec_(stage).code == 0
+    assert sorted(calls(project)) == [f"work/n{number}.sh" for number in range(8)]
+
+
+def test_secrets_stay_out_of_the_program_unless_they_are_passed(stage: Stage, project: Path) -> None:
+    work(project, a='echo "key=$GEMINI_API_KEY_1 token=$GITHUB_TOKEN mine=$MINE id=$AGENTOS_ITEM_ID"')
+    secret = {"GEMINI_API_KEY_1": "canary-key-of-exec", "GITHUB_TOKEN": "canary-token-of-exec"}
+    command = ("exec", "work/a.sh", "--fresh")
+    plain = stage.run(*command, "--", "./agent", "{item}", program="agentos", **secret)
+    assert "key= token= mine= id=a" in plain.of("a")
+    more = ("--env", "GITHUB_TOKEN", "--env", "MINE=7", "--", "./agent", "{item}")
+    passed = stage.run(*command, *more, program="agentos", **secret)
+    assert "key= token=[secret] mine=7 id=a" in passed.of("a")
+    written = [path.read_bytes() for path in stage.home.rglob("*") if path.is_file()]
+    assert written and not any(b"canary" in text for text in written)
+
+
+def test_items_come_from_lists_words_and_patterns(stage: Stage, project: Path) -> None:
+    (project / "list").write_text("one\n\ntwo words\n")
+    done = stage.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
+    assert done.code == 0, done.err
+    assert "<three>" in done.of("three") and "<two words>" in done.of("two-words")
+    strange = project / "$(touch pwned) `x`.sh"
+    strange.write_text("")
+    done = stage.run("exec", "$(touch*", "--", "ls", "{item}", program="agentos")
+    assert done.code == 0 and not (project / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--items", "*.none", "--", "true"], 5, "nothing matches '*.none'"),
+        (["--items", "agent"], 2, "expected -- and then the program"),
+        (["--items", "agent", "--"], 2, "nothing stands behind --"),
+        (["--", "true"], 2, "no items"),
+        (["agent", "--", "no-such-program"], 3, "is not on the PATH"),
+        (["agent", "--", "./work"], 3, "may not be executed"),
+        (["agent", "--retry-on", "x", "--", "true"], 2, "--retry-on 'x' is not what was expected"),
+        (["agent", "--env", "NOT_SET_ANYWHERE", "--", "true"], 2, "is not set"),
+        (["agent", "--joblog", "no/such/folder/x", "--", "true"], 3, "cannot write to"),
+    ],
+)
+def test_wrong_words_are_one_clear_error(
+    stage: Stage, project: Path, words: list[str], code: int, says: str
+) -> None:
+    done = stage.run("exec", *words, program="agentos")
+    assert (done.code, says in done.err) == (code, True), done
+    assert "Traceback" not in done.err
+
+
+def test_programs_can_listen(stage: Stage, project: Path) -> None:
+    work(project, a="exit 4")
+    done = exec_(stage, "--json")
+    found = [json.loads(line) for line in done.lines]
+    ended = next(event for event in found if event["type"] == "ProgramEnded")
+    assert ended["status"] == 4 and ended["item"] == "a"
+    assert "[a] FAILED: exit status 4" in done.err
