@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.audience import control_of, display_of, people_listen, programs_listen
+from agentos.audience import control_of, open_screen, people_listen, programs_listen
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -46,7 +46,7 @@ from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
-from agentos.workflows.registry import find_workflow, modules_of
+from agentos.workflows.registry import BUILT_IN, find_workflow
 
 MOST_NAMED = 5
 WORKER = "agentos.worker:main"
@@ -253,7 +253,8 @@ class _Assembly:
         surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
         providers = {credential.provider for credential in credentials} or {"gemini"}
         models = (f"agentos.models.{provider}" for provider in sorted(providers))
-        preload = (*PRELOAD, *modules_of(self._workflow), *models)
+        ours = [origin.partition(":")[0] for origin in BUILT_IN.values() if origin == self._workflow.origin]
+        preload = (*PRELOAD, *ours, *models)
         recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
         engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
@@ -298,12 +299,12 @@ class _Assembly:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        self._shown = display_of(self._request.display, 2 if self._request.json else 1, self._redact)
-        listeners = people_listen(folder.path, self._redact, self._shown, stack)
+        people = self._shown = open_screen(
+            self._request.display, 2 if self._request.json else 1, self._redact
+        )
+        listeners = people_listen(folder.path, self._redact, people, stack)
         if self._settings.step_summary:
-            listeners.append(
-                StepSummary(folder.id, self._settings.step_summary, self._redact, self._shown.write)
-            )
+            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
             stack.callback(listeners[-1].close)
         return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
 

@@ -20,7 +20,8 @@ from agentos.storage.journal import Journal
 Redact = Callable[[str], str]
 
 
-def display_of(kind: str, descriptor: int, redact: Redact) -> Display:
+def open_screen(kind: str, descriptor: int, redact: Redact) -> Display:
+    """The display of this kind at this descriptor, as the surroundings want it."""
     around = surroundings()
     return open_display(kind, descriptor, redact, Manners(around.colours, around.simple, around.rewraps))
 
@@ -28,7 +29,7 @@ def display_of(kind: str, descriptor: int, redact: Redact) -> Display:
 def people_listen(
     folder: Path, redact: Redact, people: Display, stack: contextlib.ExitStack
 ) -> list[Listener]:
-    """The records in the run's folder, and the display."""
+    """The screen with the records in the run's folder."""
     warn = FileTrouble(people.write)
     listeners: list[Listener] = [
         Journal(folder, redact, warn),

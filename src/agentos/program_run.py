@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.audience import control_of, display_of, people_listen, programs_listen
+from agentos.audience import control_of, open_screen, people_listen, programs_listen
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -188,7 +188,7 @@ class _Programs:
         return folder
 
     def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        self._shown = display_of(self._request.display, 2 if self._request.json else 1, self._redact)
+        self._shown = open_screen(self._request.display, 2 if self._request.json else 1, self._redact)
         listeners = people_listen(folder.path, self._redact, self._shown, stack)
         if self._request.json:
             listeners += programs_listen(self._redact, stack)

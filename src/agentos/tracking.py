@@ -10,9 +10,9 @@ from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.items import Item
 from agentos.core.orders import Filed, GitHubAccess
 from agentos.settings import Settings, github_token
-from agentos.workflows.issue import IssueWorkflow
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
+from agentos.workflows.registry import BUILT_IN
 
 LOOK = 0.05
 NOBODY = Item("ISSUE-0", "issue", 0, "", "")
@@ -36,7 +36,7 @@ class GitHubIssues:
 
     def workflow(self, workflow: Plugin) -> Plugin:
         """The same workflow, with its items from GitHub where those are issues."""
-        if workflow.name != LldWorkflow.name:
+        if workflow.origin != BUILT_IN["lld"]:
             return workflow
         from agentos.workflows.github.issues import open_pages
 
@@ -47,7 +47,7 @@ class GitHubIssues:
 
     def look_for_filed(self, workflow: Plugin) -> None:
         """Once for all items of the run: which of them have their issue already."""
-        if workflow.name == IssueWorkflow.name:
+        if workflow.origin == BUILT_IN["issue"]:
             from agentos.workflows.github.tracker import filed_before
 
             self._tell("Looking for issues that were filed before")

@@ -25,8 +25,8 @@ class Audit:
         self._open_file = open_file
         self._redact = redact
         self._merged = folder / f".{MERGED}"
-        self._numbered = True
         self._warn = warn
+        self._numbered = True
 
     def hear(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.RunStarted):

@@ -87,12 +87,12 @@ class Desk:
         try:
             return self.folder.read(f".agentos/prompts/{file}").decode()
         except (FileNotFoundError, NotADirectoryError):
-            if self.prompts is None:
-                return package_text(file)
+            pass
         try:
-            return (self.prompts / file).read_text("utf-8")
+            return (self.prompts / file).read_text("utf-8") if self.prompts else package_text(file)
         except OSError as error:
-            raise ItemError(f"there is no prompt {file}", (f"write {self.prompts / file}",)) from error
+            place = self.prompts or Path(".agentos/prompts")
+            raise ItemError(f"there is no prompt {file}", (f"write {place / file}",)) from error
 
 
 def _enclosed(text: str) -> str:

@@ -1,6 +1,7 @@
 """The issue workflow: a brief becomes a filed issue."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,7 +87,7 @@ class IssueWorkflow:
         }
         return compose(nodes, _WAYS)
 
-    def conclude(self, state: dict[str, Any]) -> Conclusion:
+    def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
     def tidy(self, documents: Documents, number: int) -> None:

@@ -1,6 +1,6 @@
 """The lld workflow: an issue becomes a low-level design."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -92,7 +92,7 @@ class LldWorkflow:
         }
         return compose(nodes, _ways(desk))
 
-    def conclude(self, state: dict[str, Any]) -> Conclusion:
+    def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
     def tidy(self, documents: Documents, number: int) -> None:

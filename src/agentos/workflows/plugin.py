@@ -48,8 +48,8 @@ class Plugin:
 
     @property
     def prompts(self) -> Path | None:
-        """The folder `prompts` beside the file that it was written in; None for the package's own."""
-        if self.origin.startswith("agentos."):
+        """The folder `prompts` beside the file that it was written in; None for ours, which are kept in memory."""
+        if self.origin.startswith(f"{__package__}."):
             return None
         module = sys.modules.get(self.origin.partition(":")[0])
         return Path(module.__file__).parent / "prompts" if module and module.__file__ else None

@@ -37,11 +37,6 @@ def find_workflow(name: str, project: Path) -> Plugin:
     return workflow
 
 
-def modules_of(workflow: Plugin) -> tuple[str, ...]:
-    """What may be imported before processes are forked: our own, which make no thread and no connection."""
-    return (workflow.origin.partition(":")[0],) if workflow.origin in BUILT_IN.values() else ()
-
-
 def workflow_names() -> list[str]:
     """Every name that can be typed; nothing is loaded for it."""
     return [*BUILT_IN, *sorted({entry.name for entry in _registered()} - set(BUILT_IN))]
