@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.items import Item
 from agentos.core.orders import Filed, GitHubAccess
+from agentos.outputs.console import COORDINATOR
+from agentos.outputs.words import spoken
 from agentos.settings import Settings, github_token
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
@@ -67,7 +69,7 @@ class GitHubIssues:
     def _client(self) -> Any:
         from agentos.workflows.github.client import GitHub
 
-        return GitHub(self.access, lambda text: self.say(f"[COORDINATOR] {text}"), random.random)
+        return GitHub(self.access, lambda text: self.say(spoken(COORDINATOR, text)), random.random)
 
     def _wait(self, asking: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(_unless_stopped(asking, self.stopped))

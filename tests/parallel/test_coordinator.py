@@ -177,7 +177,7 @@ def test_ctrl_c_returns_and_names_what_is_left(kind: str, finished: int, left: i
         [sys.executable, "-c", PROGRAM, kind], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    results, checkpoints, again = [line for line in done.stdout.splitlines() if "begun" not in line]
+    results, checkpoints, again = [line for line in done.stdout.splitlines() if line and "begun" not in line]
     assert results.count("True") == finished and results.count("False") == left
     assert "Interrupted by shutdown signal" in results
     assert checkpoints.count("'") == 2 * left and checkpoints.endswith("True default_int_handler")
