@@ -12,8 +12,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --requir
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
+# Most tests wait for processes: half as many again as there are cores keep these busy.
 test: $(DEV) $(DOCS)
-	@$(BIN)/python -m pytest
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
 
 check: $(DEV)
 	$(BIN)/ruff check .

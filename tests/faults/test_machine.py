@@ -65,7 +65,7 @@ def test_where_no_process_can_ever_be_made_the_run_ends_with_the_reason(stage: S
     assert running.end().code == 130 and not witness.calls()
 
 
-@pytest.mark.parametrize("descriptors", [8, 16, 24, 32])
+@pytest.mark.parametrize("descriptors", [8, 24])
 def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     stage: Stage, descriptors: int
 ) -> None:

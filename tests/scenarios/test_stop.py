@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from .stage import Stage, Terminal, full_pipe, until
+from .stage import Mark, Stage, Terminal, full_pipe, until
 
 SHUTTING_DOWN = "[COORDINATOR] Shutting down... waiting for workers to checkpoint"
 
 
-def down(terminal: Terminal, seconds: float) -> None:
+def down(terminal: Terminal, seconds: float, family: list[Mark] | None = None) -> None:
     """Waits for the end of the command, and of all its processes with it."""
-    family = terminal.processes()
+    family = terminal.processes() if family is None else family
     assert len(family) >= 2
     began = time.monotonic()
     terminal.end(seconds)
@@ -64,11 +64,12 @@ def test_ctrl_c_twice_is_over_at_once(stage: Stage) -> None:
     witness = stage.server(fault={"kind": "hang", "times": None})
     terminal = stage.terminal("--all", "--parallel", 2)
     until(lambda: witness.ledger()["running"] == 2)
+    family = terminal.processes()
     began = time.monotonic()
     terminal.ctrl_c()
     terminal.says(SHUTTING_DOWN)
     terminal.ctrl_c()
-    down(terminal, 4)
+    down(terminal, 4, family)
     assert time.monotonic() - began < 4
     done = terminal.end()
     assert done.code == 130 and "Killing LLD-42, LLD-43: their checkpoints stay." in done.out
