@@ -138,7 +138,7 @@ class Work:
     def deadline(self, timeout: float, usual: float) -> float | None:
         if self._reported_at is not None:
             return self._reported_at + LINGER
-        moments = [] if self._leave_by is None else [self._leave_by]
+        moments = [] if self._leave_by is None or self.reported else [self._leave_by]
         if self._active_since is None:
             return min(moments, default=None)
         if not self.timed_out and not self.reported:
