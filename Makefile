@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
 .PHONY: demo test check bench forecast-bench scale keypool gateway simulate chaos mutants sbom audit docs lock clean
 
@@ -84,7 +84,7 @@ $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
 	@echo "Installing the packages that agentos runs on ..."
 	@$(PIP) -r requirements/run.txt
 	@$(PIP) -r requirements/build.txt
-	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEV): requirements/dev.txt $(RUN)
