@@ -239,7 +239,7 @@ class _Assembly:
     def _inline(self) -> InlineEngine:
         """In this process, where a debugger can follow; nothing is isolated."""
         trace_nothing()
-        from agentos.worker import carry
+        from agentos.carrying import carry
 
         async def work(command: StartWorker, channel: InlineChannel) -> Outcome:
             return await carry(self._order(command), channel, channel.say)

@@ -1,0 +1,341 @@
+"""Carries one item, from its checkpoint to its outcome."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import random
+import sqlite3
+import time
+import traceback
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from agentos.core.commands import GrantLease, StopWorker
+from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError, LimitReached, TrackerError
+from agentos.core.events import DiskFreed, DiskFull, NodeFinished, NodeStarted
+from agentos.core.gates import Asked, Parking
+from agentos.core.orders import Order
+from agentos.core.plan import FINISHED, Standing
+from agentos.core.ports import Answer, Channel, Question
+from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
+from agentos.core.wire import pack, unpack
+from agentos.models.leased import LeasedModel
+from agentos.models.vendors import PROVIDERS
+from agentos.storage.checkpoints import (
+    Checkpoint,
+    check_checkpoint,
+    delete_checkpoint,
+    open_checkpoint,
+)
+from agentos.storage.gates import PARKING, decision_note
+from agentos.storage.locks import Holder, ItemLocks, LockFile
+from agentos.storage.project import ProjectFolder
+from agentos.storage.room import has_room, is_full
+from agentos.workflows.announcing import announced
+from agentos.workflows.desk import Desk, Say, Tracker
+from agentos.workflows.gates import resumed
+from agentos.workflows.registry import load_workflow
+
+GRACE = 2.0
+LOOK_FOR_ROOM = 0.5
+OUR_FRAMES = 3
+STEPS_A_ROUND = 8
+
+
+async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
+    """Takes the item's lock, and carries the item as far as it goes."""
+    locks = ItemLocks(Path(order.project))
+    lock = await _lock(order, channel, locks)
+    if lock is None:
+        return Outcome(Ending.ELSEWHERE, error=_held_by(locks.holder(order.item.id)))
+    try:
+        return await _Carrier(order, channel, say).carry()
+    except InvalidSpec as error:
+        return failed(str(error), error.details)
+    except LimitReached as error:
+        return Outcome(Ending.INTERRUPTED, error=str(error))
+    except TrackerError as error:
+        return stumbled(str(error)) if error.may_pass else failed(str(error))
+    except (ItemError, BadRequest) as error:
+        return failed(str(error), getattr(error, "details", ()))
+    except BrokenWorkflow as error:
+        return stumbled(str(error)) if isinstance(error.__cause__, OSError) else failed(str(error))
+    except Exception as error:  # The one place where any failure becomes an outcome.
+        say(traceback.format_exc(limit=-OUR_FRAMES))
+        return stumbled(f"{type(error).__name__}: {error}")
+    finally:
+        lock.release()
+
+
+async def _lock(order: Order, channel: Channel, locks: ItemLocks) -> LockFile | None:
+    """The item's lock, or None; on a full disk it is waited for, since its file may not be there yet."""
+    full = False
+    while True:
+        try:
+            locks.prepare()
+            lock = locks.acquire(order.item.id, Holder(order.coordinator, order.run))
+        except OSError as error:
+            if not is_full(error):
+                raise
+        else:
+            if full:
+                channel.tell(DiskFreed(order.item.id))
+            return lock
+        if not full:
+            full = True
+            channel.tell(DiskFull(order.item.id, order.project))
+        await asyncio.sleep(LOOK_FOR_ROOM)
+
+
+class _Carrier:
+    """One item at work: listens to its coordinator while the graph goes on."""
+
+    def __init__(self, order: Order, channel: Channel, say: Say) -> None:
+        self._order = order
+        self._say = say
+        self._item = order.item
+        self._fresh = order.fresh
+        self._channel = channel
+        self._database = Path(order.database)
+        self._workflow = load_workflow(order.origin, order.project if ":" in order.workflow else "")
+        self._documents = ProjectFolder(Path(order.project))
+        self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
+        self._stopping = asyncio.Event()
+        self._places = (self._database.parent, Path(order.project))
+
+    async def carry(self) -> Outcome:
+        listening = asyncio.create_task(self._listen())
+        listening.add_done_callback(_end_if_deaf)
+        try:
+            return await self._carry_with_room()
+        finally:
+            listening.cancel()
+
+    async def _carry_with_room(self) -> Outcome:
+        """Goes on from the checkpoint as often as a disk was full and has space again."""
+        while True:
+            try:
+                return await self._carry()
+            except (OSError, sqlite3.Error) as error:
+                if not is_full(error, *self._places):
+                    raise
+            if not await self._room():
+                return Outcome(Ending.INTERRUPTED)
+
+    async def _carry(self) -> Outcome:
+        if verdict := self._verdict_before():
+            self._clear_up()
+            return Outcome(Ending.FINISHED, verdict, error="was finished already")
+        self._make_ready()
+        outcome = await self._open_and_walk()
+        if outcome.ending is Ending.FINISHED:
+            self._clear_up()
+        return outcome
+
+    def _verdict_before(self) -> Verdict | None:
+        """Another run may have finished it between our plan and our lock."""
+        standing = self._workflow.standing(Path(self._order.project), self._item)
+        if self._order.redo:
+            return None
+        if standing is Standing.APPROVED:
+            return Verdict.APPROVED
+        # With a checkpoint it is still under way: this one, or another try that somebody asked for.
+        if standing is Standing.UNCHANGED and not self._database.exists():
+            return Verdict.NEEDS_REVISION
+        return None
+
+    def _make_ready(self) -> None:
+        if self._fresh:
+            self._clear_up()
+            self._fresh = False
+        if aside := check_checkpoint(self._database):
+            self._say(f"Its checkpoint was damaged: kept as {aside.name}, starting over")
+
+    def _clear_up(self) -> None:
+        self._workflow.tidy(self._documents, self._item.number)
+        delete_checkpoint(self._database)
+
+    async def _room(self) -> bool:
+        """Waits until there is space again; false when it is stopped before."""
+        full = next((place for place in self._places if not has_room(place)), self._places[0])
+        self._channel.tell(DiskFull(self._item.id, str(full)))
+        while not all(map(has_room, self._places)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), LOOK_FOR_ROOM)
+            if self._stopping.is_set():
+                return False
+        self._channel.tell(DiskFreed(self._item.id))
+        return True
+
+    async def _open_and_walk(self) -> Outcome:
+        async with open_checkpoint(self._database) as checkpoint:
+            if await self._is_outdated(checkpoint):
+                self._say("Its text has changed since its checkpoint: starting over")
+            else:
+                return await self._walk(checkpoint)
+        self._clear_up()
+        async with open_checkpoint(self._database) as checkpoint:
+            await self._is_outdated(checkpoint)
+            return await self._walk(checkpoint)
+
+    async def _is_outdated(self, checkpoint: Checkpoint) -> bool:
+        kept = await checkpoint.noted("digest")
+        if kept is None:
+            await checkpoint.note("digest", self._item.digest)
+        return kept is not None and kept != self._item.digest
+
+    async def _walk(self, checkpoint: Checkpoint) -> Outcome:
+        """As far as the graph goes; at a gate only a person's decision leads on."""
+        graph = await self._graph(checkpoint)
+        config: Any = {
+            "configurable": {"thread_id": self._item.id},
+            "recursion_limit": max(STEPS_A_ROUND, len(graph.nodes)) * (self._order.max_iterations + 1),
+        }
+        begun = await checkpoint.saver.aget_tuple(config) is not None
+        given: Any = None if begun else {}
+        parking = await self._parking(graph, config) if begun else None
+        while True:
+            if parking:
+                decision = await checkpoint.noted(decision_note(parking.asked.number))
+                if decision is None:
+                    await checkpoint.note(PARKING, json.dumps(pack(parking)))
+                    return Outcome(Ending.PARKED, rounds=parking.asked.round)
+                given = resumed(decision)
+            if interrupted := await self._step(graph, given, config, checkpoint):
+                return interrupted
+            parking = await self._parking(graph, config)
+            if parking is None:
+                return await self._conclude(graph, config, checkpoint)
+
+    async def _parking(self, graph: Any, config: Any) -> Parking | None:
+        """The gate that the graph waits at, if it does."""
+        tasks = (await graph.aget_state(config)).tasks
+        waiting = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
+        if not waiting:
+            return None
+        node, interrupt = waiting[0]
+        item, asked = self._item, unpack(Asked, interrupt.value)
+        lineage = str(Path(asked.draft).parent)
+        return Parking(
+            item.id, self._order.workflow, item.title, node, lineage, self._order.run, time.time(), asked
+        )
+
+    async def _step(self, graph: Any, given: Any, config: Any, checkpoint: Checkpoint) -> Outcome | None:
+        """Walks to the next gate or to the end; gives an outcome only when told to stop on the way."""
+        from langgraph.errors import GraphDrained, NodeCancelledError
+        from langgraph.runtime import RunControl
+
+        control = RunControl()
+        walking = asyncio.ensure_future(graph.ainvoke(given, config, durability="sync", control=control))
+        stopping = asyncio.create_task(self._stop(walking, control))
+        try:
+            await walking
+        except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
+            if not self._stopping.is_set():
+                raise
+            following = (await graph.aget_state(config)).next
+            if following and not following[0].startswith("__"):
+                await checkpoint.note("node", following[0])
+            return Outcome(Ending.INTERRUPTED)
+        finally:
+            stopping.cancel()
+        return None
+
+    async def _conclude(self, graph: Any, config: Any, checkpoint: Checkpoint) -> Outcome:
+        snapshot = await graph.aget_state(config)
+        if snapshot.tasks:
+            return stumbled(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
+        await checkpoint.note("node", FINISHED)
+        found = self._workflow.conclude(snapshot.values)
+        return Outcome(Ending.FINISHED, found.verdict, found.rounds, result=found.result)
+
+    async def _graph(self, checkpoint: Checkpoint) -> Any:
+        kept = await checkpoint.noted(PARKING)
+        desk = Desk(
+            item=self._item,
+            folder=self._documents,
+            ask=functools.partial(self._ask, checkpoint),
+            say=self._say,
+            max_iterations=self._order.max_iterations,
+            prompts=self._workflow.prompts,
+            gates=self._order.gates,
+            parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
+            text=self._order.text,
+            tracker=_tracker(self._order, self._say),
+        )
+        graph = announced(self._workflow.graph(desk), functools.partial(self._announce, checkpoint))
+        return graph.compile(checkpointer=checkpoint.saver)
+
+    @contextlib.asynccontextmanager
+    async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
+        self._say(f">>> Executing: {node}")
+        self._channel.tell(NodeStarted(self._item.id, node, round))
+        await checkpoint.note("node", node)
+        began = time.monotonic()
+        yield
+        self._channel.tell(NodeFinished(self._item.id, node, time.monotonic() - began))
+
+    async def _ask(self, checkpoint: Checkpoint, call: str, question: Question) -> Answer:
+        """Each answer is kept before it is used: a crash after this does not pay again."""
+        if (kept := await checkpoint.noted(f"answer {call}")) is not None:
+            answer: Answer = unpack(Answer, json.loads(kept))
+            return answer
+        answer = await self._model.ask(call, question)
+        await self._keep(checkpoint, f"answer {call}", json.dumps(pack(answer)))
+        return answer
+
+    async def _keep(self, checkpoint: Checkpoint, name: str, text: str) -> None:
+        """What was paid for waits in memory while the disk is full."""
+        while True:
+            try:
+                return await checkpoint.note(name, text)
+            except sqlite3.Error as error:
+                if not is_full(error, *self._places) or not await self._room():
+                    raise
+
+    async def _listen(self) -> None:
+        while True:
+            match await self._channel.next():
+                case GrantLease() as grant:
+                    self._model.grant(grant)
+                case StopWorker():
+                    self._stopping.set()
+                case None:
+                    # The coordinator is gone. Everything finished is on disk; nothing may outlive it.
+                    os._exit(1)
+                case _:
+                    pass
+
+    async def _stop(self, walking: "asyncio.Future[Any]", control: Any) -> None:
+        await self._stopping.wait()
+        control.request_drain()
+        self._model.stop_waiting()
+        await asyncio.sleep(GRACE)
+        walking.cancel()
+
+
+def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
+    """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
+    if not listening.cancelled() and listening.exception():
+        os._exit(1)
+
+
+def _tracker(order: Order, say: Say) -> Tracker | None:
+    if order.github is None or order.filed is None:
+        return None
+    from agentos.workflows.github.client import GitHub
+    from agentos.workflows.github.tracker import GitHubTracker
+
+    github = GitHub(order.github, say, random.random)
+    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
+
+
+def _held_by(holder: Holder | None) -> str:
+    return (
+        f"another run works on it (process {holder.pid}, run {holder.run})"
+        if holder
+        else "another run works on it"
+    )
