@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from agentos.core.bounds import MAX_PARALLEL, REVIEWS
 from agentos.core.errors import PreflightError, UsageError
-from agentos.core.gates import GATES
 from agentos.core.money import Price
 from agentos.core.orders import RoleModel
-from agentos.core.plan import MAX_PARALLEL
 from agentos.core.roles import cast
 from agentos.core.secrets import Secret
 
@@ -278,7 +277,7 @@ def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
         ) from error
 
 
-_WORDS: dict[str, tuple[str, ...]] = {"review": tuple(GATES)}
+_WORDS: dict[str, tuple[str, ...]] = {"review": REVIEWS}
 
 _BOUNDS: dict[str, tuple[float, float | None]] = {
     "parallel": (1, MAX_PARALLEL),

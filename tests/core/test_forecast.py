@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agentos.core import events
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.credentials import Credential
 from agentos.core.experience import Call, Chronicle, Experience, Life
 from agentos.core.forecast import forecast
@@ -12,7 +13,7 @@ from agentos.core.items import Item
 from agentos.core.loads import Dimension, LimitSeen, Rate
 from agentos.core.money import Price, PriceList
 from agentos.core.neighbours import BucketLearnt, BucketRefused
-from agentos.core.plan import FINISHED, MAX_PARALLEL, Entry
+from agentos.core.plan import FINISHED, Entry
 from agentos.core.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run import Limits
 from agentos.core.trial import Holdup, Scene

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -46,12 +45,10 @@ def test_help_imports_nothing_heavy(stage: Stage, words: list[str]) -> None:
 @pytest.mark.parametrize("program", ["agentos", "lld-workflow"])
 def test_help_costs_less_than_a_tenth_of_a_second_over_bare_python(stage: Stage, program: str) -> None:
     env = stage.environment()
-    cpu([str(PROGRAMS / program), "--help"], env)
-    pairs = [
-        (cpu([str(PROGRAMS / program), "--help"], env), cpu([sys.executable, "-c", "pass"], env))
-        for _ in range(9)
-    ]
-    assert statistics.median(ours - bare for ours, bare in pairs) < 0.1
+    ours = [cpu([str(PROGRAMS / program), "--help"], env) for _ in range(9)]
+    bare = [cpu([sys.executable, "-c", "pass"], env) for _ in range(9)]
+    # A busy neighbour on the same core makes every instruction dearer: the least is what the work itself costs.
+    assert min(ours) - min(bare) < 0.1
 
 
 def test_help_shows_every_flag_with_an_example(stage: Stage) -> None:

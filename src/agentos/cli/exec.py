@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from agentos.cli.words import Duration, Workers, capped
-from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
 
 EXAMPLES = """\b
 Examples:

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from agentos.cli.words import Duration, Workers, capped
-from agentos.core.gates import GATES
-from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL, REVIEWS
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
@@ -129,7 +128,7 @@ def options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--review"],
-            type=click.Choice(list(GATES)),
+            type=click.Choice(REVIEWS),
             help="Park items for a person at their draft, their verdict, or both (none).",
         ),
         click.Option(

@@ -4,8 +4,8 @@ import click
 
 from agentos.cli.asking import ask_run, run_option
 from agentos.cli.words import Workers, capped
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.events import WorkersRequested
-from agentos.core.plan import MAX_PARALLEL
 
 
 def _run(parallel: int, run_id: str | None) -> int:

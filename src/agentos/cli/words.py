@@ -4,7 +4,7 @@ import re
 
 import click
 
-from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
 
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _SIZES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}

@@ -15,7 +15,10 @@ AgentosError
     └── BadRequest      the call itself is wrong; another key would say the same
 """
 
-from agentos.core.refusals import Refusal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentos.core.refusals import Refusal
 
 
 class AgentosError(Exception):
@@ -76,7 +79,7 @@ class ModelError(AgentosError):
 
 
 class CallRefused(ModelError):
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: "Refusal") -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.experience import Experience
 from agentos.core.neighbours import BucketLearnt
-from agentos.core.plan import MAX_PARALLEL
 from agentos.core.results import Usage
 from agentos.core.secrets import Secret
 from agentos.core.trial import Bottleneck, Scene, Trial

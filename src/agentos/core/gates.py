@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agentos.core.bounds import REVIEWS
+
 
 class Gate(StrEnum):
     """What a person is asked about."""
@@ -11,12 +13,9 @@ class Gate(StrEnum):
     VERDICT = "verdict"
 
 
-GATES: dict[str, tuple[Gate, ...]] = {
-    "none": (),
-    "draft": (Gate.DRAFT,),
-    "verdict": (Gate.VERDICT,),
-    "all": (Gate.DRAFT, Gate.VERDICT),
-}
+GATES: dict[str, tuple[Gate, ...]] = dict(
+    zip(REVIEWS, ((), (Gate.DRAFT,), (Gate.VERDICT,), tuple(Gate)), strict=True)
+)
 """What `--review` may say."""
 
 

@@ -7,8 +7,6 @@ from enum import StrEnum
 from agentos.core.errors import NothingMatches
 from agentos.core.items import Item
 
-DEFAULT_PARALLEL = 3
-MAX_PARALLEL = 10
 LONGEST_WORD = 64
 FINISHED = "finished"
 """Where a checkpoint stands that nothing is left to do for."""

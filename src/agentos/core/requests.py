@@ -1,7 +1,7 @@
 """Why a request from another terminal changes nothing."""
 
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.events import RequestDeclined
-from agentos.core.plan import MAX_PARALLEL
 from agentos.core.work import Work
 
 NOT_HERE, NOT_SO = 5, 2

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from agentos.core import events
 from agentos.core.backoff import Jitter, backoff
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.commands import Command, FreezeWorker, KillWorker, StartWorker, StopWorker, ThawWorker
 from agentos.core.credentials import Credential
 from agentos.core.episodes import Episodes, Standstill
@@ -12,7 +13,6 @@ from agentos.core.health import Slot
 from agentos.core.leasing import Leasing, granted
 from agentos.core.money import PriceList, Purse
 from agentos.core.neighbours import Note
-from agentos.core.plan import MAX_PARALLEL
 from agentos.core.pool import Pool
 from agentos.core.requests import no_retry, no_workers, not_paused, paused_already, stopping_already
 from agentos.core.results import Ending, Outcome, stumbled

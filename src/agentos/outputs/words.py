@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import assert_never
 
 from agentos.core import events
+from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.lines import one_line
-from agentos.core.plan import MAX_PARALLEL
 
 
 def spoken(prefix: str, text: str) -> str:

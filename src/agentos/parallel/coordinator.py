@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
+from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.commands import StartWorker
-from agentos.core.plan import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Outcome, failed
 from agentos.core.run import Limits, Run

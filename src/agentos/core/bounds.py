@@ -1,0 +1,5 @@
+"""What a command line may ask for; small, so that `--help` need not load the core."""
+
+DEFAULT_PARALLEL = 3
+MAX_PARALLEL = 10
+REVIEWS = ("none", "draft", "verdict", "all")
