@@ -90,6 +90,7 @@ class World:
         self._agenda: list[tuple[float, int, int, Happening]] = []
         self._written: list[tuple[float, int]] = []
         self._order = count()
+        self._wakes: list[float | None] = [None] * processes
         self._job = _job(self.scenario)
 
     def run(self) -> Told:
@@ -99,6 +100,8 @@ class World:
             self._next_call(number, now)
         while self._agenda and now < began + LONGEST:
             now, _, process, event = heapq.heappop(self._agenda)
+            if event is None and now != self._wakes[process]:
+                continue
             if isinstance(event, Lease):
                 self._arrive(process, event, now)
                 continue
@@ -134,7 +137,9 @@ class World:
         for number, pool in enumerate(self._pools):
             for note in notes if number != process else ():
                 pool.hear(replace(note, run=f"process-{process}"))
-        if (at := desk.wake_at(now)) is not None:
+        at = desk.wake_at(now)
+        self._wakes[process] = None if at is None else max(at, now + 1e-6)
+        if at is not None:
             self._plan(max(at, now + 1e-6), process, None)
 
     def _after(self, event: events.LeaseReturned, now: float) -> None:

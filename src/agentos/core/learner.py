@@ -63,7 +63,9 @@ class Learner:
         if self.per_second is not None:
             return True
         self._confirm(now)
-        return len(self._recent) < UNCONFIRMED
+        sent = self._confirmed + len(self._recent)
+        careful = self.manners.was_refused_near(sent)
+        return len(self._recent) < (1 if careful else UNCONFIRMED)
 
     def retry_at(self) -> float:
         """When the oldest call, not having been refused, can be taken for admitted."""
@@ -100,6 +102,8 @@ class Learner:
         self._longest_hint = max(self._longest_hint, hint)
         opens_at = sent_at + hint
         admitted = self._confirmed + sum(1 for moment in self._recent if moment < sent_at)
+        if not self._opened:
+            self.manners.first_refused(admitted)
         seconds = max(0.001, opens_at - self._began) if self._began is not None else 0.001
         if not (told and self._is_window(sent_at, hint, admitted / seconds)):
             # A fixed window, once open, is open for all of its calls.

@@ -171,7 +171,14 @@ class Leasing:
         place, pace = (lease.credential.quota, lease.model), self.pool.bucket_of(lease).pace
         manners = pace.manners
         found = BucketLearnt(
-            US, *place, (), pace.per_second(), pace.window(), manners.counting, manners.boundary
+            US,
+            *place,
+            (),
+            pace.per_second(),
+            pace.window(),
+            pace.weight(),
+            manners.counting,
+            manners.boundary,
         )
         if found != self._found.get(place, BucketLearnt(US, *place)):
             self._found[place] = found

@@ -11,6 +11,9 @@ MOST_PROBES = 2
 GROWTHS = (1.04, 2.0)
 FIRST_GROWTH = 1.25
 PATIENCE = (16, 4096)
+# Of what older measures have said.
+FADING = 0.8
+NEAR = (0.5, 2.0)
 
 
 class Counting(StrEnum):
@@ -35,6 +38,9 @@ class Manners:
     refusal_time: float = REFUSAL_TIME
     growth: float = FIRST_GROWTH
     patience: int = PATIENCE[0]
+    _off_by_calls: float = 0.0
+    _off_by_tokens: float = 0.0
+    _first_refused: int | None = None
     _since_try: int = 0
     _probes: int = 0
     _probed_at: float | None = None
@@ -88,11 +94,33 @@ class Manners:
         """What another run found out."""
         self.counting, self.boundary = counting, boundary
 
+    # What it counts, where it names nothing.
+
+    @property
+    def weighs(self) -> bool:
+        """Whether its refusals are better explained by tokens than by calls; until they are, both may be."""
+        return self._off_by_tokens < self._off_by_calls
+
+    def weighed(self, by_calls: float, by_tokens: float) -> None:
+        """Two measures of one bucket differ by so much, counted in the two ways."""
+        self._off_by_calls = FADING * self._off_by_calls + by_calls
+        self._off_by_tokens = FADING * self._off_by_tokens + by_tokens
+
     # How it refuses.
 
     def refusal_took(self, seconds: float) -> None:
         low, high = REFUSAL_TIMES
         self.refusal_time = min(high, max(low, 3 * seconds, 0.9 * self.refusal_time))
+
+    def first_refused(self, calls: int) -> None:
+        """A key of which nothing was known was refused after so many calls."""
+        self._first_refused = calls
+
+    def was_refused_near(self, calls: int) -> bool:
+        """Whether another key was refused after about so many: then this one may be at its end too."""
+        return self._first_refused is not None and (
+            NEAR[0] * self._first_refused <= calls <= NEAR[1] * self._first_refused
+        )
 
     # When an unknown rate may be tried faster: after so many calls of all keys that one refusal is few of them.
 

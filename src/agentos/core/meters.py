@@ -113,3 +113,26 @@ class Meter:
             self._sum -= over.amount
         if not log:
             self._sum = 0.0
+
+
+class Evenly(Meter):
+    """A bucket that fills evenly and holds `amount`: the largest call, and no more."""
+
+    __slots__ = ()
+
+    def __init__(self, rate: Rate, level: float, at: float) -> None:
+        """Which has `level` in it at a moment, perhaps one to come."""
+        super().__init__(rate)
+        self._level, self._level_at = level, at
+
+    def fits_at(self, amount: float, now: float) -> float:
+        return self.filling(amount, now)
+
+    @property
+    def _pace(self) -> float:
+        """A rate that was found is below the true one already."""
+        return self.rate.per_second
+
+    def spend(self, amount: float, now: float) -> Spent:
+        self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
+        return super().spend(amount, now)

@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
+from agentos.core.bookings import Booking
 from agentos.core.buckets import EVERY_MODEL, Bucket, Buckets
 from agentos.core.keys import Keys
 from agentos.core.loads import Load
 from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note, RunGone
-from agentos.core.pacing import Booking
 
 
 class Neighbourhood:
@@ -73,7 +73,7 @@ class Neighbourhood:
         for limit in note.limits:
             bucket.pace.tell(limit.dimension, limit.rate)
         if note.per_second is not None:
-            bucket.pace.recall(note.per_second, note.window)
+            bucket.pace.recall(note.per_second, note.window, note.weight)
         if note.counting is not None:
             bucket.pace.manners.recall(note.counting, note.boundary)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.loads import LimitSeen, Load
+from agentos.core.loads import LimitSeen, Load, Rate
 from agentos.core.manners import Counting
 
 
@@ -54,7 +54,8 @@ class BucketBack:
 class BucketLearnt:
     """What was told or found out about a bucket's limits, and how its provider counts.
 
-    `window`: in what time a found rate may be used up; `boundary`: when one of the fixed windows begins.
+    `window`: in what time a found rate may be used up; `weight`: if tokens were found to be counted, the largest
+    call and in what time as many are admitted; `boundary`: when one of the fixed windows begins.
     """
 
     run: str
@@ -63,6 +64,7 @@ class BucketLearnt:
     limits: tuple[LimitSeen, ...] = ()
     per_second: float | None = None
     window: float | None = None
+    weight: Rate | None = None
     counting: Counting | None = None
     boundary: float = 0.0
 

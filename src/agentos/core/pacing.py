@@ -1,27 +1,18 @@
 """What a bucket may send: amounts in a time, known or learnt, so that refusals hardly happen."""
 
 from collections import deque
-from dataclasses import dataclass, field
 
+from agentos.core.bookings import Booking
 from agentos.core.learner import Learner
 from agentos.core.loads import Dimension, Load, Rate
 from agentos.core.manners import Manners
-from agentos.core.meters import Meter, Spent
+from agentos.core.meters import Evenly, Meter
+from agentos.core.scales import Scales
 
 REMEMBERED = 2000
 # A shorter wait is not worth finding out whether it could be spared.
 WORTH_PROBING = 1.5
 PER_CALL = (Dimension.REQUESTS, Dimension.DAY)
-
-
-@dataclass(slots=True)
-class Booking:
-    """What one call was counted for; kept until its usage is known."""
-
-    at: float
-    load: Load = field(default_factory=Load)
-    entries: dict[Dimension, Spent] = field(default_factory=dict)
-    refused: bool = False
 
 
 class Pace:
@@ -33,6 +24,7 @@ class Pace:
         self._given = dict(rates)
         self._told: dict[Dimension, Rate] = {}
         self._learner = None if Dimension.REQUESTS in rates else Learner(self.manners)
+        self._scales = Scales()
         self._deaf_until = float("-inf")
         self._past: deque[Booking] = deque(maxlen=REMEMBERED)
 
@@ -62,6 +54,7 @@ class Pace:
             self._learner.sent(now)
             # Only here, so that nothing becomes possible before the moment that `opens_at` has named.
             if self._learner.grow(now):
+                self._scales.grow(self.manners.growth)
                 self._adopt()
         entries = {name: meter.spend(load.of(name), now) for name, meter in self._meters.items()}
         booking = Booking(now, load, entries)
@@ -73,7 +66,7 @@ class Pace:
         for dimension, spent in booking.entries.items():
             if dimension in self._meters and dimension not in PER_CALL:
                 self._meters[dimension].correct(spent, used.of(dimension))
-        booking.load = used
+        booking.load, booking.settled = used, True
         self.manners.admitted(booking.at)
         if self._learner is not None:
             self._learner.answered(booking.at)
@@ -163,7 +156,10 @@ class Pace:
         """
         if self._learner is not None:
             self._learner.refused(booking.at, hint, took, told)
-            self._adopt()
+            off = self._scales.refused(self._past, booking, booking.at + hint, kept=self.weight() is not None)
+            if off is not None:
+                self.manners.weighed(*off)
+            self._adopt(refused=True)
         elif not self.manners.mistaken():
             self._tighten()
 
@@ -171,6 +167,9 @@ class Pace:
         """A refusal beside the last one: all that it can say is whether refused calls count."""
         if self._learner is not None:
             self._learner.refused_again(booking.at + hint)
+            off = self._scales.refused_again(booking, booking.at + hint)
+            if off is not None:
+                self.manners.weighed(*off)
 
     def short_hint(self) -> float:
         """What hints leave out where refused calls count: the place that the refused call took."""
@@ -184,6 +183,16 @@ class Pace:
         if amount >= 1:
             meter.change(Rate(amount, meter.rate.seconds * amount / meter.rate.amount))
 
+    def _weighs(self) -> bool:
+        """Whether tokens, of which nobody has named a limit, explain the refusals better than calls."""
+        return (
+            self._scales.per_second is not None
+            and self._learner is not None
+            and self._learner.window is None
+            and isinstance(self._meters.get(Dimension.TOKENS), Evenly | None)
+            and self.manners.weighs
+        )
+
     # What was found out.
 
     def per_second(self) -> float | None:
@@ -194,15 +203,35 @@ class Pace:
         """The seconds within which that rate may be used up at once; None if it has to be sent evenly."""
         return self._learner.window if self._learner else None
 
-    def recall(self, per_second: float, window: float | None = None) -> None:
+    def weight(self) -> Rate | None:
+        """The largest call, and in what time as many tokens are admitted, if tokens are what is counted."""
+        if not isinstance(self._meters.get(Dimension.TOKENS), Evenly):
+            return None
+        return self._scales.measured
+
+    def recall(self, per_second: float, window: float | None = None, weight: Rate | None = None) -> None:
         """What another run found out: a beginning, grown or corrected like one's own."""
         if self._learner is not None:
             self._learner.recall(per_second, window)
+            if weight is not None:
+                self._scales.recall(weight.per_second, weight.amount)
+                self.manners.weighed(by_calls=1.0, by_tokens=0.0)
             self._adopt()
 
-    def _adopt(self) -> None:
+    def _adopt(self, *, refused: bool = False) -> None:
+        """Sends by what was found out: evenly by weight, evenly by calls, or so many calls in a window."""
         if self._learner is None:
             return
+        weighed = self._meters.get(Dimension.TOKENS)
+        if self._weighs():
+            self._meters.pop(Dimension.REQUESTS, None)
+            if isinstance(weighed, Evenly) and not refused:
+                weighed.change(self._scales.rate)
+            else:
+                self._meters[Dimension.TOKENS] = self._scales.meter()
+            return
+        if isinstance(weighed, Evenly):
+            del self._meters[Dimension.TOKENS]
         rate = self._learner.rate
         if rate is None:
             self._meters.pop(Dimension.REQUESTS, None)

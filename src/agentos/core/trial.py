@@ -207,9 +207,12 @@ def _pool(scene: Scene) -> Pool:
 
 def _certain(note: Note) -> Note:
     if isinstance(note, BucketLearnt) and note.per_second:
-        evenly = LimitSeen(Dimension.REQUESTS, 1.0, 1.0 / note.per_second)
-        named = tuple(limit for limit in note.limits if limit.dimension is not Dimension.REQUESTS)
-        return replace(note, limits=(*named, evenly), per_second=None)
+        if note.weight is not None:
+            evenly = LimitSeen(Dimension.TOKENS, note.weight.amount, note.weight.seconds)
+        else:
+            evenly = LimitSeen(Dimension.REQUESTS, 1.0, 1.0 / note.per_second)
+        named = tuple(limit for limit in note.limits if limit.dimension is not evenly.dimension)
+        return replace(note, limits=(*named, evenly), per_second=None, weight=None)
     return note
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from agentos.core.bookings import Booking
 from agentos.core.credentials import Credential
 from agentos.core.loads import Load
-from agentos.core.pacing import Booking
 
 HEAD_START = 2.0
 

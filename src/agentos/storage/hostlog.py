@@ -258,6 +258,7 @@ def _together(earlier: BucketLearnt, later: BucketLearnt) -> BucketLearnt:
         limits=tuple(limits.values()),
         per_second=found.per_second,
         window=found.window,
+        weight=found.weight,
         counting=counted.counting,
         boundary=counted.boundary,
     )
