@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentos.core.buckets import Bucket
 from agentos.core.credentials import Credential, KeyState
 from agentos.core.errors import ModelError, NothingMatches, UsageError
-from agentos.core.neighbours import BucketRefused
+from agentos.core.neighbours import BucketRefused, KeyPardoned, KeyRejected, Note
 from agentos.core.pool import Pool
 from agentos.core.ports import Access, Question
 from agentos.core.roles import DEFAULTS
@@ -34,45 +34,68 @@ class KeyRow:
 def view_keys() -> list[KeyRow]:
     home = Home(home_folder())
     found = _source(home).read()
-    pool = Pool(found)
-    for note in read_notes(home.quota):
-        pool.hear(note)
-    for gone in dead_runs(home.quota, pool.foreign_runs()):
-        pool.hear(gone)
+    pool = _pool(home, found)
     return [_row(pool, credential, host_clock()) for credential in found]
 
 
 def check_keys(names: tuple[str, ...]) -> dict[str, str]:
-    """Name -> what is wrong with it, empty if it answers."""
-    found = {credential.name: credential for credential in _source(Home(home_folder())).read()}
+    """Name -> what is wrong with it, empty if it answers; one that does is in no quarantine any more."""
+    home = Home(home_folder())
+    found = {credential.name: credential for credential in _source(home).read()}
     chosen = [_named(found, name) for name in names] or list(found.values())
     if not chosen:
         raise NothingMatches("there is no key to check; add one with: agentos keys add")
-    return asyncio.run(_ask_all(chosen))
+    findings = asyncio.run(_ask_all(chosen))
+    _pardon(home, [found[name] for name, trouble in findings.items() if not trouble])
+    return findings
 
 
 def rest_key(name: str, seconds: float) -> None:
     home = Home(home_folder())
     found = {credential.name: credential for credential in _source(home).read()}
-    quota = _named(found, name).quota
-    log = HostLog(home.open().quota, f"keys-{time.time_ns()}")
-    with log.turn():
-        now = host_clock()
-        log.leave([BucketRefused("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
-    log.close()
+    quota, now = _named(found, name).quota, host_clock()
+    _tell(home, [BucketRefused("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
 
 
 def switch_key(name: str, enabled: str) -> None:
     home = Home(home_folder())
-    _named({credential.name: credential for credential in _source(home).read()}, name)
+    wanted = _named({credential.name: credential for credential in _source(home).read()}, name)
     in_file = CredentialSource(home.credentials, environment(), only_file=True).read()
-    wanted = next(c for c in _source(home).read() if c.name == name).secret
-    places = [place for place, credential in enumerate(in_file, 1) if credential.secret == wanted]
-    if not places:
+    places = [place for place, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]
+    lifted = enabled == "true" and _pardon(home, [wanted])
+    if places:
+        set_enabled(home.credentials, places[0], enabled)
+    elif not lifted:
         raise UsageError(
             f"{name} comes from the environment, not from {home.credentials}: unset its variable"
         )
-    set_enabled(home.credentials, places[0], enabled)
+
+
+def _pool(home: Home, credentials: list[Credential]) -> Pool:
+    """As the notes of the runs tell it."""
+    pool = Pool(credentials)
+    for note in read_notes(home.quota):
+        pool.hear(note)
+    for gone in dead_runs(home.quota, pool.foreign_runs()):
+        pool.hear(gone)
+    return pool
+
+
+def _pardon(home: Home, credentials: list[Credential]) -> bool:
+    """Lifts the quarantine of these keys in every run; false if there was none."""
+    rejected = {note.key for note in read_notes(home.quota) if isinstance(note, KeyRejected)}
+    keys = [one.fingerprint for one in credentials if one.fingerprint in rejected]
+    if keys:
+        _tell(home, [KeyPardoned("", key) for key in keys])
+    return bool(keys)
+
+
+def _tell(home: Home, notes: list[Note]) -> None:
+    """To every run under way, and to the next one."""
+    log = HostLog(home.open().quota, f"keys-{time.time_ns()}")
+    with log.turn():
+        log.leave(notes)
+    log.close()
 
 
 async def _ask_all(credentials: list[Credential]) -> dict[str, str]:
@@ -109,6 +132,7 @@ def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
     seconds = max(0.0, max(ends, default=0.0) - now)
     used = tuple(entry for bucket in buckets for entry in _used(bucket, now))
     reasons = [bucket.rest.reason for bucket in buckets if bucket.rest.reason]
+    reasons += [reason for name, reason in pool.quarantined().items() if name == credential.name]
     return KeyRow(credential, state, seconds, time.time() + seconds, used, reasons[-1] if reasons else "")
 
 

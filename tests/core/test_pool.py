@@ -188,7 +188,7 @@ def test_a_key_that_comes_back_during_a_call_is_not_given_to_a_second_one() -> N
 def test_in_a_storm_one_call_goes_through_when_its_time_has_come() -> None:
     pool = Pool(keys(3))
     for _ in range(5):
-        pool.weather("gemini").failed(0.0, steady)
+        pool.weather("gemini").failed(0.0, 0.0, steady)
     for holder in ("LLD-1", "LLD-2"):
         pool.ask(want(holder))
     assert granted(pool, 1.9) == []
@@ -200,7 +200,7 @@ def test_in_a_storm_one_call_goes_through_when_its_time_has_come() -> None:
 def test_a_probe_whose_holder_died_does_not_keep_the_storm_closed() -> None:
     pool = Pool(keys(2))
     for _ in range(5):
-        pool.weather("gemini").failed(0.0, steady)
+        pool.weather("gemini").failed(0.0, 0.0, steady)
     for holder in ("LLD-1", "LLD-2"):
         pool.ask(want(holder))
     pool.grant(2.0)

@@ -162,7 +162,7 @@ class PoolMachine(RuleBasedStateMachine):
     def serve(self, data: st.DataObject) -> None:
         lease = self._some_lease(data)
         self.pool.give_back(lease.id)
-        self.pool.weather(lease.credential.provider).answered(self.now)
+        self.pool.weather(lease.credential.provider).clear()
         if name := self._name_of(lease):
             self.pool.rest(name).served(lease.granted_at)
             if lease.granted_at >= self._shut(self.keys[name]).refused_at:
@@ -174,7 +174,7 @@ class PoolMachine(RuleBasedStateMachine):
         lease = self._some_lease(data)
         self.pool.give_back(lease.id)
         for _ in range(times):
-            self.pool.weather(lease.credential.provider).failed(self.now, steady)
+            self.pool.weather(lease.credential.provider).failed(self.now, self.now, steady)
 
     @rule(data=st.data(), sure=st.integers(0, 3))
     def quarantine(self, data: st.DataObject, sure: int) -> None:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentos.core.days import seconds_to_midnight_pacific
 from agentos.core.refusals import clamp_hint
-from agentos.models.hints import protobuf_duration, retry_after, seconds_to_midnight_pacific
+from agentos.models.hints import protobuf_duration, retry_after
 
 WALL = datetime(2026, 10, 21, 7, 28, 0, tzinfo=UTC).timestamp()
 

@@ -3,47 +3,12 @@
 import os
 import re
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from .stage import KEYS, PROGRAMS, Done, Stage, until
-
-
-def credentials(stage: Stage, url: str, *tables: str) -> Path:
-    """Writes credentials.toml, a table a key; the environment gives none."""
-    stage.keys = ()
-    stage.home.mkdir(mode=0o700, exist_ok=True)
-    path = stage.home / "credentials.toml"
-    path.write_text("\n".join(f'[[credential]]\nbase_url = "{url}"\n{table}\n' for table in tables))
-    path.chmod(0o600)
-    return path
-
-
-def table(number: int, *lines: str) -> str:
-    return "\n".join((f'name = "key-{number}"', f'key = "{KEYS[number - 1]}"', *lines))
-
-
-def keys(stage: Stage, *words: str, typed: str = "", **env: str) -> Done:
-    """`agentos keys`, with something typed into it; no secret is ever shown."""
-    done = subprocess.run(
-        [PROGRAMS / "agentos", "keys", *words],
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        cwd=stage.project,
-        env=stage.environment(**env),
-    )
-    assert not any(secret in done.stdout + done.stderr for secret in KEYS)
-    assert "Traceback" not in done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
-def line(done: Done, name: str) -> str:
-    (found,) = [line for line in done.lines if line.startswith(f"{name} ")]
-    return found
+from .keyrings import credentials, keys, line, table
+from .stage import KEYS, Stage, until
 
 
 def mode(path: Path) -> int:

@@ -266,8 +266,8 @@ def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(t
     learnt = BucketLearnt("", "bucket", "pro", per_second=2.5)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(HostLog(tmp_path, "before")) as log:
-        leave(log, SENT, CallOver("", "lease-1"), rest, over, learnt)
-    assert again(tmp_path) == [replace(rest, run="earlier"), replace(learnt, run="earlier")]
+        leave(log, replace(SENT, at=host_clock() - 90000), CallOver("", "lease-1"), rest, over, learnt)
+    assert again(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
     assert len((tmp_path / NAME).read_text().splitlines()) == 2
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentos.core.credentials import Credential
+from agentos.core.loads import Dimension
 from agentos.core.manners import Manners
 from agentos.core.neighbours import BucketRefused
 from agentos.core.pacing import Pace
@@ -20,6 +21,14 @@ class Bucket:
     pace: Pace
     rest: Rest = field(default_factory=Rest)
 
+    def count_day(self, now: float) -> bool:
+        """Whether the day's calls are used up only now: then it rests until they are back."""
+        until = self.pace.day_over_until(now)
+        if until is None or until <= self.rest.spent_until:
+            return False
+        self.rest.recall(0.0, until, f"{self.pace.rates[Dimension.DAY].amount:g} requests a day", now)
+        return True
+
 
 class Buckets:
     """By quota and model; made when first asked for, with what is known of their provider."""
@@ -33,7 +42,8 @@ class Buckets:
     def of(self, credential: Credential, model: str) -> Bucket:
         place = (credential.quota, model)
         if place not in self._known:
-            self._add(place, Bucket(Pace(dict(credential.rates), self.manners(credential))))
+            pace = Pace(dict(credential.rates), self.manners(credential), credential.midnight)
+            self._add(place, Bucket(pace))
             if note := self._resting.get(credential.quota):
                 self._known[place].rest.recall(note.until, note.spent_until, note.reason, note.at)
         return self._known[place]

@@ -17,13 +17,15 @@ TRIAL = 0.25
 class Key:
     """A credential with the calls that it carries, ours and those of other runs.
 
-    Its first call goes alone, so that a dead key costs one call and not as many as it has slots.
+    Its first call goes alone, so that a dead key costs one call and not as many as it has slots. What an
+    earlier run said of it is `hearsay`: believed as long as there are other keys.
     """
 
     credential: Credential
     rests: list[Rest]
     leases: set[str] = field(default_factory=set)
     quarantine: str = ""
+    hearsay: bool = False
     proven: bool = False
     trial_until: float = 0.0
     buckets: dict[str, Bucket] = field(default_factory=dict)
@@ -40,6 +42,9 @@ class Key:
         if not self.proven and not self.leases:
             self.trial_until = now + TRIAL
         self.leases.add(lease)
+
+    def reject(self, reason: str, *, hearsay: bool = False) -> None:
+        self.quarantine, self.hearsay = reason, hearsay
 
     def on_trial(self, now: float) -> bool:
         return not self.proven and now < self.trial_until and bool(self.leases)
@@ -90,6 +95,16 @@ class Keys:
 
     def of_quota(self, quota: str) -> Key | None:
         return next((key for key in self if key.credential.quota == quota), None)
+
+    def of_fingerprint(self, fingerprint: str) -> list[Key]:
+        return [key for key in self if key.credential.fingerprint == fingerprint]
+
+    def hope(self, provider: str) -> None:
+        """Where no other key is left, those that were rejected in an earlier run are tried once more."""
+        ours = [key for key in self if key.credential.provider == provider]
+        for key in [] if any(key.living for key in ours) else ours:
+            if key.hearsay:
+                key.reject("")
 
     def free_of(self, leases: Collection[str]) -> None:
         for key in self:

@@ -7,7 +7,17 @@ from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
 from agentos.core.loads import Dimension, LimitSeen, Load
 from agentos.core.money import Purse
-from agentos.core.neighbours import BucketBack, BucketLearnt, BucketRefused, CallOver, CallSent, Note
+from agentos.core.neighbours import (
+    BucketBack,
+    BucketLearnt,
+    BucketRefused,
+    CallOver,
+    CallSent,
+    KeyRejected,
+    Note,
+    ProviderBack,
+    ProviderFailed,
+)
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind, clamp_hint
 from agentos.core.wants import Lease, Want
@@ -31,6 +41,7 @@ class Leasing:
         self._notes: list[Note] = []
         self._found: dict[tuple[str, str], BucketLearnt] = {}
         self._written: dict[tuple[str, ...], float] = {}
+        self._storms: dict[str, float] = {}
 
     def wanted(self, event: events.LeaseWanted, now: float) -> None:
         failures = self._troubles.get((event.item, event.call), 0)
@@ -63,14 +74,17 @@ class Leasing:
         if lease is None:
             return []
         used = Load(event.usage.input_tokens, event.usage.output_tokens)
-        self._notes.append(CallOver(US, lease.id, used))
+        refused = event.refusal is not None and event.refusal.kind is not RefusalKind.TROUBLE
+        self._notes.append(CallOver(US, lease.id, used, refused))
         news = self._counted(lease, event)
         if name is None:
             return news
         news += self._limits_seen(lease, name, event.limits)
         if event.refusal is None:
-            return news + self._served(lease, name, used, now)
-        return news + self._refused(lease, name, event.refusal, now)
+            news += self._served(lease, name, used, now)
+        else:
+            news += self._refused(lease, name, event.refusal, now)
+        return news + self._count_day(lease, name, now)
 
     def gone(self, holder: str) -> None:
         self._notes += [CallOver(US, lease.id) for lease in self.pool.forget(holder)]
@@ -79,6 +93,21 @@ class Leasing:
     def replaced(self, credentials: list[Credential]) -> list[events.News]:
         added, removed = self.pool.replace(credentials)
         return [events.KeysChanged(added, removed)] if added or removed else []
+
+    def weather_news(self, now: float) -> list[events.News]:
+        """Storms that have begun or ended since the last look, whichever run has met them."""
+        storms = dict(self.pool.storms())
+        if storms.keys() == self._storms.keys():
+            return []
+        began = [self._storm_began(provider, now) for provider in storms if provider not in self._storms]
+        before = self._storms.items()
+        ended = [events.StormEnded(one, now - since) for one, since in before if one not in storms]
+        self._storms = storms
+        return [*began, *ended]
+
+    def _storm_began(self, provider: str, now: float) -> events.StormBegan:
+        weather = self.pool.weather(provider)
+        return events.StormBegan(provider, weather.reason, max(0.0, weather.open_until - now))
 
     def take_notes(self) -> list[Note]:
         taken, self._notes = self._notes, []
@@ -109,14 +138,12 @@ class Leasing:
         return [events.CallCounted(event.item, lease.credential.name, model, event.usage, cost)]
 
     def _served(self, lease: Lease, name: str, used: Load, now: float) -> list[events.News]:
-        news: list[events.News] = []
         bucket = self.pool.bucket(name, lease.model)
         bucket.pace.settle(lease.booking, used)
         self.pool.prove(name)
         self._remember_written(lease.want.models, used.output_tokens)
         self._troubles.pop((lease.want.holder, lease.want.call), None)
-        if (lasted := self.pool.weather(lease.credential.provider).answered(now)) is not None:
-            news.append(events.StormEnded(lease.credential.provider, lasted))
+        news = self._cleared(lease, now)
         rested = bucket.rest.refused_at <= lease.granted_at and (
             bucket.rest.strikes or bucket.rest.spent_until
         )
@@ -125,6 +152,21 @@ class Leasing:
         if rested:
             self._notes.append(BucketBack(US, lease.credential.quota, lease.model))
         return news
+
+    def _cleared(self, lease: Lease, now: float) -> list[events.News]:
+        """It answers: whatever failed before is over, for every run."""
+        weather = self.pool.weather(lease.credential.provider)
+        if weather.failures:
+            self._notes.append(ProviderBack(US, lease.credential.address))
+        weather.clear()
+        return self.weather_news(now)
+
+    def _count_day(self, lease: Lease, name: str, now: float) -> list[events.News]:
+        bucket = self.pool.bucket(name, lease.model)
+        if not bucket.count_day(now):
+            return []
+        self._note_rest(lease, bucket)
+        return [events.KeySpent(name, bucket.rest.spent_until - now, bucket.rest.reason)]
 
     def _refused(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         bucket = self.pool.bucket(name, lease.model)
@@ -141,6 +183,7 @@ class Leasing:
                 return [events.KeySpent(name, ends, refusal.reason)]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
+                self._notes.append(KeyRejected(US, lease.credential.fingerprint, refusal.reason, now))
                 return [events.KeyQuarantined(name, refusal.reason)]
             case RefusalKind.TROUBLE:
                 bucket.pace.drop(lease.booking)
@@ -197,13 +240,14 @@ class Leasing:
     def _trouble(self, lease: Lease, refusal: Refusal, now: float) -> list[events.News]:
         call = (lease.want.holder, lease.want.call)
         self._troubles[call] = self._troubles.get(call, 0) + 1
-        provider = lease.credential.provider
-        weather = self.pool.weather(provider)
-        if weather.failed(now, self._jitter):
-            return [events.StormBegan(provider, refusal.reason, weather.open_until - now)]
-        return []
+        weather = self.pool.weather(lease.credential.provider)
+        weather.failed(lease.granted_at, now, self._jitter, refusal.reason)
+        address, until = lease.credential.address, weather.open_until
+        self._notes.append(ProviderFailed(US, address, weather.failures, until, refusal.reason, now))
+        return self.weather_news(now)
 
     def _sent(self, lease: Lease) -> CallSent:
+        weather = self.pool.weather(lease.credential.provider)
         return CallSent(
             run=US,
             lease=lease.id,
@@ -212,6 +256,7 @@ class Leasing:
             model=lease.model,
             at=lease.granted_at,
             load=lease.want.load,
+            probes=lease.credential.address if weather.probe == lease.id else "",
         )
 
     def _note_rest(self, lease: Lease, bucket: Bucket) -> None:

@@ -23,11 +23,15 @@ class Spent:
 
 
 class Meter:
-    """What was spent in the last `seconds` of a rate; without manners, every span of that length counts."""
+    """What was spent in the last `seconds` of a rate; without manners, every span of that length counts.
 
-    __slots__ = ("_level", "_level_at", "_log", "_sum", "manners", "rate", "slack")
+    With a `midnight`, nothing counts beyond the day in which it was spent.
+    """
 
-    def __init__(self, rate: Rate, manners: Manners | None = None) -> None:
+    __slots__ = ("_level", "_level_at", "_log", "_midnight", "_sum", "manners", "rate", "slack")
+
+    def __init__(self, rate: Rate, manners: Manners | None = None, midnight: float | None = None) -> None:
+        self._midnight = midnight
         shaped = SHORTEST_SHAPED <= rate.seconds < DAY
         self.manners = manners if shaped else None
         self.change(rate)
@@ -59,9 +63,9 @@ class Meter:
         for spent in self._log:
             over -= spent.amount
             if over <= HAIR:
-                return spent.at + self.rate.seconds + self.slack
+                return self._counts_until(spent)
         # It is larger than the whole rate: it goes alone.
-        return self._log[-1].at + self.rate.seconds + self.slack
+        return self._counts_until(self._log[-1])
 
     def fixed(self, amount: float, now: float, boundary: float) -> float:
         """By spans that begin at given moments; what is sent shortly before one may arrive within it."""
@@ -97,6 +101,14 @@ class Meter:
         self._forget(now)
         return self._sum
 
+    def _counts_until(self, spent: Spent) -> float:
+        end = spent.at + self.rate.seconds + self.slack
+        return end if self._midnight is None else min(end, self._day_began(spent.at) + DAY)
+
+    def _day_began(self, at: float) -> float:
+        midnight = self._midnight or 0.0
+        return midnight + (at - midnight) // DAY * DAY
+
     @property
     def _pace(self) -> float:
         return self.rate.per_second * (1 - SLACK_SHARE)
@@ -107,6 +119,8 @@ class Meter:
 
     def _forget(self, now: float) -> None:
         log, horizon = self._log, now - self.rate.seconds - self.slack
+        if self._midnight is not None:
+            horizon = max(horizon, self._day_began(now) - HAIR)
         while log and log[0].at <= horizon:
             over = log.popleft()
             over.counts = False

@@ -8,7 +8,10 @@ from agentos.core.manners import Counting
 
 @dataclass(frozen=True, slots=True)
 class CallSent:
-    """A call began: it holds a slot of its key and counts for its bucket."""
+    """A call began: it holds a slot of its key and counts for its bucket.
+
+    `probes` is the address of the provider that fails for everybody, if it looks whether that is over.
+    """
 
     run: str
     lease: str
@@ -17,6 +20,7 @@ class CallSent:
     model: str
     at: float
     load: Load
+    probes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class CallOver:
     run: str
     lease: str
     used: Load = field(default_factory=Load)
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,81 @@ class BucketLearnt:
 
 
 @dataclass(frozen=True, slots=True)
+class HourUsed:
+    """So many calls, the last of them at `at`."""
+
+    at: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketUsed:
+    """The calls of the last day, hour by hour: what is left of those of earlier runs."""
+
+    run: str
+    bucket: str
+    model: str
+    hours: tuple[HourUsed, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRejected:
+    """A provider does not take this key: nobody tries it again until its credential changes."""
+
+    run: str
+    key: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPardoned:
+    """A person says, or a call has shown, that a rejected key is a good one."""
+
+    run: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderFailed:
+    """The last so many calls to an address have failed; with `open_until`, nothing is sent there till then."""
+
+    run: str
+    provider: str
+    failures: int
+    open_until: float
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBack:
+    """An address that had failed has answered."""
+
+    run: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunGone:
     """A run has ended, or died: it holds nothing any more."""
 
     run: str
 
 
-Note = CallSent | CallOver | BucketRefused | BucketBack | BucketLearnt | RunGone
+Note = (
+    CallSent
+    | CallOver
+    | BucketRefused
+    | BucketBack
+    | BucketLearnt
+    | BucketUsed
+    | KeyRejected
+    | KeyPardoned
+    | ProviderFailed
+    | ProviderBack
+    | RunGone
+)
+# Whose notes were kept when nobody was there.
+EARLIER = "earlier"

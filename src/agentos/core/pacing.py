@@ -12,15 +12,20 @@ from agentos.core.scales import Scales
 REMEMBERED = 2000
 # A shorter wait is not worth finding out whether it could be spared.
 WORTH_PROBING = 1.5
+# A day that is over in less is waited for like any other limit.
+NEARLY = 600.0
 PER_CALL = (Dimension.REQUESTS, Dimension.DAY)
 
 
 class Pace:
     """All meters of one bucket and model."""
 
-    def __init__(self, rates: dict[Dimension, Rate], manners: Manners | None = None) -> None:
+    def __init__(
+        self, rates: dict[Dimension, Rate], manners: Manners | None = None, midnight: float | None = None
+    ) -> None:
         self.manners = manners or Manners()
-        self._meters = {dimension: Meter(rate, self.manners) for dimension, rate in rates.items()}
+        self._midnight = midnight
+        self._meters = {dimension: self._meter(dimension, rate) for dimension, rate in rates.items()}
         self._given = dict(rates)
         self._told: dict[Dimension, Rate] = {}
         self._learner = None if Dimension.REQUESTS in rates else Learner(self.manners)
@@ -85,6 +90,19 @@ class Pace:
             return None
         return max(meter.filling(amount, now) for meter, amount in meters)
 
+    # A day's calls.
+
+    def recall_day(self, calls: int, at: float) -> None:
+        """So many were sent by earlier runs, the last of them then."""
+        if meter := self._meters.get(Dimension.DAY):
+            meter.spend(calls, at)
+
+    def day_over_until(self, now: float) -> float | None:
+        """When calls may be sent again, if the day's are used up; None if they are not, or nearly back."""
+        meter = self._meters.get(Dimension.DAY)
+        until = now if meter is None else meter.fits_at(1.0, now)
+        return until if until > now + NEARLY else None
+
     # What is told.
 
     def give(self, rates: dict[Dimension, Rate]) -> None:
@@ -94,9 +112,12 @@ class Pace:
         self._given = dict(rates)
         for dimension, rate in rates.items():
             self._told.pop(dimension, None)
-            self._meters.setdefault(dimension, Meter(rate, self.manners)).change(rate)
+            self._meters.setdefault(dimension, self._meter(dimension, rate)).change(rate)
         if Dimension.REQUESTS in rates:
             self._learner = None
+
+    def _meter(self, dimension: Dimension, rate: Rate) -> Meter:
+        return Meter(rate, self.manners, self._midnight if dimension is Dimension.DAY else None)
 
     def tell(self, dimension: Dimension, rate: Rate) -> bool:
         """The provider has named a limit; true if that is news. What a person has set is never raised."""
@@ -104,7 +125,7 @@ class Pace:
         if self._told.get(dimension, given) == rate or (given and rate.per_second > given.per_second):
             return False
         self._told[dimension] = rate
-        self._meters[dimension] = self._filled(dimension, Meter(rate, self.manners))
+        self._meters[dimension] = self._filled(dimension, self._meter(dimension, rate))
         if dimension is Dimension.REQUESTS:
             self._learner = None
         return True
@@ -125,14 +146,18 @@ class Pace:
         """
         fresh = booking.at > self._deaf_until
         self._deaf_until = now if fresh else self._deaf_until
-        booking.refused = True
         if self._learner is not None:
             self._learner.cancelled(booking.at)
+        self.uncount(booking)
+        return fresh
+
+    def uncount(self, booking: Booking) -> None:
+        """A refused call takes no room, unless the provider counts those too."""
+        booking.refused = True
         if not self.manners.refused_count:
             for dimension, spent in booking.entries.items():
                 if dimension in self._meters:
                     self._meters[dimension].correct(spent, 0.0)
-        return fresh
 
     def observe(self, booking: Booking, opens_at: float | None) -> bool:
         """A refusal may have said when its limit opens; whether that tells how the provider counts.

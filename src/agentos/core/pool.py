@@ -1,6 +1,7 @@
 """Who gets which key, when."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from agentos.core.buckets import Bucket, Buckets
@@ -25,8 +26,8 @@ class Pool:
     def __init__(self, credentials: Iterable[Credential]) -> None:
         self._keys = Keys()
         self._buckets = Buckets()
-        self._neighbourhood = Neighbourhood(self._keys, self._buckets)
-        self._weathers: dict[str, Weather] = {}
+        self._weathers: defaultdict[str, Weather] = defaultdict(Weather)
+        self._neighbourhood = Neighbourhood(self._keys, self._buckets, self._weathers)
         self._leases: dict[str, Lease] = {}
         self._waiting: list[Want] = []
         self._numbers = itertools.count(1)
@@ -53,8 +54,7 @@ class Pool:
             return None
         if name := self.known_as(lease.credential):
             self._keys[name].leases.discard(lease_id)
-        # Whatever it brought, and if its holder died: the next probe of a storm may go.
-        self.weather(lease.credential.provider).probing = False
+        self.weather(lease.credential.provider).over(lease_id)
         return lease
 
     def forget(self, holder: str) -> list[Lease]:
@@ -79,8 +79,6 @@ class Pool:
         return self.bucket(name, model).rest
 
     def weather(self, provider: str) -> Weather:
-        if provider not in self._weathers:
-            self._weathers[provider] = Weather()
         return self._weathers[provider]
 
     def prove(self, name: str) -> None:
@@ -88,7 +86,8 @@ class Pool:
         self._keys[name].proven = True
 
     def quarantine(self, name: str, reason: str) -> None:
-        self._keys[name].quarantine = reason
+        self._keys[name].reject(reason)
+        self._keys.hope(self._keys[name].credential.provider)
 
     def known_as(self, credential: Credential) -> str | None:
         """The name that this credential's secret has now; None if it is gone."""
@@ -231,7 +230,7 @@ class Pool:
         lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now, booking, model)
         key.lent(lease.id, now)
         self._keys.used(key)
-        self.weather(key.credential.provider).sent()
+        self.weather(key.credential.provider).sent(lease.id)
         bucket.rest.proved(now)
         if bucket.rest.spent(now):
             bucket.rest.probed(now)

@@ -337,6 +337,7 @@ class Run:
     # What follows from all of it.
 
     def _settle(self, decision: Decision, now: float) -> Decision:
+        decision.news.extend(self._leasing.weather_news(now))
         self._grant(decision, now)
         episodes = self._episodes.look(now)
         decision.news.extend([] if self._stopping else episodes)

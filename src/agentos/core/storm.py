@@ -9,17 +9,24 @@ FAILURES = 5
 
 @dataclass(slots=True)
 class Weather:
-    """One provider's; a storm is so many failures in a row, by whatever call."""
+    """One provider's; a storm is so many failures in a row, by whatever call of whatever run on this host.
+
+    `probe` is the one call under way that looks whether it is over.
+    """
 
     failures: int = 0
     began: float | None = None
     open_until: float = 0.0
-    probing: bool = False
+    probe: str = ""
+    reason: str = ""
 
-    def failed(self, now: float, jitter: Jitter) -> bool:
+    def failed(self, sent_at: float, now: float, jitter: Jitter, reason: str = "") -> bool:
         """Whether a storm begins with this failure."""
+        if self.began is not None and sent_at <= self.began:
+            # It was under way when the storm began, and tells nothing of how long that lasts.
+            return False
         self.failures += 1
-        self.probing = False
+        self.reason = reason
         if self.failures < FAILURES:
             return False
         begins = self.began is None
@@ -27,14 +34,25 @@ class Weather:
         self.open_until = now + backoff(self.failures - FAILURES + 1, jitter, base=2.0)
         return begins
 
-    def answered(self, now: float) -> float | None:
-        """How long the storm had lasted that ends with this answer, if there was one."""
-        lasted = None if self.began is None else now - self.began
-        self.failures, self.began, self.open_until, self.probing = 0, None, 0.0, False
-        return lasted
+    def recall(self, failures: int, open_until: float, reason: str, at: float) -> None:
+        """What another run has met; here, the storm begins with being told of it."""
+        self.failures, self.reason = max(self.failures, failures), reason
+        if open_until:
+            self.began = at if self.began is None else self.began
+            self.open_until = max(self.open_until, open_until)
+
+    def clear(self) -> None:
+        """It has answered: what failed before is over."""
+        self.failures, self.began, self.open_until, self.probe = 0, None, 0.0, ""
 
     def lets_through(self, now: float) -> bool:
-        return self.began is None or (now >= self.open_until and not self.probing)
+        return self.began is None or (now >= self.open_until and not self.probe)
 
-    def sent(self) -> None:
-        self.probing = self.began is not None
+    def sent(self, lease: str) -> None:
+        if self.began is not None:
+            self.probe = lease
+
+    def over(self, lease: str) -> None:
+        """Whatever it brought, and if its holder died: the next probe may go."""
+        if self.probe == lease:
+            self.probe = ""

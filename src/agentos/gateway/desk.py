@@ -119,6 +119,8 @@ class Desk:
     def _decide(self, change: Callable[[float], None]) -> None:
         # A gateway that cannot tell the others serves its callers all the same: they have no pause to wait in.
         leases, _ = in_turn(self, self._neighbours, lambda: self._grant(change))
+        for news in self._leasing.weather_news(self._clock()):
+            self._tell(news)
         for lease in leases:
             waiting = self._waiting.pop(lease.want.holder, None)
             if waiting and not waiting.granted.done():

@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentos.core.days import seconds_to_midnight_pacific
 from agentos.core.loads import Dimension, LimitSeen
 from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.hints import (
-    protobuf_duration,
-    retry_after,
-    seconds_to_midnight_pacific,
-)
+from agentos.models.hints import protobuf_duration, retry_after
 
 _REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
 

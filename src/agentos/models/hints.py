@@ -3,7 +3,7 @@
 import email.utils
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC
 
 _PROTOBUF = re.compile(r"(-?\d+(?:\.\d+)?)s")
 _SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -37,20 +37,6 @@ def span(text: str) -> float | None:
         return None
     hours, minutes, seconds, thousandths = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
-
-
-def seconds_to_midnight_pacific(wall: float) -> float:
-    """Until Google's daily quotas are reset."""
-    now = datetime.fromtimestamp(wall, UTC)
-    try:
-        from zoneinfo import ZoneInfo
-
-        pacific = ZoneInfo("America/Los_Angeles")
-    except KeyError:
-        # No time zone data on this machine: midnight in winter time is never too early.
-        return 86400 - (wall - 8 * 3600) % 86400
-    tomorrow = now.astimezone(pacific).date() + timedelta(days=1)
-    return datetime.combine(tomorrow, time(), pacific).timestamp() - wall
 
 
 def _number(text: str) -> float | None:

@@ -2,15 +2,18 @@
 
 import re
 import stat
+import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.core.credentials import Credential
+from agentos.core.days import day_began
 from agentos.core.errors import NoCredentials, PreflightError
 from agentos.core.loads import Dimension, Rate
 from agentos.core.secrets import Secret
+from agentos.storage.hostlog import host_clock
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 NO_KEY = """no API key for {provider}. Give one in one of three ways:
@@ -52,7 +55,7 @@ class CredentialSource:
         for secret, credential in _first_of_each(self._from_file()).items():
             found[secret] = _told_more(found[secret], credential) if secret in found else credential
         named = _named(list(found.values()))
-        return self.adjusted(named)
+        return self.adjusted([replace(one, midnight=_midnight(one.provider)) for one in named])
 
     def stamp(self) -> tuple[int, int] | None:
         """Changes when the file does."""
@@ -238,6 +241,13 @@ def _named(credentials: list[Credential]) -> list[Credential]:
             counts[word] += 1
         named.append(replace(credential, name=credential.name or f"{word}-{counts[word]}"))
     return named
+
+
+def _midnight(provider: str) -> float | None:
+    """By the host's clock, which jumps with nobody's hand on the wall's."""
+    wall = time.time()
+    began = day_began(provider, wall)
+    return None if began is None else host_clock() - (wall - began)
 
 
 def _rates(entry: dict[str, object]) -> tuple[tuple[Dimension, Rate], ...]:

@@ -6,27 +6,29 @@ import functools
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.neighbours import (
-    BucketBack,
     BucketLearnt,
     BucketRefused,
-    CallOver,
+    BucketUsed,
     CallSent,
+    KeyRejected,
     Note,
+    ProviderFailed,
     RunGone,
 )
 from agentos.core.wire import WireError, decode, encode
+from agentos.storage.digest import Digest
 from agentos.storage.files import private_folder
 from agentos.storage.locks import LockFile, is_locked
 from agentos.storage.room import is_full
 
 NAME = "notes.jsonl"
 PATIENCE = 0.2
-RECENT = 61.0
+CREDENTIALS = "credentials.toml"
 
 
 class HostLog:
@@ -102,8 +104,7 @@ class HostLog:
         chunk = os.pread(self._file, 1 << 24, self._read_to)
         self._read_to += len(chunk)
         *lines, self._torn = (self._torn + chunk).split(b"\n")
-        found = (read_note(line) for line in lines)
-        return [note for note in found if note is not None and note.run != self._run]
+        return [note for note in _notes(lines, self._folder) if note.run != self._run]
 
     def _line(self, note: Note) -> str:
         stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
@@ -146,32 +147,11 @@ class HostLog:
         return False
 
     def _shorten(self) -> None:
-        """Alone here: what is over is dropped; what was learnt, rests or counts for a minute's limit is kept."""
+        """Alone here: what is over is dropped; what was learnt, rests or counts on is kept."""
         path = self._folder / NAME
         if not path.exists():
             return
-        calls: dict[tuple[str, str], tuple[CallSent, CallOver]] = {}
-        rests: dict[tuple[str, str], Note] = {}
-        findings: dict[tuple[str, str], BucketLearnt] = {}
-        for line in path.read_bytes().splitlines():
-            match read_note(line):
-                case CallSent() as note if note.at > host_clock() - RECENT:
-                    lease = f"{note.run} {note.lease}"
-                    calls[note.run, note.lease] = replace(note, lease=lease), CallOver("", lease)
-                case CallOver() as note if (note.run, note.lease) in calls:
-                    sent, over = calls[note.run, note.lease]
-                    calls[note.run, note.lease] = sent, replace(over, used=note.used)
-                case BucketLearnt() as note:
-                    place = (note.bucket, note.model)
-                    findings[place] = _together(findings.get(place, note), note)
-                case BucketRefused() as note if _is_ahead(note):
-                    rests[note.bucket, note.model] = note
-                case BucketBack() as note:
-                    rests.pop((note.bucket, note.model), None)
-        ended = [note for call in calls.values() for note in call]
-        kept = [
-            self._line(replace(note, run="earlier")) for note in (*ended, *rests.values(), *findings.values())
-        ]
+        kept = [self._line(note) for note in _digest(read_notes(self._folder)).notes()]
         tmp = path.with_suffix(".tmp")
         tmp.write_text("".join(f"{line}\n" for line in kept))
         tmp.chmod(0o600)
@@ -183,13 +163,37 @@ class HostLog:
 
 def read_notes(folder: Path) -> list[Note]:
     """All that is written, for those who only look."""
-    return [note for line in _lines(folder) if (note := read_note(line)) is not None]
+    return list(_notes(_lines(folder), folder))
+
+
+def _notes(lines: Iterable[bytes], folder: Path) -> Iterator[Note]:
+    """Without what was said of keys before their file was changed: they have another chance."""
+    for line in lines:
+        note = read_note(line)
+        if isinstance(note, KeyRejected) and note.at < _changed_at(folder.parent / CREDENTIALS):
+            continue
+        if note is not None:
+            yield note
+
+
+def _changed_at(path: Path) -> float:
+    """When a file was changed or put there, by the host's clock."""
+    try:
+        return path.stat().st_ctime - time.time() + host_clock()
+    except FileNotFoundError:
+        return float("-inf")
 
 
 def read_findings(folder: Path) -> list[Note]:
-    """What is known of buckets: limits and rests, without the calls."""
-    lines = (line for line in _lines(folder) if b'"type":"Bucket' in line)
-    return [note for line in lines if (note := read_note(line)) is not None]
+    """What is known of keys, buckets and providers: limits, rests, what was used of a day."""
+    return _digest(read_notes(folder)).known()
+
+
+def _digest(notes: list[Note]) -> Digest:
+    found = Digest(host_clock(), time.time() - host_clock())
+    for note in notes:
+        found.add(note)
+    return found
 
 
 def _lines(folder: Path) -> list[bytes]:
@@ -236,29 +240,17 @@ def _shifted(note: Note, seconds: float) -> Note:
             return replace(note, until=note.until + seconds, spent_until=spent_until, at=note.at + seconds)
         case BucketLearnt():
             return replace(note, boundary=note.boundary + seconds)
+        case BucketUsed():
+            hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
+            return replace(note, hours=hours, at=note.at + seconds)
+        case KeyRejected():
+            return replace(note, at=note.at + seconds)
+        case ProviderFailed():
+            open_until = note.open_until + seconds if note.open_until else 0.0
+            return replace(note, open_until=open_until, at=note.at + seconds)
         case _:
             return note
 
 
 def _life_path(folder: Path, run: str) -> Path:
     return folder / f"run-{run}.lock"
-
-
-def _is_ahead(note: BucketRefused) -> bool:
-    return max(note.until, note.spent_until) > host_clock()
-
-
-def _together(earlier: BucketLearnt, later: BucketLearnt) -> BucketLearnt:
-    """What both have to say; of two things about the same, the later."""
-    limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
-    found = earlier if later.per_second is None else later
-    counted = earlier if later.counting is None else later
-    return replace(
-        later,
-        limits=tuple(limits.values()),
-        per_second=found.per_second,
-        window=found.window,
-        weight=found.weight,
-        counting=counted.counting,
-        boundary=counted.boundary,
-    )

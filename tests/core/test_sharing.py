@@ -1,0 +1,248 @@
+"""Dead keys, storms and days: what one run on a host has met, the others need not meet."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentos.core import events
+from agentos.core.credentials import Credential, KeyState
+from agentos.core.days import day_began
+from agentos.core.loads import DAY, Dimension, Load, Rate
+from agentos.core.meters import Meter
+from agentos.core.neighbours import (
+    EARLIER,
+    BucketRefused,
+    BucketUsed,
+    CallSent,
+    HourUsed,
+    KeyPardoned,
+    KeyRejected,
+    ProviderBack,
+    ProviderFailed,
+    RunGone,
+)
+from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.run import Limits
+
+from .conducting import Conducted
+from .making import key, keys
+
+MODEL = "gemini-2.5-pro"
+ASK = {"models": (MODEL,)}
+REJECTED = Refusal(RefusalKind.KEY_REJECTED, "401 unauthorised")
+TROUBLE = Refusal(RefusalKind.TROUBLE, "503")
+
+
+def tell(here: Conducted, there: Conducted) -> None:
+    """All that one run has to say, to the other."""
+    there.learn(*(replace(note, run="there") for note in here.notes))
+    here.notes.clear()
+
+
+def rejected(credential: Credential, run: str = "there") -> KeyRejected:
+    return KeyRejected(run, credential.fingerprint, "401 there", 999.0)
+
+
+# Dead keys.
+
+
+def test_a_key_that_was_rejected_in_one_run_is_not_tried_in_another() -> None:
+    here, there = Conducted(keys(2)), Conducted(keys(2))
+    lease = here.want("LLD-1", **ASK)
+    assert lease and lease.key == "key-1"
+    here.refuse(lease, REJECTED)
+    tell(here, there)
+    assert there.pool.state("key-1", there.now) is KeyState.QUARANTINED
+    served = there.want("LLD-1", **ASK)
+    assert served and served.key == "key-2"
+    assert there.pool.quarantined() == {"key-1": "401 unauthorised"}
+
+
+def test_the_first_call_of_a_key_goes_alone_on_the_whole_host() -> None:
+    credential = key("key-1", concurrency=9)
+    run = Conducted([credential])
+    run.pool.replace([key("another")])
+    run.pool.replace([credential])
+    run.learn(
+        CallSent("there", "lease-1", credential.fingerprint, credential.quota, MODEL, run.now, Load(9, 9))
+    )
+    assert run.want("LLD-1", **ASK) is None
+    run.at(run.now + 0.3)
+    assert run.held("LLD-1") is not None
+
+
+def test_a_change_of_the_credentials_or_a_persons_word_ends_what_another_run_said() -> None:
+    first, second = keys(2)
+    run = Conducted([first, second])
+    run.learn(rejected(first), rejected(second))
+    assert run.run.exit_code() == 4
+    for changed in (True, False):
+        run = Conducted([first, second])
+        run.learn(rejected(first))
+        if changed:
+            run.run.change_credentials([first, second], run.now)
+        else:
+            run.learn(KeyPardoned("there", first.fingerprint))
+        assert run.pool.state("key-1", run.now) is KeyState.AVAILABLE
+
+
+def test_what_an_earlier_run_said_is_believed_while_there_are_other_keys() -> None:
+    first, second = keys(2)
+    run = Conducted([first, second])
+    run.learn(rejected(first, EARLIER))
+    lease = run.want("LLD-1", **ASK)
+    assert lease and lease.key == "key-2"
+    run.refuse(lease, REJECTED)
+    again = run.want("LLD-1", **ASK)
+    assert again and again.key == "key-1", "nothing else is left: it may be a good one by now"
+    run.refuse(again, REJECTED)
+    assert run.run.exit_code() == 4
+
+
+def test_when_earlier_runs_had_every_key_rejected_each_is_tried_once_more() -> None:
+    run = Conducted(keys(2))
+    run.learn(*(rejected(one, EARLIER) for one in keys(2)))
+    assert run.pool.living() == ["key-1", "key-2"]
+
+
+# Storms.
+
+
+def stormy(run: Conducted) -> None:
+    for number in range(1, 6):
+        lease = run.want("LLD-1", call=f"call-{number}", **ASK)
+        assert lease is not None
+        run.refuse(lease, TROUBLE)
+
+
+def test_a_storm_that_one_run_has_met_holds_the_other_back_and_its_end_frees_it() -> None:
+    here, there = Conducted(keys(4)), Conducted(keys(4))
+    stormy(here)
+    tell(here, there)
+    assert there.want("LLD-1", **ASK) is None
+    assert [told.provider for told in there.of(events.StormBegan)] == ["gemini"]
+    here.now = there.now = 1002.0
+    probe = here.want("LLD-1", call="probe", **ASK)
+    assert probe is not None
+    tell(here, there)
+    there.at(1002.5)
+    assert there.held("LLD-1") is None, "one call looks for all"
+    here.answer(probe)
+    tell(here, there)
+    assert there.held("LLD-1") is not None
+    assert len(there.of(events.StormBegan)) == len(there.of(events.StormEnded)) == 1
+
+
+def test_a_look_in_vain_makes_the_wait_longer_for_all() -> None:
+    here, there = Conducted(keys(4)), Conducted(keys(4))
+    stormy(here)
+    tell(here, there)
+    there.want("LLD-1", **ASK)
+    here.now = there.now = 1002.0
+    probe = here.want("LLD-1", call="probe", **ASK)
+    assert probe is not None
+    here.refuse(probe, TROUBLE)
+    tell(here, there)
+    there.at(1005.9)
+    assert there.held("LLD-1") is None
+    there.at(1006.0)
+    assert there.held("LLD-1") is not None
+
+
+def test_when_the_run_that_looks_dies_the_next_may_look() -> None:
+    here, there = Conducted(keys(4)), Conducted(keys(4))
+    stormy(here)
+    here.now = there.now = 1002.0
+    assert here.want("LLD-1", call="probe", **ASK) is not None
+    tell(here, there)
+    assert there.want("LLD-1", **ASK) is None
+    there.learn(RunGone("there"))
+    assert there.held("LLD-1") is not None
+
+
+def test_failures_are_counted_for_all_and_an_answer_to_any_begins_anew() -> None:
+    run = Conducted(keys(1))
+    run.learn(ProviderFailed("there", "gemini", 4, 0.0, "503", 999.0))
+    lease = run.want("LLD-1", **ASK)
+    assert lease is not None
+    run.answer(lease)
+    assert ProviderBack("", "gemini") in run.notes and not run.pool.storms()
+    run.learn(ProviderFailed("there", "gemini", 4, 0.0, "503", 1000.0))
+    again = run.want("LLD-1", **ASK)
+    assert again is not None
+    run.refuse(again, TROUBLE)
+    assert [name for name, _ in run.pool.storms()] == ["gemini"]
+
+
+def test_a_storm_behind_another_address_is_none_of_ours() -> None:
+    elsewhere = replace(key("key-9"), base_url="http://127.0.0.1:9/v1")
+    run = Conducted(keys(1))
+    run.learn(ProviderFailed("there", elsewhere.address, 9, 1060.0, "503", 999.0))
+    assert run.want("LLD-1", **ASK) is not None
+    assert "127.0.0.1" not in elsewhere.address
+
+
+# Days.
+
+
+def daily(amount: float, midnight: float | None = None) -> Credential:
+    return replace(key("key-1"), rates=((Dimension.DAY, Rate(amount, DAY)),), midnight=midnight)
+
+
+def used(credential: Credential, *hours: HourUsed) -> BucketUsed:
+    return BucketUsed(EARLIER, credential.quota, MODEL, hours, 1000.0)
+
+
+def test_what_earlier_runs_have_sent_counts_for_the_day() -> None:
+    credential = daily(5)
+    run = Conducted([credential])
+    run.learn(used(credential, HourUsed(-9000.0, 1), HourUsed(-2000.0, 3)))
+    lease = run.want("LLD-1", **ASK)
+    assert lease is not None
+    run.answer(lease)
+    assert run.pool.state("key-1", run.now) is KeyState.EXHAUSTED
+    assert [round(told.seconds) for told in run.of(events.KeySpent)] == [round(-9000 + DAY + 0.15 - 1000)]
+    assert any(isinstance(note, BucketRefused) and note.spent_until for note in run.notes)
+
+
+def test_a_run_that_begins_with_a_day_used_up_sends_nothing_and_says_when_to_come_back() -> None:
+    credential = daily(4)
+    run = Conducted([credential], limits=Limits(parallel=1, max_wait=3600.0))
+    run.learn(used(credential, HourUsed(-2000.0, 4)))
+    assert run.want("LLD-1", **ASK) is None
+    assert [told.reason for told in run.of(events.StopBegan)] == ["quota"]
+    run.finish("LLD-1")
+    assert run.run.exit_code() == 75
+
+
+def test_a_day_of_the_providers_ends_at_its_midnight() -> None:
+    credential = daily(4, midnight=-50000.0)
+    run = Conducted([credential])
+    run.learn(used(credential, HourUsed(-50100.0, 4), HourUsed(-2000.0, 4)))
+    assert run.pool.state("key-1", run.now) is KeyState.EXHAUSTED
+    midnight = DAY - 50000.0
+    assert run.pool.back_at(run.now) == (midnight, "key-1")
+    meter = Meter(Rate(4, DAY), None, midnight=-50000.0)
+    meter.spend(4, -50001.0)
+    assert meter.spent(-49999.0) == 0
+    meter.spend(3, -2000.0)
+    assert meter.fits_at(1, 1000.0) == 1000.0
+    assert meter.fits_at(2, 1000.0) == midnight == meter.fits_at(2, midnight - 1)
+    assert meter.fits_at(4, midnight) == midnight
+
+
+def test_a_refused_call_of_another_run_does_not_count_for_the_day() -> None:
+    here, there = Conducted([daily(2)]), Conducted([daily(2)])
+    lease = here.want("LLD-1", **ASK)
+    assert lease is not None
+    here.refuse(lease, Refusal(RefusalKind.RATE_LIMITED, "429", 1.0))
+    tell(here, there)
+    assert there.pool.bucket("key-1", MODEL).pace.used(Dimension.DAY, 1000.0) == 0
+
+
+@pytest.mark.parametrize(("provider", "known"), [("gemini", True), ("anthropic", False), ("openai", False)])
+def test_whose_day_is_known(provider: str, known: bool) -> None:
+    wall = 1_700_000_000.0
+    began = day_began(provider, wall)
+    assert (began is not None) == known
+    assert began is None or 0 <= wall - began < DAY
