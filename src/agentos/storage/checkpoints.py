@@ -20,7 +20,7 @@ VERSION = 2
 _SETUP = """
 PRAGMA secure_delete=ON;
 PRAGMA journal_mode=WAL;
-PRAGMA synchronous=FULL;
+PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT NULL);
 """
 
@@ -64,6 +64,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
         await connection.execute(f"PRAGMA user_version={VERSION}")
         saver = AsyncSqliteSaver(connection)
         await saver.setup()
+        # So far there is nothing to lose; the first commit from here on takes all of it to the disk.
         await connection.execute("PRAGMA synchronous=FULL")
         yield Checkpoint(saver, connection)
 
@@ -96,9 +97,11 @@ def delete_checkpoint(path: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def leftovers(path: Path) -> list[Path]:
-    """What there is of a checkpoint; its -wal and -shm outlive it when its deletion was cut short."""
-    return [name for name in _family(path) if name.exists()]
+def leftovers(folder: Path) -> set[str]:
+    """The checkpoints that something is left of; -wal and -shm outlive one whose deletion was cut short."""
+    if not folder.is_dir():
+        return set()
+    return {name.removesuffix("-wal").removesuffix("-shm") for name in os.listdir(folder)}
 
 
 def read_notes(path: Path) -> dict[str, str]:
