@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def decisions_a_second(waiting: int = 0) -> float:
-    """A decision is one wish with its grant, while half of the keys are held and one comes back."""
+    """A wish and a return are a decision each: who gets which key now? Half of the keys are held."""
     pool = Pool(_credentials(KEYS, Rate(150.0, 1.0)))
     for number in range(waiting):
         pool.ask(_want(f"patient-{number}", 0.0, provider="nobody"))
@@ -74,6 +74,8 @@ def decisions_a_second(waiting: int = 0) -> float:
         decided += 1
         if len(held) > KEYS // 2:
             _end(pool, held.pop(0))
+            held += pool.grant(now)
+            decided += 1
     return decided / (time.process_time() - began)
 
 

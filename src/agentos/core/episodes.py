@@ -89,8 +89,8 @@ class Episodes:
         return []
 
     def _limitation(self, waiting: bool, slots: int, now: float) -> list[events.News]:
-        earliest = self._pool.earliest(now)
-        if self._limited_since is None and waiting and not slots and earliest:
+        begins = self._limited_since is None and waiting and not slots
+        if begins and (earliest := self._pool.earliest(now)):
             self._limited_since = now
             return [events.AllKeysLimited(earliest[1], earliest[0] - now)]
         if self._limited_since is not None and (slots or not waiting):

@@ -53,9 +53,11 @@ class Key:
         """Not limited, spent, quarantined or disabled, held or not."""
         if not self.living:
             return False
-        if not self.rests:
-            return True
-        return any(now >= rest.until and now >= rest.spent_until for rest in self.rests)
+        # Asked for every key at every decision.
+        for rest in self.rests:
+            if now >= rest.until and now >= rest.spent_until:
+                return True
+        return not self.rests
 
 
 class Keys:

@@ -200,6 +200,8 @@ class Learner:
     def recall(self, per_second: float, window: float | None = None) -> None:
         """Another run has measured, or grown: its step is ours."""
         if self.per_second is not None and per_second < self.per_second:
+            if self._before is not None:
+                self.manners.grew_too_far()
             self._before = None
             self._recent.clear()
             self._confirmed, self._began = 0, None

@@ -18,6 +18,7 @@ from agentos.core.wants import Lease, Want
 LONGEST_PASSING = 2.0
 NEVER = float("inf")
 Affords = Callable[[str, Load], bool]
+Kind = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Pool:
@@ -132,25 +133,26 @@ class Pool:
     def grant(self, now: float, affords: Affords | None = None) -> list[Lease]:
         """Serves, in the order of their turns, every wish that a key can serve, and the purse pay, now."""
         granted: list[Lease] = []
-        blocked: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Load]] = {}
+        blocked: dict[Kind, list[Load]] = {}
+        waiting, self._waiting = self._waiting, []
         self._next_at = NEVER
         self._unseen.clear()
-        for want in list(self._waiting):
+        for place, want in enumerate(waiting):
             if want.not_before > now:
                 self._next_at = min(self._next_at, want.not_before)
-                continue
-            before = blocked.setdefault(want.kind, [])
-            if any(load.within(want.load) for load in before):
-                continue
-            key = self._best(want, now) or self._probed(want, now)
-            if key and affords and not affords(self._model(key, want), want.load):
-                break
-            if key is not None:
-                self._waiting.remove(want)
+            elif (before := blocked.get(want.kind)) and any(load.within(want.load) for load in before):
+                pass
+            elif key := self._best(want, now) or self._probed(want, now):
+                if affords and not affords(self._model(key, want), want.load):
+                    self._waiting += waiting[place:]
+                    break
                 granted.append(self._lease(want, key, now))
+                continue
             else:
                 # After so long, smaller ones pass it no more: else it might wait for ever.
-                before.append(want.load if now - want.asked_at < LONGEST_PASSING else Load())
+                passable = now - want.asked_at < LONGEST_PASSING
+                blocked.setdefault(want.kind, []).append(want.load if passable else Load())
+            self._waiting.append(want)
         return granted
 
     def _best(self, want: Want, now: float) -> Key | None:

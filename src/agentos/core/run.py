@@ -406,7 +406,9 @@ class Run:
             self._end(self._queue.popleft(), stumbled("no worker slot is left"), decision, now)
 
     def _next(self, now: float) -> Work | None:
-        if self._stopping or self._purse.refused or self._paused_since is not None or not self._room:
+        if not self._queue or self._stopping or self._purse.refused or self._paused_since is not None:
+            return None
+        if not self._room:
             return None
         # With nobody at work, one has to start: it is its call that finds out whether keys are back.
         if self._keyed and self._running() and self._episodes.hold_starts(now):
