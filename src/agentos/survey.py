@@ -23,10 +23,8 @@ def survey(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
     failed = failed_before(home.runs, workflow.name, project)
     kept = {path.name: path for path in home.checkpoints(project).glob("*.db")}
     return [
-        replace(
-            _as_kept(candidate, kept.get(checkpoint_name(workflow.name, candidate.item.number))),
-            failed_before=candidate.item.id in failed,
-            held_by=_words(held[candidate.item.id]) if candidate.item.id in held else None,
+        _marked(
+            _as_kept(candidate, kept.get(checkpoint_name(workflow.name, candidate.item.number))), failed, held
         )
         for candidate in found
     ]
@@ -44,11 +42,12 @@ def check_project(workflow: Workflow, project: Path) -> None:
 def sweep(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Clears up after items that were finished by a process that died right after."""
     locks, folder = ItemLocks(project), home.checkpoints(project)
+    left = leftovers(folder)
     for candidate in candidates:
         number = candidate.item.number
         over = candidate.node == FINISHED or candidate.standing is Standing.APPROVED
         path = folder / checkpoint_name(workflow.name, number)
-        if not over or not leftovers(path):
+        if not over or path.name not in left:
             continue
         locks.prepare()
         if lock := locks.acquire(candidate.item.id, Holder(0, "sweep")):
@@ -65,6 +64,16 @@ def _as_kept(candidate: Candidate, path: Path | None) -> Candidate:
         return candidate
     node, parked = read_notes(path).get("node"), read_parked(path)
     return replace(candidate, node=node, waits=_waits(parked), decided=_decided(parked))
+
+
+def _marked(candidate: Candidate, failed: set[str], held: dict[str, Holder | None]) -> Candidate:
+    """With what other runs say of it."""
+    item = candidate.item.id
+    if item not in failed and item not in held:
+        return candidate
+    return replace(
+        candidate, failed_before=item in failed, held_by=_words(held[item]) if item in held else None
+    )
 
 
 def _waits(parked: Parked | None) -> bool:

@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """A text from outside, such as a title or an error, that can neither end its line nor move the cursor."""
-    return clean(" ".join(text.splitlines()))
+    return text if text.isprintable() else clean(" ".join(text.splitlines()))
 
 
 class LineAssembler:

@@ -67,6 +67,7 @@ class Run:
         self._queue = deque(self._works.values())
         # Those of the queue that have been tried before; the others may be thousands.
         self._postponed: list[Work] = []
+        self._parked: dict[str, None] = {}
         self._workers = limits.parallel
         self._slots = [Slot(number) for number in range(1, limits.parallel + 1)]
         self._paused_since: float | None = None
@@ -289,7 +290,8 @@ class Run:
 
     def _take_up(self, work: Work) -> None:
         """A parked item that a person has decided on goes on; its tries so far are not held against it."""
-        if work.item in self.parked() and not self._stopping:
+        if work.item in self._parked and not self._stopping:
+            del self._parked[work.item]
             work.ended, work.forgiven = None, work.attempts
             self._queue.append(work)
 
@@ -323,6 +325,8 @@ class Run:
 
     def _end(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
         work.ended = outcome
+        if outcome.ending is Ending.PARKED:
+            self._parked[work.item] = None
         decision.news.append(
             events.ItemEnded(
                 work.item,
@@ -450,8 +454,7 @@ class Run:
 
     def parked(self) -> list[str]:
         """Items that wait for a person."""
-        ended = ((work.item, work.ended) for work in self._works.values())
-        return [item for item, outcome in ended if outcome and outcome.ending is Ending.PARKED]
+        return list(self._parked)
 
     def waited(self) -> float:
         """Seconds that items have waited for keys, added up."""

@@ -6,10 +6,14 @@ import functools
 import json
 import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from agentos.core import commands, events, neighbours
 from agentos.core.secrets import Secret
+
+Reader = Callable[[object], Any]
+_PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 class WireError(ValueError):
@@ -46,8 +50,7 @@ def unpack(kind: type, record: object) -> Any:
     """A dataclass of this kind from JSON types; each field is checked."""
     if not isinstance(record, dict):
         raise WireError(f"expected an object for {kind.__name__}")
-    hints = _hints(kind)
-    values = {name: _unpack(hints[name], record[name]) for name in hints if name in record}
+    values = {name: read(record[name]) for name, read in _readers(kind).items() if name in record}
     try:
         return kind(**values)
     except TypeError as error:
@@ -56,6 +59,8 @@ def unpack(kind: type, record: object) -> Any:
 
 def pack(value: object) -> Any:
     """The value as JSON types."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case Secret():
             return value.reveal()
@@ -74,43 +79,46 @@ def _pack_fields(message: object) -> dict[str, Any]:
     return {name: pack(getattr(message, name)) for name in _hints(typing.cast(type, type(message)))}
 
 
-def _unpack(hint: Any, value: object) -> Any:
+@functools.cache
+def _reader(hint: Any) -> Reader:
+    """How a value of this type is read; found out once a type, since journals are long."""
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
-        return _unpack_optional(hint, value)
+        inner = _reader(next(part for part in typing.get_args(hint) if part is not type(None)))
+        return lambda value: None if value is None else inner(value)
     if origin is tuple:
-        return _unpack_tuple(hint, value)
+        return _tuple_reader(_reader(typing.get_args(hint)[0]))
     if dataclasses.is_dataclass(hint) and hint is not Secret:
-        return unpack(typing.cast(type, hint), value)
-    return _unpack_plain(hint, value)
+        return functools.partial(unpack, typing.cast(type, hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return functools.partial(_read_enum, hint)
+    return functools.partial(_read_plain, hint)
 
 
-def _unpack_optional(hint: Any, value: object) -> Any:
-    if value is None:
-        return None
-    return _unpack(next(part for part in typing.get_args(hint) if part is not type(None)), value)
+def _tuple_reader(inner: Reader) -> Reader:
+    def read(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise WireError(f"expected a list, found {type(value).__name__}")
+        return tuple([inner(part) for part in value])
+
+    return read
 
 
-def _unpack_tuple(hint: Any, value: object) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise WireError(f"expected a list, found {type(value).__name__}")
-    inner = typing.get_args(hint)[0]
-    return tuple(_unpack(inner, part) for part in value)
+def _read_enum(hint: type[enum.Enum], value: object) -> enum.Enum:
+    try:
+        return hint(value)
+    except ValueError as error:
+        raise WireError(str(error)) from error
 
 
-def _unpack_plain(hint: Any, value: object) -> Any:
+def _read_plain(hint: Any, value: object) -> Any:
+    if type(value) is hint:
+        return value
     if hint is Secret and isinstance(value, str):
         return Secret(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return _float(value)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        try:
-            return hint(value)
-        except ValueError as error:
-            raise WireError(str(error)) from error
-    if type(value) is not hint:
-        raise WireError(f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}")
-    return value
+    raise WireError(f"expected {getattr(hint, '__name__', hint)}, found {type(value).__name__}")
 
 
 def _float(value: int) -> float:
@@ -118,6 +126,11 @@ def _float(value: int) -> float:
         return float(value)
     except OverflowError as error:
         raise WireError(str(error)) from error
+
+
+@functools.cache
+def _readers(kind: type) -> dict[str, Reader]:
+    return {name: _reader(hint) for name, hint in _hints(kind).items()}
 
 
 @functools.cache

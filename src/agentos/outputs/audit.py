@@ -1,6 +1,7 @@
 """The facts of each item, and of all of them together after the end."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Audit:
         self._merged = folder / f".{MERGED}"
         self._warn = warn
         self._numbered = True
+        # Those of items at work, and the merged one: opening them anew costs more than all the rest.
+        self._files: dict[Path, int] = {}
 
     def hear(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.RunStarted):
@@ -34,16 +37,16 @@ class Audit:
         item = getattr(event, "item", None)
         if item is None or isinstance(event, events.LineWritten):
             return
-        name = f"workflow-audit-{self._short(item)}.jsonl"
-        line = json.dumps(
-            {"at": round(at, 3), **encode(event)},
-            ensure_ascii=False,
-            separators=(",", ":"),
-        )
+        path = self._folder / f"workflow-audit-{self._short(item)}.jsonl"
+        record = {"at": round(at, 3), **encode(event)}
+        line = self._redact(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
         try:
-            self._append(name, self._redact(line))
+            for place in (path, self._merged):
+                self._append(place, f"{line}\n".encode(errors="backslashreplace"))
         except OSError as error:
             self._warn(error)
+        if isinstance(event, events.ItemEnded):
+            self._close(path)
 
     def _short(self, item: str) -> str:
         """The number alone, where items are called `LLD-42`."""
@@ -52,15 +55,22 @@ class Audit:
     def close(self) -> None:
         """What was gathered on the way gets its name."""
         try:
-            with open(self._open_file(self._merged), "w"):
-                self._merged.replace(self._folder / MERGED)
+            self._append(self._merged, b"")
+            self._merged.replace(self._folder / MERGED)
         except OSError as error:
             self._warn(error)
+        for path in list(self._files):
+            self._close(path)
 
-    def _append(self, name: str, line: str) -> None:
-        for path in (self._folder / name, self._merged):
-            with open(self._open_file(path), "w", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+    def _append(self, path: Path, content: bytes) -> None:
+        if path not in self._files:
+            self._files[path] = self._open_file(path)
+        while content:
+            content = content[os.write(self._files[path], content) :]
+
+    def _close(self, path: Path) -> None:
+        if (descriptor := self._files.pop(path, None)) is not None:
+            os.close(descriptor)
 
 
 def _are_numbered(items: tuple[str, ...]) -> bool:

@@ -26,7 +26,8 @@ class LogFiles:
             case events.LineWritten():
                 self._append(event.item, [event.text])
             case events.ItemEnded():
-                self._append(event.item, ending_lines(event))
+                if lines := ending_lines(event):
+                    self._append(event.item, lines)
                 if (descriptor := self._files.pop(event.item, None)) is not None:
                     os.close(descriptor)
             case _:

@@ -96,9 +96,11 @@ def delete_checkpoint(path: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def leftovers(path: Path) -> list[Path]:
-    """What there is of a checkpoint; its -wal and -shm outlive it when its deletion was cut short."""
-    return [name for name in _family(path) if name.exists()]
+def leftovers(folder: Path) -> set[str]:
+    """The checkpoints that something is left of; -wal and -shm outlive one whose deletion was cut short."""
+    if not folder.is_dir():
+        return set()
+    return {name.removesuffix("-wal").removesuffix("-shm") for name in os.listdir(folder)}
 
 
 def read_notes(path: Path) -> dict[str, str]:

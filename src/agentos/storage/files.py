@@ -2,9 +2,9 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -15,6 +15,7 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 TMP_PREFIX = ".agentos-tmp-"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
@@ -28,19 +29,21 @@ class Folder:
     def write(self, name: str, content: bytes) -> Path:
         """Durable and atomic: after a power cut there is the old file or the new one.
 
-        Whoever writes a name does so alone: what a killed writer of it left is removed.
+        Whoever writes a name does so alone, or is told; what a killed writer of it left is removed.
         """
         with self._parent(name, make=True) as (parent, last):
-            mark = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:16]
-            _clear(parent, mark)
-            tmp = f"{mark}-{secrets.token_hex(4)}"
-            try:
-                self._fill(parent, tmp, content)
-                os.rename(tmp, last, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(tmp, dir_fd=parent)
-                raise
+            # The same for the same name: a leftover is found without looking through the folder.
+            tmp = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:24]
+            with open(_claim(parent, tmp, self._file_mode), "wb") as file:
+                try:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.rename(tmp, last, src_dir_fd=parent, dst_dir_fd=parent)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.unlink(tmp, dir_fd=parent)
+                    raise
             os.fsync(parent)
         return self.root / name
 
@@ -86,14 +89,6 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _fill(self, parent: int, name: str, content: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, self._file_mode, dir_fd=parent)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
     @contextlib.contextmanager
     def _parent(self, name: str, make: bool) -> Iterator[tuple[int, str]]:
         """The open folder that holds `name`, and the last part of the name."""
@@ -122,11 +117,44 @@ class Folder:
         return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
 
 
-def _clear(folder: int, mark: str) -> None:
-    for entry in os.listdir(folder):
-        if entry.startswith(mark):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry, dir_fd=folder)
+def _claim(folder: int, name: str, mode: int) -> int:
+    """A new file, ours alone while it is open: what a dead writer left gives way, a living one's does not."""
+    while True:
+        try:
+            descriptor = os.open(name, _NEW_FLAGS, mode, dir_fd=folder)
+        except FileExistsError:
+            _give_way(folder, name)
+            continue
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _has_its_name(descriptor, folder, name):
+                return descriptor
+        os.close(descriptor)
+
+
+def _give_way(folder: int, name: str) -> None:
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or not for us to write: nobody of ours made it
+        os.unlink(name, dir_fd=folder)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _has_its_name(descriptor, folder, name):
+            os.unlink(name, dir_fd=folder)
+    except BlockingIOError as error:
+        raise FileExistsError(errno.EEXIST, "another process writes it at this moment", name) from error
+    finally:
+        os.close(descriptor)
+
+
+def _has_its_name(descriptor: int, folder: int, name: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def private_folder(path: Path) -> Path:

@@ -62,6 +62,8 @@ def _chronicle(run: Path, kin: Kin) -> Chronicle | None:
             chronicle.hear(first.event, first.at)
             for entry in _telling(file.fileno(), file.tell()):
                 chronicle.hear(entry.event, entry.at)
+                if len(chronicle.lives) >= ENOUGH_LIVES:
+                    break
     except OSError:
         return None
     return chronicle

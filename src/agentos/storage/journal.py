@@ -1,6 +1,7 @@
 """The journal of a run: every event, in order, from which everything else is derived."""
 
 import json
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Journal:
         self._unwritten += (self._redact(line) + "\n").encode(errors=_AS_JSON)
         try:
             self._write()
-            if isinstance(event, events.ItemEnded | events.RunEnded):
+            if _is_an_end(event):
                 os.fsync(self._descriptor)
         except OSError as error:
             self._warn(error)
@@ -47,6 +48,11 @@ class Journal:
     def _write(self) -> None:
         while self._unwritten:
             self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten) :]
+
+
+def _is_an_end(event: Event) -> bool:
+    """When a run is stopped, thousands may end that were never begun: the end of the run is theirs too."""
+    return isinstance(event, events.RunEnded) or (isinstance(event, events.ItemEnded) and event.attempts > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,20 @@ def read_lines(folder: Path) -> Iterator[Entry | Unread]:
     with open(folder / NAME, "rb") as file:
         for line in file:
             yield read_entry(line) or Unread(torn=not line.endswith(b"\n"))
+
+
+def lines_with(folder: Path, mark: bytes) -> Iterator[bytes]:
+    """The lines that hold this mark; what lies between them is searched through, and not read."""
+    with open(folder / NAME, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            at = content.find(mark)
+            while at >= 0:
+                begin, end = content.rfind(b"\n", 0, at) + 1, content.find(b"\n", at)
+                end = len(content) if end < 0 else end
+                yield content[begin:end]
+                at = content.find(mark, end)
 
 
 def read_entry(line: bytes) -> Entry | None:

@@ -1,6 +1,7 @@
 """The folders of runs, newest first."""
 
 import contextlib
+import json
 import os
 import shutil
 import time
@@ -12,7 +13,7 @@ from agentos.core import events
 from agentos.core.results import Ending
 from agentos.core.tally import Tally
 from agentos.storage.files import private_folder
-from agentos.storage.journal import NAME, read_entry, read_journal
+from agentos.storage.journal import lines_with, read_journal
 from agentos.storage.locks import LockFile, is_locked
 
 LATEST = "latest"
@@ -90,21 +91,20 @@ def last_run_of(runs: Path, workflow: str, project: Path) -> Tally | None:
 def failed_before(runs: Path, workflow: str, project: Path) -> set[str]:
     """The items that the newest run of this workflow on this project left failed."""
     found = _newest(runs, workflow, project)
-    return {item for item, ending in _endings(found).items() if ending is Ending.FAILED} if found else set()
+    return {item for item, ending in _endings(found).items() if ending == Ending.FAILED} if found else set()
 
 
 def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
     return next((run for run in run_folders(runs) if _is_of(run, workflow, project)), None)
 
 
-def _endings(run: Path) -> dict[str, Ending]:
+def _endings(run: Path) -> dict[str, str]:
     """How each item ended, without reading anything else of a journal that may be long."""
     found = {}
-    with open(run / NAME, "rb") as file:
-        for line in file:
-            if b'"type":"ItemEnded"' in line and (entry := read_entry(line)):
-                assert isinstance(entry.event, events.ItemEnded)
-                found[entry.event.item] = entry.event.outcome.ending
+    for line in lines_with(run, b'"type":"ItemEnded"'):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            record = json.loads(line)
+            found[str(record["item"])] = str(record["outcome"]["ending"])
     return found
 
 

@@ -1,7 +1,7 @@
 """The lld workflow: an issue becomes a low-level design."""
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,26 +37,25 @@ class LldWorkflow:
             self.folders = (".",)
 
     def candidates(self, project: Path) -> list[Candidate]:
-        pages = self._pages
-        if pages is None:
-            files = markdown_files(project / ISSUES)
-            pages = [replace(page, path=page.path.relative_to(project)) for page in map(read_page, files)]
-        items = [_item(page) for page in pages if page.number is not None]
-        closed = {str(page.path) for page in pages if not page.is_open}
-        return [
-            Candidate(
-                item,
-                Standing.CLOSED if item.source in closed else self.standing(project, item),
-            )
-            for item in sorted(items, key=lambda item: (item.number, item.source))
-        ]
+        there = _documents(project)
+        # One page after the other: their texts together may be more than fits into memory.
+        pages = map(read_page, markdown_files(project / ISSUES)) if self._pages is None else self._pages
+        found = [self._candidate(project, page, there) for page in pages if page.number is not None]
+        return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
+
+    def _candidate(self, project: Path, page: Page, there: set[str]) -> Candidate:
+        item = _item(page, str(page.path) if self._pages is not None else f"{ISSUES}/{page.path.name}")
+        if not page.is_open:
+            return Candidate(item, Standing.CLOSED)
+        looked_at = document_name(item.number) in there
+        return Candidate(item, self.standing(project, item) if looked_at else Standing.PENDING)
 
     def prepare(self, documents: Documents) -> None:
         """Nothing: issues are numbered by whoever writes them."""
 
     def standing(self, project: Path, item: Item) -> Standing:
         name = document_name(item.number)
-        if (project / APPROVED / name).exists():
+        if os.path.exists(f"{project}/{APPROVED}/{name}"):
             # Also one without our evidence: a person wrote it, and nothing of theirs is overwritten.
             return Standing.APPROVED
         revision = read_evidence(project / REVISION / name)
@@ -123,13 +122,19 @@ def document_name(number: int) -> str:
     return f"LLD-{number:03}.md"
 
 
-def _item(page: Page) -> Item:
+def _documents(project: Path) -> set[str]:
+    """The names of all that was written so far, approved or not."""
+    folders = [project / folder for folder in (APPROVED, REVISION)]
+    return {name for folder in folders if folder.is_dir() for name in os.listdir(folder)}
+
+
+def _item(page: Page, source: str) -> Item:
     return Item(
         id=f"LLD-{page.number}",
         workflow="lld",
         number=page.number or 0,
         title=page.title,
-        source=str(page.path),
+        source=source,
         digest=page.digest,
         labels=page.labels,
     )

@@ -36,14 +36,14 @@ class Page:
 def read_page(path: Path) -> Page:
     """Never raises for what is in the file; that is said in `problems`."""
     try:
-        state = path.lstat()
+        state = os.lstat(path)
         if not stat.S_ISREG(state.st_mode):
             # A link in a stranger's project could send any file of ours to a model; a pipe never ends.
             return _unusable(
                 path, "it cannot be read: it is a link, a folder or a device; put a file of its own there"
             )
         size = state.st_size
-        raw = path.read_bytes() if size <= LARGEST else b""
+        raw = _content(path) if size <= LARGEST else b""
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
     if size > LARGEST:
@@ -54,6 +54,18 @@ def read_page(path: Path) -> Page:
         line = raw.count(b"\n", 0, error.start) + 1
         return _unusable(path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})")
     return _page(path, raw, text)
+
+
+def _content(path: Path) -> bytes:
+    """Without a file object: there may be ten thousand pages."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        content = b""
+        while part := os.read(descriptor, LARGEST):
+            content += part
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def page_of(path: Path, text: str) -> Page:
@@ -71,11 +83,11 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     front, body, problem = split_front_matter(text)
     problems = [problem] if problem else []
     heading = _HEADING.search(body)
-    if not body.strip():
+    if not body or body.isspace():
         problems.append("it is empty: write what is wanted below a heading")
     elif heading is None:
         problems.append("it has no heading: begin with a line such as '# Dark mode'")
-    elif not _HEADING.sub("", body, count=1).strip():
+    elif not body[heading.end() :].strip() and not body[: heading.start()].strip():
         problems.append(f"nothing follows its heading '{_heading(heading[1])}': write what is wanted")
     title, state = front.get("title"), front.get("state")
     fallback = _heading(heading[1]) if heading else path.stem
