@@ -5,6 +5,7 @@ python -m bench.scale [--items 10000]
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import resource
@@ -50,6 +51,18 @@ WORKERS = 10
 PORTION = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """Seconds by the clock, and of a core."""
+
+    seconds: float
+    cpu: float
+
+
+def _lap() -> Lap:
+    return Lap(time.monotonic(), time.process_time())
+
+
 @dataclass
 class Stopwatch:
     """A listener that takes the time of every so many items, and stops the run after some of them."""
@@ -58,27 +71,30 @@ class Stopwatch:
     stop_after: int | None
     signals: list[str]
     ended: int = 0
-    laps: list[float] = field(default_factory=lambda: [time.monotonic()])
+    laps: list[Lap] = field(default_factory=lambda: [_lap()])
 
     def hear(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.ItemEnded) and event.outcome.ending is Ending.FINISHED:
             self.ended += 1
             if self.ended % self.portion == 0:
-                self.laps.append(time.monotonic())
+                self.laps.append(_lap())
             if self.ended == self.stop_after:
                 self.signals.append("SIGTERM")
 
     def close(self) -> None:
         pass
 
-    def portions(self) -> list[float]:
-        return [after - before for before, after in zip(self.laps, self.laps[1:], strict=False)]
+    def portions(self) -> list[Lap]:
+        return [
+            Lap(after.seconds - before.seconds, after.cpu - before.cpu)
+            for before, after in itertools.pairwise(self.laps)
+        ]
 
 
 @dataclass(frozen=True)
 class Measured:
     code: int
-    portions: list[float]
+    portions: list[Lap]
     megabytes: float
 
 
@@ -224,10 +240,13 @@ def _run_apart(folder: Path, stop_after: int | None) -> None:
 
 def _report(measured: Measured) -> None:
     portions = measured.portions
-    laps = ", ".join(f"{seconds:.1f}" for seconds in portions)
-    print(f"run, exit {measured.code}: seconds for each {PORTION:,} items: {laps}")
+    print(f"run, exit {measured.code}: for each {PORTION:,} items")
+    print("  seconds by the clock: " + ", ".join(f"{lap.seconds:.1f}" for lap in portions))
+    print("  seconds of a core:    " + ", ".join(f"{lap.cpu:.1f}" for lap in portions))
     if len(portions) > 1:
-        print(f"  the last {PORTION:,} against the first: {portions[-1] / portions[0]:.2f}")
+        first, last = portions[0], portions[-1]
+        by_clock, of_core = last.seconds / first.seconds, last.cpu / first.cpu
+        print(f"  the last {PORTION:,} against the first: {by_clock:.2f} by the clock, {of_core:.2f} of a core")
     print(f"  most memory: {measured.megabytes:.0f} MB")
 
 

@@ -53,6 +53,7 @@ WORKER = "agentos.worker:main"
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 PRELOAD = (
     "agentos.worker",
+    "agentos.models.preloaded",
     "agentos.workflows.preloaded",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",

@@ -13,6 +13,7 @@ from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.models.anthropic_refusals import limits_seen, read_refusal
 from agentos.models.bounded import HOOKS
+from agentos.models.trust import trusted
 
 TIMEOUT = 300.0
 MOST_TOKENS = 16_000
@@ -41,7 +42,7 @@ class Anthropic:
                 base_url=access.base_url,
                 max_retries=0,
                 timeout=TIMEOUT,
-                http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=HOOKS),
+                http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=HOOKS, verify=trusted()),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 

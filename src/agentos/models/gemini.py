@@ -13,6 +13,7 @@ from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.models.bounded import HOOKS
 from agentos.models.gemini_refusals import read_refusal
+from agentos.models.trust import trusted
 
 TIMEOUT_MS = 300_000
 
@@ -40,8 +41,13 @@ class Gemini:
 
     def _client(self, base_url: str | None) -> genai.Client:
         if base_url not in self._clients:
+            # `verify` is for its HTTP client, `ssl` for its websockets.
+            trust = {"verify": trusted(), "ssl": trusted()}
             options = types.HttpOptions(
-                base_url=base_url, timeout=TIMEOUT_MS, async_client_args={"event_hooks": HOOKS}
+                base_url=base_url,
+                timeout=TIMEOUT_MS,
+                client_args=trust,
+                async_client_args={**trust, "event_hooks": HOOKS},
             )
             self._clients[base_url] = genai.Client(api_key="given-per-call", http_options=options)
         return self._clients[base_url]

@@ -14,6 +14,7 @@ from agentos.core.results import Usage
 from agentos.models.bounded import HOOKS
 from agentos.models.openai_address import with_version
 from agentos.models.openai_refusals import limits_seen, read_refusal
+from agentos.models.trust import trusted
 
 TIMEOUT = 300.0
 
@@ -43,7 +44,7 @@ class OpenAI:
                 base_url=access.base_url and with_version(access.base_url),
                 max_retries=0,
                 timeout=TIMEOUT,
-                http_client=openai.DefaultAsyncHttpxClient(event_hooks=HOOKS),
+                http_client=openai.DefaultAsyncHttpxClient(event_hooks=HOOKS, verify=trusted()),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 

@@ -20,7 +20,7 @@ VERSION = 2
 _SETUP = """
 PRAGMA secure_delete=ON;
 PRAGMA journal_mode=WAL;
-PRAGMA synchronous=FULL;
+PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT NULL);
 """
 
@@ -64,6 +64,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
         await connection.execute(f"PRAGMA user_version={VERSION}")
         saver = AsyncSqliteSaver(connection)
         await saver.setup()
+        # So far there is nothing to lose; the first commit from here on takes all of it to the disk.
         await connection.execute("PRAGMA synchronous=FULL")
         yield Checkpoint(saver, connection)
 

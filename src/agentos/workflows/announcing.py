@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -24,7 +25,31 @@ def announced(
     return graph
 
 
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """An object and no function: LangGraph looks through the code of functions for graphs inside.
+
+    That takes longer than all the rest of a graph, and the nodes of this package hold none.
+    """
+
+    name: str
+    node: "Runnable[Any, Any]"
+    announce: Announce
+
+    async def __call__(self, state: Any, config: "RunnableConfig") -> Any:
+        async with self.announce(self.name, _round(state)):
+            return await self.node.ainvoke(state, config)
+
+
+def _is_ours(node: object) -> bool:
+    function = getattr(node, "afunc", None)
+    return str(getattr(function, "__module__", "")).startswith(f"{__package__}.")
+
+
 def _announced(name: str, node: "Runnable[Any, Any]", announce: Announce) -> Any:
+    if _is_ours(node):
+        return _Announced(name, node, announce)
+
     async def run(state: Any, config: "RunnableConfig") -> Any:
         async with announce(name, _round(state)):
             return await node.ainvoke(state, config)
