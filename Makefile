@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
-.PHONY: demo test check bench forecast-bench scale keypool gateway simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test check bench forecast-bench scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -29,6 +29,10 @@ bench: $(DEV)
 # Ours beside what else people use for several keys; installs those, each in a folder of its own.
 keypool: $(DEV)
 	@$(BIN)/python -m bench.keypool
+
+# What running side by side costs, beside GNU parallel, a process pool and snakemake (installed in a folder of its own).
+overhead: $(DEV)
+	@$(BIN)/python -m bench.overhead
 
 # What --dry-run says beside what a run then takes, on the offline server.
 forecast-bench: $(DEV)

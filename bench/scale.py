@@ -246,7 +246,9 @@ def _report(measured: Measured) -> None:
     if len(portions) > 1:
         first, last = portions[0], portions[-1]
         by_clock, of_core = last.seconds / first.seconds, last.cpu / first.cpu
-        print(f"  the last {PORTION:,} against the first: {by_clock:.2f} by the clock, {of_core:.2f} of a core")
+        print(
+            f"  the last {PORTION:,} against the first: {by_clock:.2f} by the clock, {of_core:.2f} of a core"
+        )
     print(f"  most memory: {measured.megabytes:.0f} MB")
 
 

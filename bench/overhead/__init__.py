@@ -1,0 +1,1 @@
+"""What running items side by side costs: ours beside what else people use for it."""
