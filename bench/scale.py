@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,7 +106,13 @@ def make_project(folder: Path, items: int) -> Path:
     return folder / "project"
 
 
-def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int | None = None) -> Measured:
+def run_all(
+    project: Path,
+    home: Home,
+    portion: int = PORTION,
+    stop_after: int | None = None,
+    others: Sequence[Listener] = (),
+) -> Measured:
     """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
     plan = make_plan(survey(find_workflow("lld", project), project, home), Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
@@ -124,7 +130,7 @@ def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int |
                 InlineEngine(lambda command, channel: carry(command, channel, items[command.item], documents))
             )
         )
-        listeners: list[Listener] = [*_listeners(folder.path), watch]
+        listeners: list[Listener] = [*_listeners(folder.path), watch, *others]
         for listener in listeners:
             stack.callback(listener.close)
         run = Run(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())
@@ -183,10 +189,16 @@ def _started(run: str, plan: Plan, project: Path, keys: list[Credential]) -> eve
 # The commands, as a person would type them.
 
 
-def seconds_to_plan(project: Path, environment: dict[str, str]) -> float:
-    began = time.monotonic()
+def time_to_plan(project: Path, environment: dict[str, str]) -> str:
+    """By the clock, and of a core: another program may have that at the same time."""
+    before, began = _of_children(), time.monotonic()
     subprocess.run(_command(project, "--dry-run"), env=environment, check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - began
+    return f"{time.monotonic() - began:6.2f} s, {_of_children() - before:.2f} s of a core"
+
+
+def _of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def seconds_to_resume(project: Path, environment: dict[str, str]) -> float:
@@ -222,9 +234,9 @@ def main() -> None:
         project = make_project(folder, given.items)
         environment = {"PATH": os.environ["PATH"], "HOME": name, "AGENTOS_HOME": str(folder / "home")}
         print(f"{given.items:,} items, {WORKERS} inline workers, a model that answers at once")
-        print(f"dry run, nothing known:     {seconds_to_plan(project, environment):6.2f} s")
+        print(f"dry run, nothing known:     {time_to_plan(project, environment)}")
         _run_apart(folder, given.items // 2)
-        print(f"dry run, half of it done:   {seconds_to_plan(project, environment):6.2f} s")
+        print(f"dry run, half of it done:   {time_to_plan(project, environment)}")
         print(f"resume, to the first node:  {seconds_to_resume(project, environment):6.2f} s")
         _run_apart(folder, None)
         runs = run_folders(folder / "home" / "logs" / "parallel")
