@@ -2,7 +2,11 @@
 
 import os
 import re
+import signal
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +57,39 @@ def test_a_key_that_a_killed_run_was_using_is_free_for_the_other_at_once(stage: 
     first.process.kill()
     assert second.end().code == 0
     assert stage.document(41).exists() and {call["key"] for call in witness.answered()} == {"key-1"}
+
+
+_STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from agentos.storage.hostlog import HostLog
+log = HostLog(Path(sys.argv[1]), "stopped")
+with log.turn():
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    stage.home.mkdir(mode=0o700)
+    with subprocess.Popen([sys.executable, "-c", _STOPPED, stage.home / "quota"]) as stopped:
+        try:
+            until(lambda: "T (stopped)" in Path(f"/proc/{stopped.pid}/status").read_text())
+            running = stage.start("--all", "--parallel", 2)
+            running.says("N1_design", 30)
+            began = time.monotonic()
+            running.signal(signal.SIGINT)
+            done = running.end()
+            assert done.code == 130 and time.monotonic() - began < 5 and not witness.calls()
+            refused = stage.run("keys", "rest", "key-1", "--for", "60", program="agentos")
+            assert refused.code == 3 and "try again" in refused.err and len(refused.err.splitlines()) == 1
+            running = stage.start("--all", "--parallel", 2)
+            running.says("N1_design", 30)
+            stopped.send_signal(signal.SIGCONT)
+            assert running.end().code == 0 and len(witness.answered()) == 4
+        finally:
+            stopped.kill()
 
 
 # `agentos keys`.
