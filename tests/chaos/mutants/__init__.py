@@ -76,6 +76,22 @@ MUTANTS = (
         '        await connection.execute("PRAGMA synchronous=OFF")\n',
     ),
     Mutant(
+        "effect before record",
+        "filing",
+        "agentos.workflows.filing",
+        "        documents.write(name, _content(number, filing).encode())\n",
+        '        unmarked = Filing("", filing.slug, filing.labels, filing.body)\n'
+        "        documents.write(name, _content(number, unmarked).encode())\n"
+        "        documents.write(name, _content(number, filing).encode())\n",
+    ),
+    Mutant(
+        "filed without a look for the marker",
+        "filing",
+        "agentos.workflows.filing",
+        "            if _origin(path) == filing.origin:\n",
+        "            if False:\n",
+    ),
+    Mutant(
         "key pool in memory only",
         "keys",
         "agentos.storage.hostlog",
