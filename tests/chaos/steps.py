@@ -15,7 +15,7 @@ from tests.scenarios.stage import Stage, until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
-FILING = range(196, 240, 2)
+FILING = range(184, 236, 2)
 FREE_WITHIN = 10.0
 SEED = 11
 
