@@ -96,15 +96,15 @@ def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(s
 
 
 def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(stage: Stage) -> None:
-    stage.issues(40, 41, 42, 43)
-    witness = stage.server("--latency", "0.4,0.4", keys=KEYS[:2])
+    stage.issues(*range(40, 46))
+    witness = stage.server("--latency", "0.8,0.8", keys=KEYS[:2])
     credentials(stage, witness.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
     running = stage.start("--all", "--parallel", 2)
     until(lambda: {call["key"] for call in witness.calls()} == {"key-1", "key-2"})
     rested = keys(stage, "rest", "key-1", "--for", "10m")
     assert rested.code == 0 and "key-1 rests for 10m" in rested.out
     before = max(call["seq"] for call in witness.calls())
-    done = running.end()
+    done = running.end(60)
     assert done.code == 0, done.out
     later = [call["key"] for call in witness.calls() if call["seq"] > before + 1]
     assert len(later) >= 3 and set(later) == {"key-2"}

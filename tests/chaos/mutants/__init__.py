@@ -50,7 +50,7 @@ MUTANTS = (
         "non-atomic write",
         "power",
         "agentos.storage.files",
-        '            tmp = f"{mark}-{secrets.token_hex(4)}"\n',
+        "            tmp = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:24]\n",
         "            tmp = last\n            with contextlib.suppress(FileNotFoundError):\n"
         "                os.unlink(tmp, dir_fd=parent)\n",
     ),
