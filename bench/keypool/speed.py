@@ -140,7 +140,8 @@ class _Waiter:
     def look(self) -> list[Lease]:
         pool = self.leasing.pool
         with self.log.turn() as notes:
-            for note in [*notes, *self.log.gone(pool.foreign_runs())]:
+            self.leasing.in_turn = notes is not None
+            for note in [*(notes or ()), *self.log.gone(pool.foreign_runs())]:
                 pool.hear(note)
             leases = self.leasing.grants(host_clock())
             self.log.leave(self.leasing.take_notes())

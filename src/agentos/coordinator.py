@@ -49,14 +49,18 @@ class Sharer(Protocol):
 
     def take_notes(self) -> list[Note]: ...
 
+    def take_turn(self, ours: bool) -> None: ...
+
 
 def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> tuple[T, bool]:
     """Keys are given out in turns: what the others did is known before, what we do is told within.
 
-    With the decision: whether the others could be told.
+    With the decision: whether the others could be told. Out of turn, everything but keys is decided.
     """
     with neighbours.turn() as notes:
-        owner.learn([*notes, *neighbours.gone(owner.neighbours())])
+        owner.take_turn(notes is not None)
+        if notes is not None:
+            owner.learn([*notes, *neighbours.gone(owner.neighbours())])
         decision = decide()
         told = neighbours.leave(owner.take_notes())
     return decision, told

@@ -1,12 +1,13 @@
 """The keys as they stand on this host, for `agentos keys`."""
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 
 from agentos.core.buckets import Bucket
 from agentos.core.credentials import Credential, KeyState
-from agentos.core.errors import ModelError, NothingMatches, UsageError
+from agentos.core.errors import ModelError, NothingMatches, PreflightError, UsageError
 from agentos.core.neighbours import BucketRefused, KeyPardoned, KeyRejected, Note
 from agentos.core.pool import Pool
 from agentos.core.ports import Access, Question
@@ -17,6 +18,8 @@ from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import set_enabled
 from agentos.storage.hostlog import HostLog, dead_runs, host_clock, read_notes
 from agentos.storage.layout import Home
+
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,21 @@ def _pardon(home: Home, credentials: list[Credential]) -> bool:
 
 def _tell(home: Home, notes: list[Note]) -> None:
     """To every run under way, and to the next one."""
-    log = HostLog(home.open().quota, f"keys-{time.time_ns()}")
+    patient_until = host_clock() + PATIENCE
+    with contextlib.closing(HostLog(home.open().quota, f"keys-{time.time_ns()}")) as log:
+        while not _told(log, notes):
+            if host_clock() > patient_until:
+                raise PreflightError(
+                    "the runs under way could not be told: one that has been stopped, or a full disk, keeps"
+                    f" {home.quota} from being written; try again"
+                )
+            notes = []
+            time.sleep(0.05)
+
+
+def _told(log: HostLog, notes: list[Note]) -> bool:
     with log.turn():
-        log.leave(notes)
-    log.close()
+        return log.leave(notes)
 
 
 async def _ask_all(credentials: list[Credential]) -> dict[str, str]:

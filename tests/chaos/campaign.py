@@ -20,6 +20,8 @@ TICK = 0.02
 ORPHANS_AFTER = 2.0
 SHARE_OF_TROUBLE = 0.6
 HEAD_START = 3
+LEAD = 1.1
+"""By so much the kills are ahead of the work: all of them have to fall while there is some left."""
 ROUNDS = 3
 LLD = ("lld-workflow", "--all", "--parallel", "3")
 ISSUE = ("issue-workflow", "--all", "--parallel", "2")
@@ -142,7 +144,7 @@ class _Campaign:
 
     def _is_behind(self) -> bool:
         """Kills and work keep pace: without it, one of the two would be over long before the other."""
-        return self.injector.total < self.wish.kills * self._share_done() + HEAD_START
+        return self.injector.total < self.wish.kills * LEAD * self._share_done() + HEAD_START
 
     def _has_begun(self) -> bool:
         """Before the first worker is there, a kill would hit nothing but imports."""

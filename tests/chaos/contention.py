@@ -1,6 +1,7 @@
-"""Many processes that want the same few item locks, with slow work under them."""
+"""Many processes that want the same few item locks, with slow work under them and slow calls to get them."""
 
 import contextlib
+import fcntl
 import os
 import random
 import subprocess
@@ -13,6 +14,7 @@ from tests.scenarios.stage import LEASH
 PROCESSES = 8
 ITEMS = 2
 LONGEST = 0.12
+SLOWEST_CALL = 0.004
 
 
 def contend(folder: Path, seconds: float, seed: int, environment: dict[str, str]) -> list[str]:
@@ -53,6 +55,7 @@ def main(folder: Path, seconds: float, seed: int) -> None:
     from agentos.storage.locks import Holder, ItemLocks
 
     dice, end = random.Random(seed), time.monotonic() + seconds
+    _slow_down(dice)
     locks = ItemLocks(folder)
     locks.prepare()
     took = missed = 0
@@ -67,6 +70,17 @@ def main(folder: Path, seconds: float, seed: int) -> None:
         _work(folder / f"{item}.inside", dice.choice((0.0, 0.0, LONGEST)))
         lock.release()
     print(f"took {took} missed {missed}", flush=True)
+
+
+def _slow_down(dice: random.Random) -> None:
+    """A process may lose its core between any two calls: here, often between opening and locking."""
+    flock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        time.sleep(dice.uniform(0, SLOWEST_CALL))
+        flock(descriptor, operation)
+
+    fcntl.flock = late  # type: ignore[assignment]
 
 
 def _work(mark: Path, seconds: float) -> None:

@@ -15,7 +15,8 @@ from tests.scenarios.stage import Stage, until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
-FILING = range(190, 250, 4)
+FILING = range(184, 236, 2)
+FREE_WITHIN = 10.0
 SEED = 11
 
 
@@ -57,19 +58,24 @@ def keys(root: Path, environment: Environment) -> list[str]:
 
 
 def death(root: Path, environment: Environment) -> list[str]:
-    """A worker is killed with the only key in its hands: the key is there for the next call."""
+    """A worker is killed with the only key in its hands: another run, that waits for it, has it soon."""
     with Stage.open(root) as stage:
         stage.issues(42, 43)
         fault = {"kind": "hang", "matching": "Thing 42"}
         witness = stage.server(fault=fault, keys=("canary-only-one-41aa",))
         stage.surroundings = environment
-        running = stage.start("--all", "--parallel", 2)
-        until(lambda: bool(witness.calls(42)), 30)
-        os.kill(stage.worker("LLD-42"), signal.SIGKILL)
+        first = stage.start(42)
+        until(lambda: bool(witness.calls(42)), 60)
+        worker = stage.worker("LLD-42")
+        second = stage.start(43)
+        second.says("N1_design", 60)
+        assert not witness.calls(43), "the key was not taken"
+        os.kill(worker, signal.SIGKILL)
         try:
-            return [] if running.end(25).code == 0 else ["the run failed"]
-        except Exception as error:
-            return [f"the run did not go on after the death of a worker: {type(error).__name__}"]
+            until(lambda: bool(witness.calls(43)), FREE_WITHIN)
+        except AssertionError:
+            return [f"the key of a dead worker was not free in another process after {FREE_WITHIN:g} s"]
+        return [f"a run ended with {code}" for one in (first, second) if (code := one.end(60).code) != 0]
 
 
 def orphans(root: Path, environment: Environment) -> list[str]:

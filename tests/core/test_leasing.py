@@ -63,6 +63,16 @@ def test_a_spent_day_is_told_with_its_end() -> None:
     assert desk.give(desk.get("LLD-1", 3600.0), 3601.0) == [events.KeyRecovered("key-1")]
 
 
+def test_out_of_turn_no_key_is_given_out_and_it_is_tried_again_soon() -> None:
+    desk = Desk(keys(1))
+    desk.leasing.in_turn = False
+    desk.ask("LLD-1", 0.0)
+    assert desk.leasing.grants(0.0) == []
+    assert desk.leasing.wake_at(0.0) == pytest.approx(0.02)
+    desk.leasing.in_turn = True
+    assert [lease.want.holder for lease in desk.leasing.grants(0.02)] == ["LLD-1"]
+
+
 def test_the_pool_is_exhausted_once_an_episode() -> None:
     desk = Desk(keys(2))
     leases = [desk.get("LLD-1", 0.0), desk.get("LLD-2", 0.0)]

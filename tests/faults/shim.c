@@ -6,6 +6,7 @@
  *   FAULTS_WHO       coordinator, worker, or nothing for both
  *   FAULTS_KILL_AT   the n-th call of all is not made: its process is killed instead
  *   FAULTS_KILL_STEP s: the worker of item s*n (of its last four digits) is killed in place of its n-th call, once
+ *   FAULTS_KILL_UNLINK  the first file whose path ends so is not deleted: the process is killed instead
  *   FAULTS_EIO       fsync of a path that contains this fails with EIO, FAULTS_TIMES times
  *   FAULTS_DELAY     every fsync takes so many milliseconds
  *   FAULTS_FORKS     so many forks fail with EAGAIN
@@ -36,7 +37,7 @@ struct shared {
     atomic_char hit[ITEMS];
 };
 static struct shared *shared;
-static const char *roots, *who, *eio;
+static const char *roots, *who, *eio, *kill_unlink;
 static long kill_at, kill_step, times = 1, delay, forks, ahead;
 static int record = -1;
 static int is_template;
@@ -90,6 +91,7 @@ __attribute__((constructor)) static void begin(void) {
     roots = getenv("FAULTS_ROOTS");
     who = getenv("FAULTS_WHO");
     eio = getenv("FAULTS_EIO");
+    kill_unlink = getenv("FAULTS_KILL_UNLINK");
     kill_at = number("FAULTS_KILL_AT", 0);
     kill_step = number("FAULTS_KILL_STEP", 0);
     times = number("FAULTS_TIMES", 1);
@@ -123,6 +125,9 @@ static int is_meant(void) {
 
 static int below(const char *path) {
     if (!roots || !path || path[0] != '/') return 0;
+    /* SQLite's index to its log: memory that readers write too, and nothing that lasts. */
+    size_t end = strlen(path);
+    if (end > 4 && strcmp(path + end - 4, "-shm") == 0) return 0;
     for (const char *root = roots; *root;) {
         size_t length = strcspn(root, ":");
         if (strncmp(path, root, length) == 0 && (path[length] == '/' || !path[length])) return 1;
@@ -161,6 +166,15 @@ static void before(void) {
         kill(getpid(), SIGKILL);
         pause();
     }
+}
+
+static void before_unlink(const char *path) {
+    if (!kill_unlink || !shared || !is_meant() ) return;
+    size_t length = strlen(path), wanted = strlen(kill_unlink);
+    if (length < wanted || strcmp(path + length - wanted, kill_unlink) || access(path, F_OK)) return;
+    if (atomic_fetch_add(&shared->kills, 1)) return;
+    kill(getpid(), SIGKILL);
+    pause();
 }
 
 static void enter(void) {
@@ -295,6 +309,7 @@ int unlinkat(int folder, const char *name, int flags) {
     path_at(folder, name, path, sizeof path);
     if (inside || !below(path)) return real_unlinkat(folder, name, flags);
     before();
+    before_unlink(path);
     enter();
     int found = real_unlinkat(folder, name, flags);
     if (found == 0) note("unlink", path, "", 0, NULL, 0);

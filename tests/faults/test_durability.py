@@ -25,6 +25,22 @@ def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
     assert found.kills == len(places) and not found.violations, found.violations
 
 
+def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_run_again(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    shim = shim_for(stage)
+    wishes = shim.environment(who="worker", kill_unlink="lld_workflow_42.db")
+    killed = stage.run(42, "--retries", 0, **wishes)
+    assert killed.code == 1 and "killed by SIGKILL" in killed.out and shim.kills == 1
+    document = stage.document(42).read_bytes()
+    assert "lld_workflow_42.db" in stage.databases() and len(witness.answered(42)) == 2
+    again = stage.run("--all")
+    assert again.code == 0, again.out
+    assert stage.document(42).read_bytes() == document and len(witness.calls(42)) == 2
+    assert stage.databases() == [] and stage.document(43).exists()
+    assert not list((stage.project / "docs/lineage/active").iterdir())
+
+
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
 def test_a_power_cut_loses_nothing_that_was_acknowledged(stage: Stage, program: str) -> None:
     if program == "lld-workflow":

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from agentos.storage.locks import LockFile
 from tests.scenarios.stage import Stage, until
 
 from .shim import shim_for
@@ -118,25 +117,6 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
     done = stage.run("--all", "--retries", 0)
     assert not mark.exists()
     assert done.code in (0, 1) and "Execution complete" in done.out
-
-
-def test_a_lock_that_another_user_holds_is_held(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become another user")
-    path = tmp_path / "task-LLD-42.lock"
-    lock = LockFile(path)
-    assert lock.acquire()
-    lock.release()
-    child = os.fork()
-    if child == 0:
-        os.setresuid(65534, 65534, 65534)
-        try:
-            refused = not LockFile(path).acquire()
-        except OSError:
-            refused = False
-        os._exit(0 if refused else 1)
-    # Nobody may pass through the folders of tests: the answer is EACCES on the way, or at the file.
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("jump", [600, -7200])

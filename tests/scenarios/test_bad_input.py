@@ -9,6 +9,8 @@ import pytest
 
 from .stage import PROGRAMS, Stage, snapshot
 
+NOBODY = 65534
+
 INVALID = "FAILED: Invalid spec format"
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -207,7 +209,7 @@ def test_a_credentials_file_that_others_may_read_is_refused_with_the_cure(stage:
     assert f"chmod 600 {file}" in said and "canary" not in said
 
 
-@pytest.mark.parametrize("harm", ["link", "file", "writable by others"])
+@pytest.mark.parametrize("harm", ["link", "file", "writable by others", "somebody else's"])
 def test_a_home_that_cannot_be_trusted_is_refused(stage: Stage, harm: str) -> None:
     stage.issue(42)
     if harm == "link":
@@ -215,6 +217,11 @@ def test_a_home_that_cannot_be_trusted_is_refused(stage: Stage, harm: str) -> No
         stage.home.symlink_to(stage.root / "real")
     elif harm == "file":
         stage.home.write_text("a file")
+    elif harm == "somebody else's":
+        if os.geteuid() != 0:
+            pytest.skip("needs root, to give a folder away")
+        stage.home.mkdir(mode=0o700)
+        os.chown(stage.home, NOBODY, NOBODY)
     else:
         stage.home.mkdir()
         stage.home.chmod(0o777)

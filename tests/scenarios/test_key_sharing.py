@@ -2,7 +2,11 @@
 
 import os
 import re
+import signal
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,19 +59,52 @@ def test_a_key_that_a_killed_run_was_using_is_free_for_the_other_at_once(stage: 
     assert stage.document(41).exists() and {call["key"] for call in witness.answered()} == {"key-1"}
 
 
+_STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from agentos.storage.hostlog import HostLog
+log = HostLog(Path(sys.argv[1]), "stopped")
+with log.turn():
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server()
+    stage.home.mkdir(mode=0o700)
+    with subprocess.Popen([sys.executable, "-c", _STOPPED, stage.home / "quota"]) as stopped:
+        try:
+            until(lambda: "T (stopped)" in Path(f"/proc/{stopped.pid}/status").read_text())
+            running = stage.start("--all", "--parallel", 2)
+            running.says("N1_design", 30)
+            began = time.monotonic()
+            running.signal(signal.SIGINT)
+            done = running.end()
+            assert done.code == 130 and time.monotonic() - began < 5 and not witness.calls()
+            refused = stage.run("keys", "rest", "key-1", "--for", "60", program="agentos")
+            assert refused.code == 3 and "try again" in refused.err and len(refused.err.splitlines()) == 1
+            running = stage.start("--all", "--parallel", 2)
+            running.says("N1_design", 30)
+            stopped.send_signal(signal.SIGCONT)
+            assert running.end().code == 0 and len(witness.answered()) == 4
+        finally:
+            stopped.kill()
+
+
 # `agentos keys`.
 
 
 def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(stage: Stage) -> None:
-    stage.issues(40, 41, 42, 43)
-    witness = stage.server("--latency", "0.4,0.4", keys=KEYS[:2])
+    stage.issues(*range(40, 46))
+    witness = stage.server("--latency", "0.8,0.8", keys=KEYS[:2])
     credentials(stage, witness.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
     running = stage.start("--all", "--parallel", 2)
     until(lambda: {call["key"] for call in witness.calls()} == {"key-1", "key-2"})
     rested = keys(stage, "rest", "key-1", "--for", "10m")
     assert rested.code == 0 and "key-1 rests for 10m" in rested.out
     before = max(call["seq"] for call in witness.calls())
-    done = running.end()
+    done = running.end(60)
     assert done.code == 0, done.out
     later = [call["key"] for call in witness.calls() if call["seq"] > before + 1]
     assert len(later) >= 3 and set(later) == {"key-2"}

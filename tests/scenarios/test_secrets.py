@@ -1,71 +1,21 @@
-"""Canary keys, searched for in every file, stream, argument list and environment."""
+"""Canary keys, searched for in every file, stream, report, argument list, environment and memory."""
 
 import base64
 import json
 import os
 import signal
+import socket
 import threading
 import urllib.parse
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from .stage import Json, Running, Stage, until
+import pytest
 
-KEYS = tuple(f"AIza+Canary/{word}&%=9Qz7-{word}" for word in ("ash", "birch", "cedar", "elder"))
+from agentos.control.address import address
 
+from .canaries import KEYS, Scan, Search
+from .stage import Json, Stage, until
 
-def forms(secret: str) -> set[bytes]:
-    """The secret as it might be written: plain, escaped, quoted, in base64 and in hex."""
-    raw = secret.encode()
-    shifted = [
-        base64.b64encode(b"\0" * shift + raw).rstrip(b"=")[(0, 2, 3)[shift] : -2] for shift in range(3)
-    ]
-    return {
-        raw,
-        json.dumps(secret)[1:-1].encode(),
-        urllib.parse.quote(secret, safe="").encode(),
-        urllib.parse.quote(secret).encode(),
-        urllib.parse.quote_plus(secret).encode(),
-        raw.hex().encode(),
-        raw.hex().upper().encode(),
-        raw[6:-6],
-        *shifted,
-        *(part.replace(b"+", b"-").replace(b"/", b"_") for part in shifted),
-    }
-
-
-CANARIES = [form for key in KEYS for form in forms(key)]
-
-
-def found_in(content: bytes) -> list[bytes]:
-    return [form for form in CANARIES if form in content]
-
-
-@dataclass
-class Scan:
-    """Looks at the processes of a run, again and again, until it has ended."""
-
-    running: Running
-    scanned: int = 0
-    environments: int = 0
-    hits: list[str] = field(default_factory=list)
-
-    def follow(self) -> None:
-        while self.running.process.poll() is None:
-            for mark in self.running.processes():
-                self._look(mark.pid)
-            threading.Event().wait(0.05)
-
-    def _look(self, pid: int) -> None:
-        for name in ("cmdline", "environ"):
-            try:
-                content = Path(f"/proc/{pid}/{name}").read_bytes()
-            except OSError:
-                continue
-            self.scanned += bool(content)
-            self.environments += name == "environ" and bool(content)
-            if found_in(content):
-                self.hits.append(f"{name} of {pid}")
+found_in = Search(*KEYS)
 
 
 def telling(number: int) -> list[Json]:
@@ -87,30 +37,65 @@ def telling(number: int) -> list[Json]:
     return faults
 
 
-def scan_files(*folders: Path) -> int:
-    """How many files were read; none may have a canary."""
-    scanned = 0
-    for folder in folders:
-        for path in folder.rglob("*"):
-            assert not found_in(os.fsencode(path))
-            if path.is_file() and not path.is_symlink():
-                content = path.read_bytes()
-                assert not found_in(content), path
-                scanned += bool(content)
-    return scanned
+def wrapped(text: str, width: int, between: str) -> str:
+    return between.join(text[at : at + width] for at in range(0, len(text), width))
 
 
-def test_the_scan_finds_a_canary_in_every_form() -> None:
-    for key in KEYS:
-        for text in (
-            key,
-            json.dumps({"a": key}),
-            urllib.parse.urlencode({"key": key}),
-            base64.b64encode(f"user:{key}".encode()).decode(),
-            base64.b64encode(key.encode()).decode(),
-            key.encode().hex(),
-        ):
-            assert found_in(text.encode()), text
+@pytest.mark.parametrize("key", KEYS)
+def test_the_scan_finds_a_canary_in_every_form(key: str) -> None:
+    basic = base64.b64encode(f"user:{key}".encode()).decode()
+    for content in (
+        key,
+        json.dumps({"a": key}),
+        json.dumps(json.dumps({"a": key})),
+        urllib.parse.urlencode({"key": key}),
+        urllib.parse.quote(urllib.parse.quote(f"k={key}", safe=""), safe=""),
+        basic,
+        base64.urlsafe_b64encode(f"xy{key}".encode()).decode(),
+        base64.b32encode(key.encode()).decode(),
+        wrapped(basic, 20, "\n"),
+        wrapped(key, 9, "\n"),
+        wrapped(key, 9, "\n[LLD-42] "),
+        wrapped(key, 9, '",\n  "'),
+        json.dumps(wrapped(key, 9, "\n")),
+        key.encode().hex(),
+        key.encode().hex(":"),
+        key.encode("utf-16"),
+        key.encode("utf-16-be"),
+        key[::-1],
+        "".join(f"\\u{ord(char):04x}" if not char.isalnum() else char for char in key),
+    ):
+        assert found_in(content), content
+    assert not found_in("AIza+Canary is not a key, nor is 9Qz7-ash")
+
+
+DURING = (["pause"], ["resume"], ["set", "parallel", "2"])
+AFTER = (
+    ["status"],
+    ["runs"],
+    ["keys"],
+    ["config", "show"],
+    ["logs", "LLD-46"],
+    ["doctor"],
+    *(["report", "--format", form] for form in ("md", "html", "junit", "csv")),
+)
+
+
+def _over_the_socket(stage: Stage) -> list[str]:
+    """What the run says to whoever knocks, and talks nonsense."""
+    said = []
+    for line in (
+        b"secrets",
+        b'{"type": "GrantLease"}',
+        b'{"type": "PauseRequested", "now": "' + b"x" * 99 + b'"}',
+    ):
+        folder = (stage.home / "logs/parallel/latest").resolve()
+        with address(folder) as place, socket.socket(socket.AF_UNIX) as wire:
+            wire.settimeout(10)
+            wire.connect(place)
+            wire.sendall(line + b"\n")
+            said.append(f"{wire.recv(65536).decode()}|")
+    return said
 
 
 def test_no_secret_is_left_anywhere_by_failures_of_every_kind(stage: Stage) -> None:
@@ -122,24 +107,27 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(stage: Stage) -> N
     for name in ("faults.json", "server-keys"):
         (stage.root / name).unlink()
     running = stage.start("--all", "--parallel", 3, "--json", EDITOR_KEY=KEYS[0], NETRC=f"x:{KEYS[1]}")
-    scan = Scan(running)
+    scan = Scan(running, found_in)
     thread = threading.Thread(target=scan.follow)
     thread.start()
     until(lambda: "hang" in {call["fault"] for call in witness.calls(41)})
+    asked = [*_over_the_socket(stage), *(stage.run(*words, program="agentos").out for words in DURING)]
+    assert all(asked) and not [one for one in asked if found_in(one)]
     os.kill(stage.worker("LLD-41"), signal.SIGKILL)
-    done = running.end(40)
+    done = running.end(60)
     thread.join()
     assert done.code in (0, 1), done.err
     assert {call["fault"] for call in witness.calls()} >= {"400", "429-minute", "500", "reset", "hostile"}
     assert "FAILED" in done.err and "killed by SIGKILL" in done.err
     assert not scan.hits and scan.scanned > 20 and scan.environments > 5
-    assert not found_in(done.out.encode()) and not found_in(done.err.encode())
+    assert scan.memories or os.geteuid() != 0
+    assert not found_in(done.out) and not found_in(done.err)
     assert "[secret]" in done.out + done.err
     assert any(path.suffix == ".db" for path in stage.home.rglob("*"))
-    assert scan_files(stage.project, stage.home, stage.user) > 20
-    for other in (["status"], ["runs"], ["keys"], ["logs", "LLD-46"], ["doctor"]):
+    assert found_in.in_files(stage.project, stage.home, stage.user) > 20
+    for other in AFTER:
         said = stage.run(*other, program="agentos")
-        assert said.out and not found_in((said.out + said.err).encode())
+        assert said.out and not found_in(said.out + said.err), other
 
 
 def test_a_key_given_by_hand_or_file_is_not_repeated(stage: Stage) -> None:
@@ -150,9 +138,9 @@ def test_a_key_given_by_hand_or_file_is_not_repeated(stage: Stage) -> None:
     file.chmod(0o600)
     for words in (["--all"], ["--all", "--dry-run"]):
         done = stage.run(*words)
-        assert not found_in((done.out + done.err).encode())
+        assert not found_in(done.out + done.err)
     keys = stage.run("keys", program="agentos")
-    assert keys.code == 3 and not found_in((keys.out + keys.err).encode())
+    assert keys.code == 3 and not found_in(keys.out + keys.err)
 
 
 def test_an_interrupted_item_keeps_no_key_in_its_checkpoint(stage: Stage) -> None:
@@ -164,5 +152,41 @@ def test_an_interrupted_item_keeps_no_key_in_its_checkpoint(stage: Stage) -> Non
     running.signal(signal.SIGKILL)
     running.end()
     assert "lld_workflow_42.db" in stage.databases()
-    assert scan_files(stage.project, stage.home, stage.user) >= 5
-    assert not found_in(running.out.encode() + running.err.encode())
+    assert found_in.in_files(stage.project, stage.home, stage.user) >= 5
+    assert not found_in(running.out + running.err)
+
+
+AGENT = """import json, os, subprocess, sys, time, urllib.error, urllib.request
+open(sys.argv[2], "a").write(os.environ["GEMINI_API_KEY"] + "\\n")
+body = json.dumps({"contents": [{"parts": [{"text": f"about {sys.argv[1]}"}]}]}).encode()
+url = os.environ["GEMINI_BASE_URL"] + "/v1beta/models/offline-rules-1:generateContent"
+headers = {"x-goog-api-key": os.environ["GEMINI_API_KEY"], "Content-Type": "application/json"}
+for _ in range(3):
+    try:
+        print(urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30).read())
+    except urllib.error.HTTPError as error:
+        print(error, dict(error.headers), error.read())
+"""
+
+
+def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(stage: Stage) -> None:
+    (stage.project / "agent.py").write_text(AGENT)
+    file, tokens = stage.root / "faults.json", stage.root / "tokens"
+    file.write_text(json.dumps([fault for number in (1, 2) for fault in telling(number)]))
+    witness = stage.server("--faults", str(file), "--latency", "0.1,0.2", keys=KEYS[:2])
+    for name in ("faults.json", "server-keys"):
+        (stage.root / name).unlink()
+    words = ("--parallel", "2", "--", "python3", "agent.py", "{item}", str(tokens))
+    running = stage.start("exec", "red", "green", "blue", *words, program="agentos")
+    scan = Scan(running, found_in)
+    thread = threading.Thread(target=scan.follow)
+    thread.start()
+    done = running.end(90)
+    thread.join()
+    assert {call["fault"] for call in witness.calls()} & {"400", "500"} and done.code in (0, 1), done.out
+    given = set(tokens.read_text().split())
+    assert len(given) == 3 and not scan.hits and scan.environments > 3
+    anything = Search(*KEYS, *given)
+    tokens.unlink()
+    assert not anything(done.out + done.err)
+    assert anything.in_files(stage.project, stage.home, stage.user) > 5

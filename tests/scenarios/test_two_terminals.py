@@ -1,6 +1,7 @@
 """Two runs on one backlog: together they finish it, and nothing is done twice."""
 
 import fcntl
+import itertools
 import os
 import re
 import signal
@@ -25,6 +26,24 @@ def test_two_runs_share_a_backlog_and_do_nothing_twice(stage: Stage) -> None:
     assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
     assert stage.databases() == []
     assert not list((stage.project / "docs/lineage/active").iterdir())
+
+
+def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(stage: Stage) -> None:
+    numbers = range(40, 46)
+    stage.issues(*numbers)
+    witness = stage.server("--latency", "0.5,1.0", keys=("canary-key-one-3e11", "canary-key-two-90ab"))
+    runs = [stage.start("--all", "--parallel", 2) for _ in range(3)]
+    assert [running.end(90).code for running in runs] == [0, 0, 0]
+    calls = witness.calls()
+    assert len(calls) == 12 and not witness.asked_twice()
+    assert all(stage.document(number).exists() for number in numbers)
+    for kind, many in (("item", 6), ("key", 2)):
+        assert len({call[kind] for call in calls}) == many
+        for one, other in itertools.combinations(calls, 2):
+            together = one["started"] < other["ended"] and other["started"] < one["ended"]
+            assert not (together and one[kind] == other[kind]), (kind, one["seq"], other["seq"])
+    carried = [{event["item"] for event in stage.events("NodeStarted", run)} for run in stage.runs()]
+    assert sum(map(bool, carried)) >= 2, "one run did it all: nobody contended"
 
 
 def test_two_runs_file_each_brief_once(stage: Stage) -> None:

@@ -86,6 +86,7 @@ def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     for _ in range(2):
         with contextlib.closing(HostLog(tmp_path, "later")) as log, log.turn() as notes:
+            assert notes is not None
             (found,) = notes
         assert isinstance(found, BucketUsed) and found.hours[0].calls == 7
         assert found.hours[0].at - host_clock() == pytest.approx(-1010.0, abs=2.0)

@@ -28,7 +28,7 @@ from agentos.core.neighbours import (
 from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
 from agentos.core.wire import encode
-from agentos.storage.hostlog import NAME, HostLog, boot_id, host_clock, read_notes
+from agentos.storage.hostlog import CHUNK, NAME, HostLog, boot_id, host_clock, read_notes
 
 LIVE = """
 import os, subprocess, sys
@@ -98,6 +98,7 @@ def log(tmp_path: Path) -> Iterator[HostLog]:
 
 def read(log: HostLog) -> list[Note]:
     with log.turn() as notes:
+        assert notes is not None
         return notes
 
 
@@ -202,13 +203,55 @@ def test_a_run_that_has_closed_is_gone_and_leaves_no_file(tmp_path: Path, log: H
     assert [path.name for path in tmp_path.glob("run-*")] == ["run-here.lock"]
 
 
-def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_for_long(
+def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_and_is_not_written_beside(
     tmp_path: Path, log: HostLog
 ) -> None:
     with contextlib.closing(HostLog(tmp_path, "there")) as there, there.turn():
         began = time.monotonic()
-        assert read(log) == []
-        assert time.monotonic() - began < 2.0
+        for number in range(50):
+            with log.turn() as notes:
+                assert notes is None and not log.leave([CallOver("", f"late-{number}")])
+        assert time.monotonic() - began < 5.0, "only the first is waited for"
+        assert there.leave([CallOver("", "first")])
+    assert read(log) == [CallOver("there", "first")]
+    leave(log, CallOver("", "last"))
+    told = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallOver)]
+    assert told == ["first", *(f"late-{number}" for number in range(50)), "last"]
+
+
+def test_who_comes_while_another_is_stopped_in_its_turn_loses_nothing_to_its_shortening(
+    tmp_path: Path,
+) -> None:
+    with contextlib.closing(HostLog(tmp_path, "there")) as there, contextlib.ExitStack() as stack:
+        with there.turn():
+            log = stack.enter_context(contextlib.closing(HostLog(tmp_path, "here")))
+            # What the other does when it goes on: it came alone, and puts a shorter file in place.
+            there._shorten()
+        leave(log, SENT)
+        assert read_notes(tmp_path) == [replace(SENT, run="here")]
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from agentos.storage.hostlog import HostLog
+log = HostLog(Path(sys.argv[1]), "looker")
+print("there", flush=True)
+while True:
+    log.gone({"here"})
+"""
+
+
+def test_a_run_that_begins_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOK, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as looker:
+        assert looker.stdout and looker.stdout.readline()
+        for _ in range(300):
+            with contextlib.closing(HostLog(tmp_path, "here")):
+                for _ in range(5):
+                    assert (tmp_path / "run-here.lock").exists()
+        looker.kill()
 
 
 # What cannot be read.
@@ -293,6 +336,15 @@ def test_who_does_not_come_alone_shortens_nothing(tmp_path: Path, log: HostLog) 
     leave(log, SENT, CallOver("", "lease-1"))
     with contextlib.closing(HostLog(tmp_path, "there")) as there:
         assert len(read(there)) == 2
+
+
+def test_however_much_was_written_all_of_it_is_read_before_anything_is_decided(
+    tmp_path: Path, log: HostLog
+) -> None:
+    leave(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
+    assert (tmp_path / NAME).stat().st_size > CHUNK
+    with contextlib.closing(HostLog(tmp_path, "there")) as there:
+        assert len(read(there)) == 9000
 
 
 def test_a_rest_that_was_over_early_is_not_kept(tmp_path: Path) -> None:

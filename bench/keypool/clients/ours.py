@@ -74,7 +74,8 @@ class Owner:
     def _decide(self, act: Callable[[float], object]) -> None:
         pool = self._leasing.pool
         with self._neighbours.turn() as notes:
-            for note in [*notes, *self._neighbours.gone(pool.foreign_runs())]:
+            self._leasing.in_turn = notes is not None
+            for note in [*(notes or ()), *self._neighbours.gone(pool.foreign_runs())]:
                 pool.hear(note)
             now = host_clock()
             act(now)

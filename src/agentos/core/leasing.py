@@ -36,6 +36,8 @@ class Leasing:
     def __init__(self, pool: Pool, jitter: Jitter, purse: Purse) -> None:
         self.pool = pool
         self.purse = purse
+        self.in_turn = True
+        """Out of turn, another run may be giving out the same keys: none is given here."""
         self._jitter = jitter
         self._troubles: dict[tuple[str, str], int] = {}
         self._notes: list[Note] = []
@@ -60,6 +62,8 @@ class Leasing:
         )
 
     def grants(self, now: float) -> list[Lease]:
+        if not self.in_turn:
+            return []
         self.purse.refused = False
         granted = self.pool.grant(now, self.purse.affords)
         for lease in granted:
@@ -116,6 +120,8 @@ class Leasing:
     def wake_at(self, now: float) -> float | None:
         """When a waiting call might be served; what neighbours hold is looked at again soon."""
         moments = [at] if (at := self.pool.wake_at(now)) is not None else []
+        if not self.in_turn and self.pool.waiting(now):
+            return now + LOOK_AGAIN
         if self.pool.foreign_runs() and self.pool.waiting(now):
             moments.append(now + LOOK_AGAIN)
         return min(moments, default=None)

@@ -45,8 +45,11 @@ class Asked(Protocol):
 class Neighbours(Protocol):
     """The other runs on this host, as far as keys go."""
 
-    def turn(self) -> AbstractContextManager[list[Note]]:
-        """Nobody else decides meanwhile; gives what the others have done since the last turn."""
+    def turn(self) -> AbstractContextManager[list[Note] | None]:
+        """Nobody else decides meanwhile; gives what the others have done since the last turn.
+
+        None while it is somebody else's: then no key may be given out.
+        """
         ...
 
     def leave(self, notes: list[Note]) -> bool:

@@ -145,6 +145,10 @@ class Run:
         """What the other runs on this host should know since the last call."""
         return self._leasing.take_notes()
 
+    def take_turn(self, ours: bool) -> None:
+        """Whether keys may be given out now."""
+        self._leasing.in_turn = ours
+
     def neighbours(self) -> set[str]:
         return self._leasing.pool.foreign_runs()
 

@@ -114,6 +114,9 @@ class Desk:
     def take_notes(self) -> list[Note]:
         return self._leasing.take_notes()
 
+    def take_turn(self, ours: bool) -> None:
+        self._leasing.in_turn = ours
+
     # The decision.
 
     def _decide(self, change: Callable[[float], None]) -> None:

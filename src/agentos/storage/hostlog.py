@@ -1,6 +1,7 @@
 """The notes that runs on one host leave for each other, in a file that only grows while they live."""
 
 import contextlib
+import errno
 import fcntl
 import functools
 import json
@@ -29,6 +30,8 @@ from agentos.storage.room import is_full
 NAME = "notes.jsonl"
 PATIENCE = 0.2
 CREDENTIALS = "credentials.toml"
+CHUNK = 1 << 20
+TRIES = 100
 
 
 class HostLog:
@@ -40,17 +43,14 @@ class HostLog:
         self._turn = os.open(
             folder / "turn.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        self._life = LockFile(self._life_path(run))
-        with self._locked():
-            # In a turn, so that nobody finds the file while it is not locked yet.
-            self._life.acquire()
-            if not self._others():
-                self._shorten()
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(folder / NAME, flags, 0o600)
+        self._life = self._begin_life()
+        self._file: int | None = None
+        self._ours = True
         self._read_to = 0
         self._torn = b""
         self._unwritten: list[str] = []
+        with self._locked():
+            pass
 
     @property
     def life(self) -> int:
@@ -60,14 +60,19 @@ class HostLog:
         return descriptor
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[list[Note]]:
-        """Nobody else decides meanwhile; gives what the others have written since the last turn."""
+    def turn(self) -> Iterator[list[Note] | None]:
+        """Nobody else decides meanwhile; gives what the others have written since the last turn.
+
+        None if somebody keeps the turn to himself, who may have been stopped in the middle of it.
+        """
         with self._locked():
-            yield self._read()
+            yield self._read() if self._ours else None
 
     def leave(self, notes: list[Note]) -> bool:
-        """Writes to the others, within a turn; false while a full disk keeps some of it from them."""
+        """Writes to the others, within a turn; false while it is not ours, or a full disk keeps it from them."""
         self._unwritten += [self._line(replace(note, run=self._run)) for note in notes]
+        if not self._ours:
+            return False
         if self._unwritten:
             # What somebody left unfinished, and died, must not swallow our first line.
             lines = (b"\n" if self._torn else b"") + "".join(f"{one}\n" for one in self._unwritten).encode()
@@ -78,14 +83,15 @@ class HostLog:
 
     def _write(self, lines: bytes) -> bool:
         """All of it or nothing: what was written of lines that did not fit is taken back."""
-        begun = os.fstat(self._file).st_size
+        file = self._opened()
+        begun = os.fstat(file).st_size
         try:
             while lines:
-                lines = lines[os.write(self._file, lines) :]
+                lines = lines[os.write(file, lines) :]
         except OSError as error:
             if not is_full(error):
                 raise
-            os.ftruncate(self._file, begun)
+            os.ftruncate(file, begun)
             return False
         return True
 
@@ -98,13 +104,26 @@ class HostLog:
             self._life_path(self._run).unlink()
         self._life.release()
         os.close(self._turn)
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
+
+    def _opened(self) -> int:
+        """Within a turn, so that nobody puts a shorter file in its place meanwhile."""
+        if self._file is None:
+            if not self._others():
+                self._shorten()
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._folder / NAME, flags, 0o600)
+        return self._file
 
     def _read(self) -> list[Note]:
-        chunk = os.pread(self._file, 1 << 24, self._read_to)
-        self._read_to += len(chunk)
-        *lines, self._torn = (self._torn + chunk).split(b"\n")
-        return [note for note in _notes(lines, self._folder) if note.run != self._run]
+        """To the end: whoever decides knows all that was written."""
+        found: list[Note] = []
+        while chunk := os.pread(self._opened(), CHUNK, self._read_to):
+            self._read_to += len(chunk)
+            *lines, self._torn = (self._torn + chunk).split(b"\n")
+            found += [note for note in _notes(lines, self._folder) if note.run != self._run]
+        return found
 
     def _line(self, note: Note) -> str:
         stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
@@ -112,20 +131,33 @@ class HostLog:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Waits a moment for its turn; one who was stopped in the middle of it holds nobody up for long."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.0002)
+        """Waits a moment for its turn, and for one that was missed not again: the stopped hold nobody up."""
+        deadline = time.monotonic() + (PATIENCE if self._ours else 0.0)
+        while not (taken := self._try_turn()) and time.monotonic() < deadline:
+            time.sleep(0.0002)
+        self._ours = taken
         try:
+            if taken:
+                self._opened()
             yield
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _try_turn(self) -> bool:
+        try:
+            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _begin_life(self) -> LockFile:
+        """Somebody may take the file away as a dead run's before it is locked: then it is made again."""
+        life = LockFile(self._life_path(self._run))
+        for _ in range(TRIES):
+            if life.acquire() and life.path.exists():
+                return life
+            life.release()
+        raise BlockingIOError(errno.EAGAIN, "another process holds the lock of this run", str(life.path))
 
     def _others(self) -> bool:
         names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
@@ -138,12 +170,14 @@ class HostLog:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Under its lock, and only while it is this file: one that was made anew is somebody's.
+            if os.fstat(descriptor).st_nlink:
+                path.unlink(missing_ok=True)
         except BlockingIOError:
             return True
         finally:
             os.close(descriptor)
-        path.unlink(missing_ok=True)
         return False
 
     def _shorten(self) -> None:
@@ -151,7 +185,7 @@ class HostLog:
         path = self._folder / NAME
         if not path.exists():
             return
-        kept = [self._line(note) for note in _digest(read_notes(self._folder)).notes()]
+        kept = [self._line(note) for note in _digest(_notes(_lines(self._folder), self._folder)).notes()]
         tmp = path.with_suffix(".tmp")
         tmp.write_text("".join(f"{line}\n" for line in kept))
         tmp.chmod(0o600)
@@ -189,18 +223,17 @@ def read_findings(folder: Path) -> list[Note]:
     return _digest(read_notes(folder)).known()
 
 
-def _digest(notes: list[Note]) -> Digest:
+def _digest(notes: Iterable[Note]) -> Digest:
     found = Digest(host_clock(), time.time() - host_clock())
     for note in notes:
         found.add(note)
     return found
 
 
-def _lines(folder: Path) -> list[bytes]:
-    try:
-        return (folder / NAME).read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
+def _lines(folder: Path) -> Iterator[bytes]:
+    """One at a time: the file of a long day may be large."""
+    with contextlib.suppress(FileNotFoundError), open(folder / NAME, "rb") as file:
+        yield from file
 
 
 def dead_runs(folder: Path, runs: set[str]) -> list[RunGone]:

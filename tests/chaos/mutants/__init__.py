@@ -50,7 +50,7 @@ MUTANTS = (
         "non-atomic write",
         "power",
         "agentos.storage.files",
-        '            tmp = f"{mark}-{secrets.token_hex(4)}"\n',
+        "            tmp = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:24]\n",
         "            tmp = last\n            with contextlib.suppress(FileNotFoundError):\n"
         "                os.unlink(tmp, dir_fd=parent)\n",
     ),
@@ -74,6 +74,22 @@ MUTANTS = (
         "agentos.storage.checkpoints",
         '        await connection.execute("PRAGMA synchronous=FULL")\n',
         '        await connection.execute("PRAGMA synchronous=OFF")\n',
+    ),
+    Mutant(
+        "effect before record",
+        "filing",
+        "agentos.workflows.filing",
+        "        documents.write(name, _content(number, filing).encode())\n",
+        '        unmarked = Filing("", filing.slug, filing.labels, filing.body)\n'
+        "        documents.write(name, _content(number, unmarked).encode())\n"
+        "        documents.write(name, _content(number, filing).encode())\n",
+    ),
+    Mutant(
+        "filed without a look for the marker",
+        "filing",
+        "agentos.workflows.filing",
+        "            if _origin(path) == filing.origin:\n",
+        "            if False:\n",
     ),
     Mutant(
         "key pool in memory only",

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType
 from typing import Any
 
 
@@ -19,23 +19,21 @@ class _Planter(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         assert spec and spec.origin
-        spec.loader = _Loader(spec.origin, self._old, self._new)
+        spec.loader = _Loader(name, spec.origin, self._old, self._new)
         return spec
 
 
-class _Loader(importlib.abc.Loader):
-    def __init__(self, origin: str, old: str, new: str) -> None:
-        self._origin, self._old, self._new = origin, old, new
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Serves imports and `python -m` alike; what was compiled before is never used."""
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return None
+    def __init__(self, name: str, origin: str, old: str, new: str) -> None:
+        super().__init__(name, origin)
+        self._old, self._new = old, new
 
-    def exec_module(self, module: ModuleType) -> None:
-        with open(self._origin, encoding="utf-8") as file:
-            source = file.read()
-        assert source.count(self._old) == 1, f"the mutant does not fit {self._origin} any more"
-        module.__file__ = self._origin
-        exec(compile(source.replace(self._old, self._new), self._origin, "exec"), module.__dict__)
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        assert source.count(self._old) == 1, f"the mutant does not fit {self.path} any more"
+        return compile(source.replace(self._old, self._new), self.path, "exec")
 
 
 if wanted := os.environ.get("PLANTED_BUG"):

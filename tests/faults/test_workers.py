@@ -1,0 +1,111 @@
+"""What the code of a workflow may do to its worker: eat all memory, leave processes behind."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.stage import Stage, descendants, until
+
+WORKFLOW = '''
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from typing import TypedDict
+from langgraph.graph import END, START, StateGraph
+from agentos.workflows import Candidate, Standing, Workflow, folder_items, read_page
+
+class State(TypedDict, total=False):
+    result: str
+
+def eat():
+    hoard = []
+    while True:
+        hoard.append(bytearray(16 * 1024 * 1024))
+
+def leave(root):
+    """A grandchild in a session of its own, whose parent is gone."""
+    code = (
+        "import subprocess as s;"
+        "print(s.Popen(['sleep', '300'], start_new_session=True, stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True).stdout
+    (root / "left.tmp").write_text(said)
+    os.rename(root / "left.tmp", root / "left")
+    wait(root / "seen")
+
+def wait(path):
+    while not path.exists():
+        time.sleep(0.02)
+
+class Deeds(Workflow):
+    name, prefix, folders = "deeds", "DEED", ("notes",)
+    def candidates(self, project):
+        items = folder_items(self, project, "notes")
+        return [Candidate(item, self.standing(project, item)) for item in items]
+    def standing(self, project, item):
+        return Standing.APPROVED if (project / f"out/{item.id}.md").exists() else Standing.PENDING
+    def graph(self, desk):
+        def act(state):
+            root = Path(desk.root)
+            exec(read_page(root / desk.item.source).body.partition("deed:")[2].strip())
+            return {}
+        def save(state):
+            desk.folder.write(f"out/{desk.item.id}.md", b"done")
+            return {"result": f"out/{desk.item.id}.md"}
+        graph = StateGraph(State)
+        graph.add_node("N0_act", act)
+        graph.add_node("N1_save", save)
+        for edge in [(START, "N0_act"), ("N0_act", "N1_save"), ("N1_save", END)]:
+            graph.add_edge(*edge)
+        return graph
+'''
+ALL = ("run", "deeds_flow:Deeds", "--all", "--parallel", 3, "--offline")
+
+
+@pytest.fixture
+def project(stage: Stage) -> Path:
+    (stage.project / "deeds_flow.py").write_text(WORKFLOW)
+    (stage.project / "notes").mkdir()
+    return stage.project
+
+
+def deeds(project: Path, *words: str) -> None:
+    for number, word in enumerate(words, 1):
+        (project / "notes" / f"{number}-deed.md").write_text(f"# Deed {number}\n\ndeed: {word}\n")
+
+
+def done(project: Path) -> list[str]:
+    return sorted(path.stem for path in (project / "out").glob("*.md"))
+
+
+def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage, project: Path) -> None:
+    if shutil.which("prlimit") is None:
+        pytest.skip("needs prlimit, to take memory away")
+    deeds(project, "pass", "eat()", "pass", "pass")
+    limit = ("prlimit", f"--as={2 << 30}")
+    ended = stage.start(*ALL, "--retries", 1, program="agentos", before=limit).end(90)
+    assert ended.code == 1 and "FAILED: MemoryError" in ended.out, ended.out + ended.err
+    assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
+    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
+    deeds(project, "pass", "pass", "pass", "pass")
+    assert stage.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [("pass", 0), ("os._exit(3)", 1), ("os.kill(os.getpid(), signal.SIGKILL)", 1)]
+)
+def test_a_grandchild_that_a_worker_leaves_is_gone_before_the_run_is_over(
+    stage: Stage, project: Path, ending: str, code: int
+) -> None:
+    deeds(project, f"leave(root); {ending}", "wait(root / 'go')")
+    running = stage.start(*ALL, "--retries", 0, program="agentos")
+    until((project / "left").exists, 30)
+    left = next(mark for mark in descendants(running.pid) if mark.pid == int((project / "left").read_text()))
+    (project / "seen").touch()
+    until(lambda: any(event["item"] == "DEED-1" for event in stage.events("ItemEnded")), 30)
+    until(lambda: not left.alive, 2.0)
+    assert running.process.poll() is None and descendants(running.pid)
+    (project / "go").touch()
+    assert running.end(30).code == code
+    assert done(project) == (["DEED-1", "DEED-2"] if code == 0 else ["DEED-2"])
