@@ -1,8 +1,10 @@
 """The live display, in a terminal, as a person sees it."""
 
 import os
+import select
 import shutil
 import signal
+import statistics
 import subprocess
 import termios
 import time
@@ -111,6 +113,70 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
     until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
     assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
     leave(screen)
+
+
+def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
+    screen = begin(stage)
+    for keys, said in (("t", b"Snapshot at"), ("\n", b"Snapshot at"), ("x", b"Keys: t or Enter")):
+        took = [answered(screen.terminal, keys, said) for _ in range(9)]
+        assert statistics.median(took) < 0.1, (keys, took)
+    leave(screen)
+
+
+@pytest.mark.parametrize("display", ["live", "plain"])
+def test_ctrl_c_is_answered_within_100_ms(stage: Stage, display: str) -> None:
+    """A busy machine may be late once, not three times in a row."""
+    stage.issues(40, 41)
+    stage.server("--latency", "90,90")
+    took: list[float] = []
+    while not took or (min(took) >= 0.1 and len(took) < 3):
+        terminal = stage.terminal("--all", "--parallel", 2, "--display", display)
+        until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
+        took.append(answered(terminal, "\x03", b"Shutting down... waiting for workers to checkpoint"))
+        assert terminal.end(30).code == 130
+    assert min(took) < 0.1, took
+
+
+def answered(terminal: Terminal, keys: str, said: bytes) -> float:
+    """Seconds from the press of a key to the answer; nothing is polled, so that nothing is added."""
+    while select.select([terminal.keyboard], [], [], 0.02)[0]:
+        os.read(terminal.keyboard, 65536)
+    seen, began = b"", time.monotonic()
+    terminal.press(keys)
+    while said not in seen and select.select([terminal.keyboard], [], [], 5)[0]:
+        seen += os.read(terminal.keyboard, 65536)
+    assert said in seen, seen
+    return time.monotonic() - began
+
+
+# A terminal that nobody reads, as behind a lost connection.
+
+
+def test_a_terminal_that_takes_nothing_holds_up_no_work(stage: Stage) -> None:
+    stage.issues(*range(40, 48))
+    witness = stage.server("--latency", "0.4,0.4")
+    terminal = stage.terminal("--all", "--parallel", 2, size=WIDE, **OLD)
+    until(lambda: terminal.process.poll() is not None, PATIENCE)
+    assert terminal.process.returncode == 0
+    assert all(stage.document(number).exists() for number in range(40, 48))
+    assert len(witness.answered()) == 16 and stage.databases() == []
+    left = len(terminal.written)
+    assert 1000 < left < 20_000, f"{left} bytes: it was never full"
+    assert "Execution complete" not in terminal.screen
+
+
+def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(stage: Stage) -> None:
+    stage.issues(*range(40, 60))
+    stage.server("--latency", "0.2,0.2")
+    terminal = stage.terminal("--all", "--parallel", 3, size=WIDE, **OLD)
+    until(lambda: len(stage.events("ItemEnded")) >= 8, PATIENCE)
+    began = time.monotonic()
+    terminal.ctrl_c()
+    until(lambda: terminal.process.poll() is not None, 30)
+    # Five for the work, two for a screen that may take something yet.
+    assert time.monotonic() - began < 9
+    assert terminal.process.returncode == 130 and stage.summary()["exit_code"] == 130
+    assert "Shutting down" not in terminal.screen, "it was never full"
 
 
 def test_the_terminal_is_given_back_as_it_was(stage: Stage) -> None:

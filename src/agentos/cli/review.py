@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentos.cli.offering import offering, parked
+
 if TYPE_CHECKING:
     from agentos.reviewing import Place, Waiting
 
@@ -220,7 +222,7 @@ command = ReviewCommand(
     "review",
     help="Decide on items that are parked for a person; without ITEM, list them.",
     params=[
-        click.Argument(["item"], required=False),
+        click.Argument(["item"], required=False, shell_complete=offering(parked)),
         click.Option(["--approve"], is_flag=True, help="The draft goes to review; a verdict is approved."),
         click.Option(
             ["--send-back"],
