@@ -245,6 +245,23 @@ def test_with_no_display_only_what_to_type_next_is_said(stage: Stage) -> None:
     assert stage.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
 
 
+def test_the_display_is_a_setting_like_others(stage: Stage) -> None:
+    """Flag before variable before file."""
+    stage.issues(40)
+    stage.server()
+    (stage.project / "agentos.toml").write_text('display = "none"\n')
+    only = ["[COORDINATOR] Read them: ls docs/lld/active"]
+    assert stage.run("40").lines == only
+    assert len(stage.run("40", "--fresh", AGENTOS_DISPLAY="plain").lines) > 10
+    assert stage.run("40", "--fresh", "--display", "none", AGENTOS_DISPLAY="plain").lines == only
+    shown = stage.run("config", "show", "--origin", program="agentos", AGENTOS_DISPLAY="plain").lines
+    assert any(line.split() == ["display", "plain", "environment", "AGENTOS_DISPLAY"] for line in shown)
+    wrong = stage.run("40", AGENTOS_DISPLAY="cinema")
+    assert wrong.code == 2 and "expected one of auto, live, plain, none" in wrong.err
+    (stage.project / "agentos.toml").write_text('display = "cinema"\n')
+    assert stage.run("40").code == 3
+
+
 # Ctrl-Z.
 
 

@@ -12,7 +12,7 @@ import click
 
 from agentos.cli.offering import complete_pending, labels, offering, workflows
 from agentos.cli.words import Duration, Workers, capped
-from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL, REVIEWS
+from agentos.core.bounds import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL, REVIEWS
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
@@ -62,7 +62,7 @@ class Words:
     max_wait: float | None
     budget: float | None
     review: str | None
-    display: str
+    display: str | None
     json: bool
     repo: Path | None
 
@@ -135,8 +135,7 @@ def options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--display"],
-            type=click.Choice(("auto", "live", "plain", "none")),
-            default="auto",
+            type=click.Choice(DISPLAYS),
             help="A footer that stays (live), lines (plain), or only what to type next (none).",
         ),
         click.Option(
@@ -219,6 +218,7 @@ def _execute(workflow: str, words: Words, name: str) -> int:
             parallel,
             words.budget,
             words.review,
+            words.display,
         )
     )
     selection = Selection(
@@ -236,7 +236,7 @@ def _execute(workflow: str, words: Words, name: str) -> int:
         _command(name),
         words.offline,
         words.json,
-        display=words.display,
+        display=settings.display,
     )
     if words.dry_run:
         return _dry_run(request)
