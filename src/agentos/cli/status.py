@@ -32,7 +32,7 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
         click.echo(f"Run {run.name} has written nothing yet.")
         return 0
     state = _state(tally, alive)
-    click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began)}")
+    click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began, time.time())}")
     click.echo(f"  project {tally.started.project}")
     width = max((len(item) for item in tally.rows), default=0)
     for row in tally.rows.values():
