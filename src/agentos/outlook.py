@@ -30,7 +30,7 @@ def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) 
     scene = Scene(
         entries=plan.entries,
         credentials=tuple(credentials),
-        notes=() if offline else (*recent_calls(home.quota), *read_findings(home.quota)),
+        notes=() if offline else (*read_findings(home.quota), *recent_calls(home.quota)),
         limits=_limits(settings),
         now=host_clock(),
     )

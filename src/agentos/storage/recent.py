@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from agentos.core.neighbours import CallOver, CallSent, Note
-from agentos.storage.hostlog import NAME, RECENT, host_clock, read_note
+from agentos.storage.digest import RECENT
+from agentos.storage.hostlog import NAME, host_clock, read_note
 
 _TELLING = (b'"type":"CallSent"', b'"type":"CallOver"')
 
