@@ -96,7 +96,7 @@ def run_workflow(request: Request, say: Callable[[str], None]) -> int:
         try:
             return _Assembly(request, say).conduct(signals)
         except StoppedMeanwhile:
-            say("[COORDINATOR] Shutting down... nothing was begun")
+            say(f"[COORDINATOR] Shutting down... nothing was begun. Start it with: {request.command}")
             return EXIT_CODES[signals.arrived[0]]
         except OSError as error:
             if not is_full(error):

@@ -198,7 +198,11 @@ def _keys(patient: Patient) -> Iterator[Finding]:
 def _project(patient: Patient) -> Iterator[Finding]:
     project = patient.project
     counts = {name: len(list((project / name).glob("*.md"))) for name in FOLDERS}
-    found = ", ".join(f"{name}/ has {number} files" for name, number in counts.items() if number)
+    found = ", ".join(
+        f"{name}/ has {number} {'file' if number == 1 else 'files'}"
+        for name, number in counts.items()
+        if number
+    )
     cure = f"go to a project, or make one: agentos init (looked in {project})"
     yield Finding("project", found or "no issues and no briefs", "" if found else cure)
     if found:

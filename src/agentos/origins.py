@@ -17,6 +17,7 @@ VARIABLES = {
     "simulate_429": "AGENTOS_SIMULATE_429",
     "step_summary": "GITHUB_STEP_SUMMARY",
     "engine": "AGENTOS_ENGINE",
+    "display": "AGENTOS_DISPLAY",
     "github_url": "GITHUB_API_URL",
 }
 # Lines of a file that are looked through for where a setting stands.

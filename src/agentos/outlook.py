@@ -14,6 +14,7 @@ from agentos.storage.credentials import CredentialSource
 from agentos.storage.history import Kin, read_experience
 from agentos.storage.hostlog import host_clock, read_findings
 from agentos.storage.layout import Home
+from agentos.storage.recent import recent_calls
 
 
 def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) -> Forecast:
@@ -29,7 +30,7 @@ def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) 
     scene = Scene(
         entries=plan.entries,
         credentials=tuple(credentials),
-        notes=() if offline else tuple(read_findings(home.quota)),
+        notes=() if offline else (*read_findings(home.quota), *recent_calls(home.quota)),
         limits=_limits(settings),
         now=host_clock(),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentos.core.bounds import MAX_PARALLEL, REVIEWS
+from agentos.core.bounds import DISPLAYS, MAX_PARALLEL, REVIEWS
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.money import Price
 from agentos.core.orders import RoleModel
@@ -42,6 +42,7 @@ class Settings:
     parallel: int = 1
     keep_runs: int = 50
     review: str = "none"
+    display: str = "auto"
     github: str = ""
     github_url: str = GITHUB_URL
     database: Path | None = None
@@ -67,6 +68,7 @@ class Flags:
     parallel: int | None = None
     budget: float | None = None
     review: str | None = None
+    display: str | None = None
 
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
@@ -89,7 +91,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         engine=_engine(env),
         github_url=_api_url(env),
-        **{**merged, **said},
+        **{**merged, **_display(env), **said},
     )
 
 
@@ -163,6 +165,7 @@ _FILE_KEYS: dict[str, type] = {
     "parallel": int,
     "keep_runs": int,
     "review": str,
+    "display": str,
     "github": str,
 }
 
@@ -277,7 +280,7 @@ def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
         ) from error
 
 
-_WORDS: dict[str, tuple[str, ...]] = {"review": REVIEWS}
+_WORDS: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS}
 
 _BOUNDS: dict[str, tuple[float, float | None]] = {
     "parallel": (1, MAX_PARALLEL),
@@ -301,6 +304,13 @@ def _engine(env: Mapping[str, str]) -> str:
     if value not in ENGINES:
         raise UsageError(f"AGENTOS_ENGINE={value} is no engine; expected {' or '.join(ENGINES)}")
     return value
+
+
+def _display(env: Mapping[str, str]) -> dict[str, str]:
+    value = env.get("AGENTOS_DISPLAY", "")
+    if value and value not in DISPLAYS:
+        raise UsageError(f"AGENTOS_DISPLAY={value} is no display; expected one of {', '.join(DISPLAYS)}")
+    return {"display": value} if value else {}
 
 
 def simulated_refusal(env: Mapping[str, str], at_once: int) -> int | None:

@@ -86,17 +86,24 @@ def github_issues(
     return GitHubIssues(access, stopped, say)
 
 
-def why_not_filing(settings: Settings) -> str:
-    """What keeps issues from being filed on GitHub; empty when nothing does."""
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What keeps issues from being filed on GitHub, and what of that GitHub does not tell; empty for nothing."""
+
+    trouble: str = ""
+    untold: str = ""
+
+
+def prospect_of_filing(settings: Settings) -> Prospect:
     from agentos.workflows.github.tracker import GitHubTracker
 
     try:
         reached = github_issues(settings, lambda: False, lambda text: None)
         if reached:
-            asyncio.run(GitHubTracker(reached._client(), NOBODY, "", "").check())
+            return Prospect(untold=asyncio.run(GitHubTracker(reached._client(), NOBODY, "", "").check()))
     except AgentosError as error:
-        return str(error)
-    return ""
+        return Prospect(trouble=str(error))
+    return Prospect()
 
 
 def refuse_offline(settings: Settings) -> None:

@@ -36,6 +36,12 @@ def processes(words: dict[str, str]) -> Engine:
     return ProcessEngine(recipe, lambda order: json.dumps([order.item, words[order.item]]), _masked)
 
 
+def slow_processes(words: dict[str, str]) -> Engine:
+    surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
+    recipe = Recipe("tests.contracts.workers:main", ("tests.contracts.slow",), surroundings)
+    return ProcessEngine(recipe, lambda order: json.dumps([order.item, words[order.item]]), _masked)
+
+
 def _masked(text: str) -> str:
     return text.replace("secret", "***")
 
@@ -110,6 +116,34 @@ def test_a_stopped_worker_ends_with_its_own_word(stage: Stage) -> None:
     stage.engine.obey(StopWorker("LLD-1"))
     stage.until(events.WorkerEnded)
     assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", Outcome(Ending.INTERRUPTED))]
+
+
+def test_workers_that_are_stopped_before_they_are_there_are_not_waited_for() -> None:
+    """What is loaded for them would take a minute."""
+    stage = Stage(slow_processes)
+    with contextlib.closing(stage.engine):
+        for item in ("LLD-1", "LLD-2"):
+            stage.start(item, "finish")
+        began = time.monotonic()
+        for item in ("LLD-1", "LLD-2"):
+            stage.engine.obey(StopWorker(item))
+        stage.until(events.WorkerEnded, item="LLD-1")
+        stage.until(events.WorkerEnded, item="LLD-2")
+        assert time.monotonic() - began < 10
+    for item in ("LLD-1", "LLD-2"):
+        assert events.WorkerReported(item, Outcome(Ending.INTERRUPTED)) in stage.told
+    assert all(event.clean for event in stage.of(events.WorkerEnded) if isinstance(event, events.WorkerEnded))
+    assert not stage.of(events.WorkerStarted)
+
+
+def test_a_worker_that_is_wanted_is_waited_for_though_another_is_stopped_early() -> None:
+    stage = Stage(processes)
+    with contextlib.closing(stage.engine):
+        stage.start("LLD-1", "finish")
+        stage.start("LLD-2", "finish")
+        stage.engine.obey(StopWorker("LLD-1"))
+        stage.until(events.WorkerEnded, item="LLD-2")
+    assert events.WorkerReported("LLD-2", APPROVED) in stage.told
 
 
 def test_a_killed_worker_ends_soon_and_reports_nothing(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from agentos.core import events
 from agentos.core.results import Usage
 from agentos.core.tally import Tally
-from agentos.outputs.footer import Size, fitted, footer, rows_taken
+from agentos.outputs.footer import Size, fitted, footer, rows_taken, snapshot
 
 
 def tally(items: int = 6) -> Tally:
@@ -44,7 +44,7 @@ def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
     found.hear(events.RunPaused(), 105.0)
     text = "\n".join(footer(found, 110.0, Size(200, 24)))
     for said in (
-        "round 1     12k tokens    $0.25      10s  SLOW",
+        "round 1     12k tokens    $0.25     10s  SLOW",
         "PAUSED",
         "key-2 resting until",
         "cost $0.25",
@@ -54,6 +54,24 @@ def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
     found.hear(events.RunResumed(1.0), 111.0)
     text = "\n".join(footer(found, 164.0, Size(200, 24)))
     assert "SLOW" not in text and "PAUSED" not in text and "resting" not in text
+
+
+def test_a_narrow_screen_leaves_out_what_was_used_and_keeps_who_is_stalled() -> None:
+    found = tally(1)
+    found.hear(events.ItemQuiet("LLD-1", "STALLED", "N1_design", 300.0), 104.0)
+    for columns, row in (
+        (90, "  LLD-1     N1_design      round 1       0 tokens    $0.00  5m 00s  STALLED"),
+        (60, "  LLD-1     N1_design      round 1   5m 00s  STALLED"),
+        (46, "  LLD-1     N1_design      5m 00s  STALLED"),
+        (30, "  LLD-1  5m 00s  STALLED"),
+    ):
+        assert footer(found, 400.0, Size(columns, 24))[0] == row
+
+
+def test_a_snapshot_fits_into_eighty_columns() -> None:
+    found = tally(1)
+    found.hear(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 1_900_000, 3000)), 102.0)
+    assert max(len(f"[COORDINATOR] {line}") for line in snapshot(found, 9000.0)[:2]) <= 80
 
 
 def test_wide_characters_count_as_two() -> None:

@@ -23,7 +23,7 @@ class FakeGitHub:
         self.issues: list[Json] = []
         self.asked: list[str] = []
         self.faults: list[tuple[str, str]] = []
-        self.scopes = "repo"
+        self.scopes: str | None = "repo"
         self.repository: Json = {"full_name": REPOSITORY, "has_issues": True, "archived": False}
         self.url = ""
         self.let_go = threading.Event()
@@ -98,7 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == f"/repos/{REPOSITORY}/issues":
             return self._list()
         if path == f"/repos/{REPOSITORY}":
-            return self._send(200, self.github.repository, {"X-OAuth-Scopes": self.github.scopes})
+            scopes = {} if self.github.scopes is None else {"X-OAuth-Scopes": self.github.scopes}
+            return self._send(200, self.github.repository, scopes)
         return self._send(404, {"message": "Not Found"})
 
     def _fail(self, fault: str) -> None:
@@ -112,6 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(
                     403, {"message": "You have exceeded a secondary rate limit"}, {"Retry-After": value}
                 )
+            case "ungranted":
+                # What GitHub answers to a fine-grained token that may only read.
+                message = "Resource not accessible by personal access token"
+                self._send(403, {"message": message}, {"X-Accepted-GitHub-Permissions": value})
             case "moved":
                 self._send(301, {"message": "Moved Permanently"}, {"Location": value})
             case _:

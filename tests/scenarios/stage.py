@@ -58,7 +58,7 @@ def title_of(number: int) -> str:
     return f"Thing {number} can be used"
 
 
-def until(true: Callable[[], object], seconds: float = 15.0) -> float:
+def until(true: Callable[[], object], seconds: float = 30.0) -> float:
     """Waits for something outside of this process; gives how long that took."""
     began = time.monotonic()
     while not true():
@@ -145,7 +145,7 @@ class Running:
     def err(self) -> str:
         return self.err_path.read_text("utf-8", "replace")
 
-    def says(self, text: str, seconds: float = 15.0) -> float:
+    def says(self, text: str, seconds: float = 30.0) -> float:
         """Waits until the text is there."""
         return until(lambda: text in self.out or self._ended_without(text), seconds)
 
@@ -440,7 +440,7 @@ class Terminal:
         """How the terminal treats keys."""
         return termios.tcgetattr(self.keyboard)
 
-    def says(self, text: str, seconds: float = 15.0) -> float:
+    def says(self, text: str, seconds: float = 30.0) -> float:
         return until(lambda: text in self.screen, seconds)
 
     def ctrl_c(self, times: int = 1) -> None:

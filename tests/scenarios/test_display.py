@@ -1,8 +1,11 @@
 """The live display, in a terminal, as a person sees it."""
 
+import contextlib
 import os
+import select
 import shutil
 import signal
+import statistics
 import subprocess
 import termios
 import time
@@ -113,6 +116,80 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
     leave(screen)
 
 
+def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
+    screen = begin(stage)
+    for keys, said in (("t", b"Snapshot at"), ("\n", b"Snapshot at"), ("x", b"Keys: t or Enter")):
+        took = [answered(screen.terminal, keys, said) for _ in range(9)]
+        assert statistics.median(took) < 0.1, (keys, took)
+    leave(screen)
+
+
+@pytest.mark.parametrize("display", ["live", "plain"])
+def test_ctrl_c_is_answered_within_100_ms(stage: Stage, display: str) -> None:
+    """A busy machine may be late once, not three times in a row."""
+    stage.issues(40, 41)
+    stage.server("--latency", "90,90")
+    took: list[float] = []
+    while not took or (min(took) >= 0.1 and len(took) < 3):
+        terminal = stage.terminal("--all", "--parallel", 2, "--display", display)
+        until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
+        took.append(answered(terminal, "\x03", b"Shutting down... waiting for workers to checkpoint"))
+        assert terminal.end(30).code == 130
+    assert min(took) < 0.1, took
+
+
+def answered(terminal: Terminal, keys: str, said: bytes) -> float:
+    """Seconds from the press of a key to the answer; nothing is polled, so that nothing is added."""
+    while select.select([terminal.keyboard], [], [], 0.02)[0]:
+        os.read(terminal.keyboard, 65536)
+    seen, began = b"", time.monotonic()
+    terminal.press(keys)
+    while said not in seen and select.select([terminal.keyboard], [], [], 5)[0]:
+        seen += os.read(terminal.keyboard, 65536)
+    assert said in seen, seen
+    return time.monotonic() - began
+
+
+# A terminal that nobody reads, as behind a lost connection.
+
+
+def test_a_terminal_that_takes_nothing_holds_up_no_work(stage: Stage) -> None:
+    stage.issues(*range(40, 48))
+    witness = stage.server("--latency", "0.4,0.4")
+    terminal = stage.terminal("--all", "--parallel", 2, size=WIDE, **OLD)
+    stall(terminal)
+    until(lambda: terminal.process.poll() is not None, PATIENCE)
+    assert terminal.process.returncode == 0
+    assert all(stage.document(number).exists() for number in range(40, 48))
+    assert len(witness.answered()) == 16 and stage.databases() == []
+    assert "Execution complete" not in terminal.screen, "the terminal took it"
+
+
+def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(stage: Stage) -> None:
+    stage.issues(*range(40, 60))
+    stage.server("--latency", "0.2,0.2")
+    terminal = stage.terminal("--all", "--parallel", 3, size=WIDE, **OLD)
+    stall(terminal)
+    until(lambda: len(stage.events("ItemEnded")) >= 4, PATIENCE)
+    began = time.monotonic()
+    terminal.ctrl_c()
+    until(lambda: terminal.process.poll() is not None, 30)
+    # Five for the work, two for a screen that may take something yet.
+    assert time.monotonic() - began < 9
+    assert terminal.process.returncode == 130 and stage.summary()["exit_code"] == 130
+    assert "Shutting down" not in terminal.screen, "the terminal took it"
+
+
+def stall(terminal: Terminal) -> None:
+    """Fills it, once the run has it, until it takes nothing more; nobody reads it."""
+    until(lambda: "workflows complete" in terminal.screen, PATIENCE)
+    screen = os.open(f"/proc/{terminal.pid}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(screen, b"." * 512)
+    os.close(screen)
+
+
 def test_the_terminal_is_given_back_as_it_was(stage: Stage) -> None:
     screen = begin(stage)
 
@@ -166,6 +243,23 @@ def test_with_no_display_only_what_to_type_next_is_said(stage: Stage) -> None:
     stage.issues(40)
     stage.server()
     assert stage.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
+
+
+def test_the_display_is_a_setting_like_others(stage: Stage) -> None:
+    """Flag before variable before file."""
+    stage.issues(40)
+    stage.server()
+    (stage.project / "agentos.toml").write_text('display = "none"\n')
+    only = ["[COORDINATOR] Read them: ls docs/lld/active"]
+    assert stage.run("40").lines == only
+    assert len(stage.run("40", "--fresh", AGENTOS_DISPLAY="plain").lines) > 10
+    assert stage.run("40", "--fresh", "--display", "none", AGENTOS_DISPLAY="plain").lines == only
+    shown = stage.run("config", "show", "--origin", program="agentos", AGENTOS_DISPLAY="plain").lines
+    assert any(line.split() == ["display", "plain", "environment", "AGENTOS_DISPLAY"] for line in shown)
+    wrong = stage.run("40", AGENTOS_DISPLAY="cinema")
+    assert wrong.code == 2 and "expected one of auto, live, plain, none" in wrong.err
+    (stage.project / "agentos.toml").write_text('display = "cinema"\n')
+    assert stage.run("40").code == 3
 
 
 # Ctrl-Z.

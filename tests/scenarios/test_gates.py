@@ -44,6 +44,10 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(st
     assert stage.databases() == ["lld_workflow_42.db", "lld_workflow_43.db"]
     status = stage.run("status", program="agentos")
     assert "Parked for a person: LLD-42, LLD-43. Decide with: agentos review" in status.out
+    stop = stage.run("stop", program="agentos")
+    assert "LLD-42, LLD-43 wait for a person. Decide with: agentos review" in stop.err
+    (row,) = stage.run("runs", program="agentos").lines
+    assert "2 items: 0 approved, 0 to revise, 0 failed, 2 waiting for a person" in row
 
     again = stage.run("--all", "--review", "draft")
     assert again.code == 0 and len(stage.runs()) == 1

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .github import REPOSITORY, TOKEN, FakeGitHub
-from .stage import TEXTS, Done, Running, Stage, title_of, until
+from .stage import TEXTS, Done, Running, Stage, Terminal, title_of, until
 
 
 @pytest.fixture
@@ -171,6 +172,61 @@ def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(stage: Stage,
         done = run(stage, github, "--all", program="issue-workflow")
         assert done.code == 1 and "cannot file: " in done.out and words in done.out
     assert not witness.calls() and not github.issues
+
+
+def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
+    stage: Stage, github: FakeGitHub
+) -> None:
+    """GitHub names no rights of such a token: doctor says so, and the refusal names the right."""
+    github.scopes = None
+    github.repository["permissions"] = {"pull": True, "triage": False, "push": False}
+    well = run(stage, github, "doctor", program="agentos")
+    (line,) = [line for line in well.lines if " github " in line]
+    assert line.startswith("ok ") and "GitHub tells only at filing whether this token may write" in line
+    assert '"Issues: Read and write"' in line and "labels may be left out" in line
+    stage.brief("17-thing.md", 17)
+    witness = stage.server()
+    github.faults.append(("POST", "ungranted:issues=write"))
+    refused = run(stage, github, "--all", program="issue-workflow")
+    assert refused.code == 1, refused.out
+    assert '"Issues: Read and write"' in refused.out and "GitHub asks for issues=write" in refused.out
+    assert run(stage, github, "--all", program="issue-workflow").code == 0, "granted since"
+    assert len(github.issues) == 1 and len(witness.calls()) == 2, "the draft is not paid for twice"
+
+
+@pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
+def test_ctrl_c_while_githubs_limit_is_waited_for_is_over_in_five_seconds(
+    stage: Stage, github: FakeGitHub, program: str
+) -> None:
+    stage.brief("17-thing.md", 17)
+    stage.server()
+    github.faults.append(("GET", "primary:600"))
+    terminal = stage.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+    terminal.says("Waiting 60", 60)
+    stopped(terminal, f"Start it with: {program} --all")
+
+
+def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
+    stage: Stage, github: FakeGitHub
+) -> None:
+    stage.brief("17-thing.md", 17)
+    stage.server()
+    github.faults.append(("POST", "primary:600"))
+    terminal = stage.terminal(
+        "--all", program="issue-workflow", GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url
+    )
+    terminal.says("to go on with", 60)
+    stopped(terminal, "Go on with: issue-workflow --all")
+    assert run(stage, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
+
+
+def stopped(terminal: Terminal, said: str) -> None:
+    began = time.monotonic()
+    terminal.ctrl_c()
+    terminal.says("Shutting down...", 5)
+    done = terminal.end(30)
+    assert time.monotonic() - began < 7 and done.code == 130
+    assert said in done.lines[-1] and "Traceback" not in done.out
 
 
 def test_without_a_token_or_with_offline_it_says_what_to_do(stage: Stage, github: FakeGitHub) -> None:

@@ -68,6 +68,13 @@ def test_help_shows_every_flag_with_an_example(stage: Stage) -> None:
         assert flag in head and flag in examples
 
 
+def test_a_command_that_is_mistyped_is_guessed(stage: Stage) -> None:
+    done = stage.run("stauts", program="agentos")
+    assert done.code == 2 and "did you mean status" in done.err and "agentos --help" in done.err
+    other = stage.run("xyzzyx", program="agentos")
+    assert other.code == 2 and "did you mean" not in other.err
+
+
 def test_help_writes_nothing(stage: Stage, tmp_path: Path) -> None:
     stage.run("--help", program="agentos")
     assert not stage.home.exists() and os.listdir(stage.user) == []

@@ -1,60 +1,47 @@
-"""Words in, exit code out."""
+"""Words in, exit code out. Little is loaded here, so that an early Ctrl-C finds somebody to deal with it."""
 
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import click
-
-from agentos.cli.group import LazyGroup
-from agentos.core.errors import AgentosError
-from agentos.signals import ignore_from_now_on
+if TYPE_CHECKING:
+    import click
 
 
 def main() -> None:
     """The command `agentos`."""
-    _finish(LazyGroup(), sys.argv[1:], "agentos")
+    _finish(_group, "agentos")
 
 
 def lld_workflow() -> None:
     """The command `lld-workflow`: `agentos run lld`."""
-    from agentos.cli.run import workflow_command
-
-    _finish(workflow_command("lld"), sys.argv[1:], "lld-workflow")
+    _finish(lambda: _workflow("lld"), "lld-workflow")
 
 
 def issue_workflow() -> None:
     """The command `issue-workflow`: `agentos run issue`."""
-    from agentos.cli.run import workflow_command
-
-    _finish(workflow_command("issue"), sys.argv[1:], "issue-workflow")
+    _finish(lambda: _workflow("issue"), "issue-workflow")
 
 
-def _finish(command: click.Command, words: list[str], name: str) -> None:
-    code = _code(command, words, name)
-    ignore_from_now_on()
+def _finish(load: "Callable[[], click.Command]", name: str) -> None:
+    try:
+        from agentos.cli.finishing import code_of
+        from agentos.signals import ignore_from_now_on
+
+        code = code_of(load(), sys.argv[1:], name)
+        ignore_from_now_on()
+    except KeyboardInterrupt:
+        code = 130
     sys.exit(code)
 
 
-def _code(command: click.Command, words: list[str], name: str) -> int:
-    try:
-        result = command.main(words, prog_name=name, standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return 130
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except AgentosError as error:
-        click.echo(f"Error: {error}", err=True)
-        return error.exit_code
-    except BrokenPipeError:
-        return _reader_gone()
+def _group() -> "click.Command":
+    from agentos.cli.group import LazyGroup
+
+    return LazyGroup()
 
 
-def _reader_gone() -> int:
-    """The reader of our output has closed it, as head does: nothing more is to be said."""
-    import os
+def _workflow(name: str) -> "click.Command":
+    from agentos.cli.run import workflow_command
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
+    return workflow_command(name)

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from agentos.cli.records import how_it_ended, living_run
+from agentos.cli.records import complete_runs, how_it_ended, living_run
 from agentos.control.client import NotListening, ask
 from agentos.core import events
 from agentos.core.errors import UsageError
@@ -40,4 +40,9 @@ def ask_run(name: str | None, request: events.Request, what: str) -> int:
 
 
 def run_option() -> click.Option:
-    return click.Option(["--run", "run_id"], metavar="RUN", help="Another run than the one under way.")
+    return click.Option(
+        ["--run", "run_id"],
+        metavar="RUN",
+        shell_complete=complete_runs,
+        help="Another run than the one under way.",
+    )

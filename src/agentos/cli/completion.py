@@ -28,7 +28,7 @@ def _run(shell: str) -> int:
 
 command = click.Command(
     "completion",
-    help="Print the script that makes a shell complete commands, flags and runs.",
+    help="Print the script that makes a shell complete commands, flags, items and runs.",
     params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
     callback=_run,
     epilog="\b\nOnce for every new shell:\n" + "\n".join(f"  {line}" for line in INSTALL.values()),

@@ -25,7 +25,7 @@ def _run(directory: Path, parallel: int) -> int:
     show = f"cd {_shown(directory)} && export AGENTOS_HOME=$PWD/.agentos-home"
     click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
     click.echo(
-        "The built-in rule machine answers: no key, no network, no cost. One rate limit is on its way.\n"
+        "The built-in rule machine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
     )
     request = Request(
         "lld",

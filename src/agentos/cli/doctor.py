@@ -40,12 +40,14 @@ def _github(project: Path, offline: bool) -> Iterator["Finding"]:
     from agentos.checkup import Finding
     from agentos.core.errors import AgentosError
     from agentos.settings import Flags, read_settings
-    from agentos.tracking import why_not_filing
+    from agentos.tracking import prospect_of_filing
 
     with contextlib.suppress(AgentosError):
         settings = read_settings(Flags(repo=project))
         if settings.github and not offline:
-            yield Finding("github", f"issues of {settings.github}", why_not_filing(settings))
+            filing = prospect_of_filing(settings)
+            more = f"; {filing.untold}" if filing.untold else ""
+            yield Finding("github", f"issues of {settings.github}{more}", filing.trouble)
 
 
 command = click.Command(

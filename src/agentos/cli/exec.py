@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from agentos.cli.words import Duration, Workers, capped
-from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.bounds import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 EXAMPLES = """\b
 Examples:
@@ -69,7 +69,13 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
         raise click.UsageError("nothing stands behind --; expected the program and its words")
     parallel = None if words["parallel"] is None else capped(words["parallel"])
     settings = read_settings(
-        Flags(words["repo"], timeout=words["timeout"], retries=words["retries"], parallel=parallel)
+        Flags(
+            words["repo"],
+            timeout=words["timeout"],
+            retries=words["retries"],
+            parallel=parallel,
+            display=words["display"],
+        )
     )
     codes, everything = _codes(words["retry_on"])
     request = ProgramRequest(
@@ -85,7 +91,7 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
         variables=_variables(words["env"]),
         joblog=words["joblog"],
         json=words["json"],
-        display=words["display"],
+        display=settings.display,
         gateway=not words["no_gateway"],
     )
     if words["dry_run"]:
@@ -205,8 +211,7 @@ command = ExecCommand(
         ),
         click.Option(
             ["--display"],
-            type=click.Choice(["auto", "live", "plain", "none"]),
-            default="auto",
+            type=click.Choice(DISPLAYS),
             help="A footer that stays, or plain lines; auto looks at the terminal.",
         ),
         click.Option(

@@ -41,7 +41,19 @@ class LazyGroup(click.Group):
             help="Turn a backlog into reviewed documents.",
             context_settings={"help_option_names": ["-h", "--help"]},
             params=[_version(__version__)],
+            epilog="Begin with: agentos demo (no key, no network), or agentos init in a folder of your own.",
         )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, 3, 0.5)
+            meant = f"did you mean {' or '.join(close)}? " if close else ""
+            ctx.fail(f"no command is called {args[0]!r}; {meant}See all: agentos --help")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

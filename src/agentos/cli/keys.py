@@ -1,6 +1,7 @@
 """`agentos keys`: the credentials, and where they stand."""
 
 import sys
+import time
 
 import click
 
@@ -19,7 +20,7 @@ def _list() -> int:
     for row in rows:
         parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {row.state}"]
         if row.seconds > 0:
-            parts.append(f"until {clock(row.until)} (in {duration(row.seconds)})")
+            parts.append(f"until {clock(row.until, time.time())} (in {duration(row.seconds)})")
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
         parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]

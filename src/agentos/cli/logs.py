@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+from agentos.cli.offering import logged, offering
+from agentos.cli.records import complete_runs
+
 POLL = 0.2
 
 
@@ -56,8 +59,10 @@ command = click.Command(
     "logs",
     help="What an item's worker said, in the last run that carried it; needs no running process.",
     params=[
-        click.Argument(["item"]),
-        click.Option(["--run", "run_id"], help="Another run than the last one."),
+        click.Argument(["item"], shell_complete=offering(logged)),
+        click.Option(
+            ["--run", "run_id"], shell_complete=complete_runs, help="Another run than the last one."
+        ),
         click.Option(["--follow", "-f"], is_flag=True, help="Go on until the run has ended."),
     ],
     callback=_run,

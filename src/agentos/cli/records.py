@@ -59,6 +59,7 @@ def living_run(name: str | None, what: str) -> Path:
 
 def how_it_ended(run: Path) -> str:
     """In a few words, with what to type next."""
+    from agentos.core.results import Ending
     from agentos.outputs.summary import without_fresh
     from agentos.storage.runs import tally_of
 
@@ -67,6 +68,9 @@ def how_it_ended(run: Path) -> str:
     if tally.ended is None:
         return f"it was killed. Go on with: {command}"
     code = tally.ended.exit_code
+    if parked := [row.item for row in tally.ending(Ending.PARKED)]:
+        wait = "waits" if len(parked) == 1 else "wait"
+        return f"{', '.join(parked)} {wait} for a person. Decide with: agentos review"
     if not code:
         return "everything reached a verdict. See it with: agentos status"
     again = f"{command} --failed" if code == 1 and "--failed" not in command else command

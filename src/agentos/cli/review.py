@@ -1,11 +1,14 @@
 """`agentos review`: a person's word on items that are parked."""
 
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from agentos.cli.offering import offering, parked
 
 if TYPE_CHECKING:
     from agentos.reviewing import Place, Waiting
@@ -81,7 +84,7 @@ def _list(place: "Place") -> int:
         state = (
             f"{decision.act.done}, goes on with: {following_command(place, parking)}"
             if decision
-            else f"{_subject(one)} waits since {clock(parking.at)}: {one_line(parking.title)}"
+            else f"{_subject(one)} waits since {clock(parking.at, time.time())}: {one_line(parking.title)}"
         )
         click.echo(f"{parking.item:<{width}}  {state}")
     if open_ones:
@@ -118,7 +121,7 @@ def _show(place: "Place", one: "Waiting") -> None:
 
     parking, pages = one.parking, lineage(place, one.parking)
     click.echo(f"{parking.item}: {one_line(parking.title)}")
-    click.echo(f"  {_subject(one)} waits since {clock(parking.at)} at {parking.node}")
+    click.echo(f"  {_subject(one)} waits since {clock(parking.at, time.time())} at {parking.node}")
     click.echo(f"  history, in {parking.lineage}/:")
     width = max((len(page.name) for page in pages), default=0)
     for page in pages:
@@ -220,7 +223,7 @@ command = ReviewCommand(
     "review",
     help="Decide on items that are parked for a person; without ITEM, list them.",
     params=[
-        click.Argument(["item"], required=False),
+        click.Argument(["item"], required=False, shell_complete=offering(parked)),
         click.Option(["--approve"], is_flag=True, help="The draft goes to review; a verdict is approved."),
         click.Option(
             ["--send-back"],

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from agentos.cli.offering import complete_pending, labels, offering, workflows
 from agentos.cli.words import Duration, Workers, capped
-from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL, REVIEWS
+from agentos.core.bounds import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL, REVIEWS
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
@@ -61,7 +62,7 @@ class Words:
     max_wait: float | None
     budget: float | None
     review: str | None
-    display: str
+    display: str | None
     json: bool
     repo: Path | None
 
@@ -69,11 +70,12 @@ class Words:
 def options() -> list[click.Parameter]:
     positive = click.IntRange(min=1)
     return [
-        click.Argument(["items"], nargs=-1, metavar="[ITEM]..."),
+        click.Argument(["items"], nargs=-1, metavar="[ITEM]...", shell_complete=complete_pending),
         click.Option(["--all"], is_flag=True, help="Every pending item."),
         click.Option(
             ["--label"],
             multiple=True,
+            shell_complete=offering(labels),
             help="Only items with this label; may be repeated.",
         ),
         click.Option(["--limit"], type=positive, help="At most so many items."),
@@ -133,8 +135,7 @@ def options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--display"],
-            type=click.Choice(("auto", "live", "plain", "none")),
-            default="auto",
+            type=click.Choice(DISPLAYS),
             help="A footer that stays (live), lines (plain), or only what to type next (none).",
         ),
         click.Option(
@@ -183,7 +184,7 @@ def _run(workflow: str, **words: Any) -> int:
 
 command = RunCommand(
     "run",
-    params=[click.Argument(["workflow"]), *options()],
+    params=[click.Argument(["workflow"], shell_complete=offering(workflows)), *options()],
     help="Carry items through a workflow: lld or issue.",
     epilog=EXAMPLES.format(name="agentos run lld"),
     callback=_run,
@@ -192,6 +193,15 @@ command = RunCommand(
 
 
 def execute(workflow: str, words: Words, name: str) -> int:
+    try:
+        return _execute(workflow, words, name)
+    except KeyboardInterrupt:
+        # While everything is loaded: a run that has begun deals with it itself.
+        click.echo(f"\n[COORDINATOR] Stopped, nothing is lost. Go on with: {_command(name)}", err=True)
+        return 130
+
+
+def _execute(workflow: str, words: Words, name: str) -> int:
     from agentos.app import Request, run_workflow
     from agentos.core.plan import Selection
     from agentos.settings import Flags, read_settings
@@ -208,6 +218,7 @@ def execute(workflow: str, words: Words, name: str) -> int:
             parallel,
             words.budget,
             words.review,
+            words.display,
         )
     )
     selection = Selection(
@@ -225,7 +236,7 @@ def execute(workflow: str, words: Words, name: str) -> int:
         _command(name),
         words.offline,
         words.json,
-        display=words.display,
+        display=settings.display,
     )
     if words.dry_run:
         return _dry_run(request)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def _list(limit: int) -> int:
     from agentos.cli.records import runs_folder
-    from agentos.core.results import Ending
-    from agentos.outputs.words import duration
+    from agentos.outputs.words import count, duration
     from agentos.storage.runs import is_alive, run_folders, tally_of
 
     folders = run_folders(runs_folder())
@@ -32,22 +31,29 @@ def _list(limit: int) -> int:
         seconds = end.seconds if end else tally.last - tally.began
         click.echo(
             f"{folder.name:<20} {tally.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{len(tally.rows)} items: {_came_to(tally)}, "
-            f"{len(tally.ending(Ending.FAILED))} failed  {tally.started.project}"
+            f"{count(len(tally.rows), 'item')}: {_came_to(tally)}  {tally.started.project}"
         )
     if len(folders) > limit:
         click.echo(f"({len(folders) - limit} older ones: agentos runs --limit {len(folders)})")
+    click.echo("One of them: agentos status RUN, agentos report RUN; two: agentos runs compare", err=True)
     return 0
 
 
 def _came_to(tally: "Tally") -> str:
     from agentos.core.results import Ending, Verdict
 
-    finished = tally.ending(Ending.FINISHED)
+    finished, failed = len(tally.ending(Ending.FINISHED)), len(tally.ending(Ending.FAILED))
     if finished and not tally.reviewed:
-        return f"{len(finished)} done"
-    revise = tally.verdicts(Verdict.NEEDS_REVISION)
-    return f"{len(tally.verdicts(Verdict.APPROVED))} approved, {len(revise)} to revise"
+        return f"{finished} done, {failed} failed"
+    waiting, cut = len(tally.ending(Ending.PARKED)), len(tally.ending(Ending.INTERRUPTED))
+    parts = [
+        f"{len(tally.verdicts(Verdict.APPROVED))} approved",
+        f"{len(tally.verdicts(Verdict.NEEDS_REVISION))} to revise",
+        f"{failed} failed",
+        f"{waiting} waiting for a person" if waiting else "",
+        f"{cut} interrupted" if cut else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _compare(first: str | None, second: str | None) -> int:

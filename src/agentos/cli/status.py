@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from agentos.cli.records import complete_runs
+
 
 def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
@@ -30,7 +32,7 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
         click.echo(f"Run {run.name} has written nothing yet.")
         return 0
     state = _state(tally, alive)
-    click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began)}")
+    click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began, time.time())}")
     click.echo(f"  project {tally.started.project}")
     width = max((len(item) for item in tally.rows), default=0)
     for row in tally.rows.values():
@@ -77,7 +79,7 @@ command = click.Command(
     "status",
     help="What the last run did, or is doing; needs no running process.",
     params=[
-        click.Argument(["run_id"], required=False, metavar="[RUN]"),
+        click.Argument(["run_id"], required=False, metavar="[RUN]", shell_complete=complete_runs),
         click.Option(["--run", "run_option"], metavar="RUN", help="The same as the argument."),
         click.Option(["--json", "as_json"], is_flag=True, help="As one JSON object."),
     ],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.asking import run_option
+from agentos.core.bounds import DISPLAYS
 
 if TYPE_CHECKING:
     from agentos.outputs.display import Display
@@ -77,7 +78,7 @@ command = click.Command(
         run_option(),
         click.Option(
             ["--display"],
-            type=click.Choice(("auto", "live", "plain", "none")),
+            type=click.Choice(DISPLAYS),
             default="auto",
             help="As for a run.",
         ),

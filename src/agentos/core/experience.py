@@ -93,6 +93,7 @@ class Chronicle:
         self.lives: list[Life] = []
         self.warm_up = 0.0
         self._began: float | None = None
+        self._ready = float("-inf")
         self._pages: dict[str, _Page] = {}
 
     def hear(self, event: events.Event, at: float) -> None:
@@ -129,10 +130,9 @@ class Chronicle:
     def _hear_start(self, page: _Page, at: float) -> None:
         page.since = at
         if self._began is not None:
-            # The first worker waits for all that is loaded before it; that is the run's, not the item's.
-            self.warm_up, self._began = at - self._began, None
-        else:
-            page.start = at - page.started
+            self.warm_up, self._began, self._ready = at - self._began, None, at
+        # The first workers wait for all that is loaded before them; that is the run's time, not theirs.
+        page.start = at - max(page.started, self._ready)
 
     def _hear_return(self, event: events.LeaseReturned, page: _Page, at: float) -> None:
         if page.wish is not None and event.refusal is None and event.usage.calls:

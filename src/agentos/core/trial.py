@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from random import Random
 
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.experience import Experience, Life
+from agentos.core.learner import Learner
 from agentos.core.loads import DAY, Dimension, LimitSeen, Rate
 from agentos.core.neighbours import BucketLearnt, Note
 from agentos.core.plan import Entry
@@ -66,9 +68,10 @@ class Result:
 class Trial:
     """One imagined run; of very many items it tries the first, and takes the rest to be like them."""
 
-    def __init__(self, scene: Scene, experience: Experience) -> None:
+    def __init__(self, scene: Scene, experience: Experience, draw: int = 0) -> None:
+        """`draw` says which of the ways to deal the lives out to the items is taken."""
         self._scene = scene
-        self._lives = _cast(scene.entries, experience.lives)
+        self._lives = _cast(scene.entries, experience.lives, draw)
         count = len(scene.entries)
         self._tried = count if count <= MOST_ITEMS else SAMPLE
         self._pool = _pool(scene)
@@ -184,11 +187,10 @@ class Trial:
         return Bottleneck(dimension, share, sum(rate.per_second for rate in rates) * longest, longest)
 
 
-def _cast(entries: Sequence[Entry], lives: tuple[Life, ...]) -> list[Life]:
-    """A life for every item: all of them in turn, or so many spread over the past."""
-    shorter = min(len(entries), len(lives))
-    chosen = [lives[place * len(lives) // shorter] for place in range(shorter)]
-    return [_fitting(entry, chosen[place % shorter]) for place, entry in enumerate(entries)]
+def _cast(entries: Sequence[Entry], lives: tuple[Life, ...], draw: int) -> list[Life]:
+    """A life for every item: dealt like shuffled cards, all of them before any again."""
+    dealt = Random(draw).sample(lives, len(lives))
+    return [_fitting(entry, dealt[place % len(dealt)]) for place, entry in enumerate(entries)]
 
 
 def _fitting(entry: Entry, life: Life) -> Life:
@@ -206,14 +208,17 @@ def _pool(scene: Scene) -> Pool:
 
 
 def _certain(note: Note) -> Note:
-    if isinstance(note, BucketLearnt) and note.per_second:
-        if note.weight is not None:
-            evenly = LimitSeen(Dimension.TOKENS, note.weight.amount, note.weight.seconds)
-        else:
-            evenly = LimitSeen(Dimension.REQUESTS, 1.0, 1.0 / note.per_second)
-        named = tuple(limit for limit in note.limits if limit.dimension is not evenly.dimension)
-        return replace(note, limits=(*named, evenly), per_second=None, weight=None)
-    return note
+    if not isinstance(note, BucketLearnt):
+        return note
+    rate = Learner(per_second=note.per_second, window=note.window).rate
+    if rate is None:
+        return note
+    if note.weight is not None:
+        found = LimitSeen(Dimension.TOKENS, note.weight.amount, note.weight.seconds)
+    else:
+        found = LimitSeen(Dimension.REQUESTS, rate.amount, rate.seconds)
+    named = tuple(limit for limit in note.limits if limit.dimension is not found.dimension)
+    return replace(note, limits=(*named, found), per_second=None, weight=None)
 
 
 def _sent(usage: Usage, dimension: Dimension) -> float:

@@ -20,11 +20,15 @@ APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
 
 
 class Understudies:
-    """Workers that do what earlier ones did, and models that answer as they did."""
+    """Workers that do what earlier ones did, and models that answer as they did.
+
+    None is there before the run has warmed up.
+    """
 
     def __init__(self, lives: dict[str, Life], warm_up: float) -> None:
         self._lives = lives
         self._warm_up = warm_up
+        self._ready: float | None = None
         self._calls: dict[str, int] = {}
 
     def obey(self, command: Command, now: float) -> list[Happening]:
@@ -42,8 +46,8 @@ class Understudies:
 
     def _start(self, item: str, now: float) -> list[Happening]:
         life = self._lives[item]
-        warm_up, self._warm_up = self._warm_up, 0.0
-        there = now + (warm_up or life.start)
+        self._ready = now + self._warm_up if self._ready is None else self._ready
+        there = max(now, self._ready) + life.start
         self._calls[item] = 0
         return [Happening(there, events.WorkerStarted(item, 1)), *self._go_on(item, there)]
 

@@ -17,6 +17,7 @@ from agentos.core import commands, events
 from agentos.core.commands import Command
 from agentos.core.events import EngineEvent, WorkerEvent
 from agentos.core.lines import LineAssembler
+from agentos.core.results import Ending, Outcome
 from agentos.core.wire import WireError, dumps, loads
 from agentos.engines.template import LARGEST
 
@@ -48,6 +49,7 @@ class _Worker:
     open: set[int] = field(default_factory=set)
     status: int | None = None
     given_up_at: float | None = None
+    stops: bool = False
 
 
 class ProcessEngine:
@@ -68,6 +70,7 @@ class ProcessEngine:
         self._workers: dict[str, _Worker] = {}
         self._told: Told = []
         self._has_worked = False
+        self._is_ready = False
         self._template: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -88,7 +91,10 @@ class ProcessEngine:
                 self._send_control({"freeze": command.item})
             case commands.ThawWorker():
                 self._send_control({"thaw": command.item})
-            case commands.StopWorker() | commands.GrantLease():
+            case commands.StopWorker():
+                self._send(command.item, dumps(command))
+                self._stop_early(command.item)
+            case commands.GrantLease():
                 self._send(command.item, dumps(command))
             case _:
                 assert_never(command)
@@ -142,6 +148,7 @@ class ProcessEngine:
             start_new_session=True,
         )
         theirs.close()
+        self._is_ready = False
         self._control = ours
         self._selector.register(ours, selectors.EVENT_READ, self._hear_template)
 
@@ -149,6 +156,7 @@ class ProcessEngine:
         assert self._control is not None
         with contextlib.suppress(ConnectionError):
             if message := self._control.recv(LARGEST):
+                self._is_ready = True
                 return self._hear_news(json.loads(message))
         self._lose_template()
 
@@ -163,6 +171,20 @@ class ProcessEngine:
                 self._workers[item].status = status
                 self._workers[item].given_up_at = time.monotonic() + LAST_WORDS
                 self._end_if_over(self._workers[item])
+
+    def _stop_early(self, item: str) -> None:
+        """Nobody waits for what is being loaded for workers of which none is wanted any more."""
+        if worker := self._workers.get(item):
+            worker.stops = True
+        if self._is_ready or self._template is None or not all(one.stops for one in self._workers.values()):
+            return
+        os.killpg(self._template.pid, signal.SIGKILL)
+        self._template.wait()
+        self._drop_control()
+        for worker in list(self._workers.values()):
+            self._told.append(events.WorkerReported(worker.item, Outcome(Ending.INTERRUPTED)))
+            worker.status = 0
+            self._drop(worker)
 
     def _lose_template(self) -> None:
         """Its children die with it, by the kernel's hand; each channel's end tells when."""

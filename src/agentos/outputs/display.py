@@ -16,8 +16,6 @@ from agentos.outputs.live import Live, Look
 from agentos.outputs.summary import next_steps
 from agentos.outputs.writer import LineWriter
 
-KINDS = ("auto", "live", "plain", "none")
-
 
 @dataclass(frozen=True, slots=True)
 class Manners:

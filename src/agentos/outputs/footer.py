@@ -28,7 +28,7 @@ def footer(tally: Tally, at: float, size: Size) -> list[str]:
         return []
     room, columns = size.lines // 2, size.columns - 1
     progress = _wrapped(progress_parts(tally, at), columns)[: max(1, min(3, room // 2))]
-    rows = [item_row(row, at) for row in tally.running]
+    rows = [_narrowed(row, at, columns) for row in tally.running]
     left = room - len(progress)
     if len(rows) > left:
         hidden = len(rows) - max(0, left - 1)
@@ -50,8 +50,25 @@ def snapshot(tally: Tally, at: float) -> list[str]:
 def item_row(row: Row, at: float) -> str:
     """`  LLD-42    N3_review      round 2     12k tokens    $0.03   1m 05s  SLOW`."""
     where = f"{row.node or 'starting':<13}  {f'round {row.round}' if row.round else '':<8}"
-    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(max(0.0, at - row.since)):>7}"
+    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {_age(row, at):>6}"
     return f"  {row.item:<8}  {where}  {used}  {row.quiet}".rstrip()
+
+
+def _narrowed(row: Row, at: float, columns: int) -> str:
+    """Where the whole row has no room: what is slow, and for how long, before what it used."""
+    quiet = f"  {row.quiet}" if row.quiet else ""
+    node = row.node or "starting"
+    ways = (
+        item_row(row, at),
+        f"  {row.item:<8}  {node:<13}  {f'round {row.round}' if row.round else '':<8}  {_age(row, at):>6}{quiet}",
+        f"  {row.item:<8}  {node:<13}  {_age(row, at):>6}{quiet}",
+        f"  {row.item}  {_age(row, at)}{quiet}",
+    )
+    return next((way for way in ways if len(way) <= columns), ways[-1])
+
+
+def _age(row: Row, at: float) -> str:
+    return duration(max(0.0, at - row.since))
 
 
 def progress_parts(tally: Tally, at: float) -> list[str]:
@@ -113,7 +130,7 @@ def _keys(tally: Tally, at: float) -> str:
         return said
     until, key = resting[0]
     others = f" and {len(resting) - 1} more" if len(resting) > 1 else ""
-    return f"{said}, {key}{others} resting until {clock(until)}"
+    return f"{said}, {key}{others} resting until {clock(until, at)}"
 
 
 def _cost(tally: Tally, at: float) -> str:

@@ -158,7 +158,7 @@ def _timed(row: Row, tried: str) -> str:
 
 
 def _paid(row: Row, tried: str) -> str:
-    return f"{tried:<9} {duration(row.seconds):>7} {tokens(row.usage.tokens):>6} tokens  cost {dollars(row.cost)}"
+    return f"{tried:<9} {duration(row.seconds):>6} {tokens(row.usage.tokens):>5} tokens  cost {dollars(row.cost)}"
 
 
 def _why(row: Row) -> str:

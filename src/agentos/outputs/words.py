@@ -19,9 +19,9 @@ def over_maximum(workers: int) -> str:
 
 def duration(seconds: float) -> str:
     """3.4s, 42s, 2m 05s, 1h 12m."""
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f}s"
-    if seconds < 60:
+    if seconds < 59.5:
         return f"{seconds:.0f}s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
@@ -29,9 +29,11 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}h {minutes % 60:02}m"
 
 
-def clock(wall: float) -> str:
-    """The time of day; with the date when it is not today's within a day."""
-    return datetime.fromtimestamp(wall).strftime("%H:%M:%S")
+def clock(wall: float, now: float | None = None) -> str:
+    """The time of day; with its date when that is another than that of `now`."""
+    moment = datetime.fromtimestamp(wall)
+    same = now is None or moment.date() == datetime.fromtimestamp(now).date()
+    return moment.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M:%S")
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
@@ -76,7 +78,7 @@ def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an 
         case events.KeyLimited():
             return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. Redistributing work..."
         case events.KeySpent():
-            until = clock(at + event.seconds)
+            until = clock(at + event.seconds, at)
             return f"Daily quota of {event.key} is used up until {until} ({event.reason}). Redistributing work..."
         case events.KeyQuarantined():
             return f"{event.key} was rejected ({event.reason}). Not used again until its credential changes."
@@ -100,14 +102,14 @@ def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an 
         case events.PoolRestored():
             return f"Credentials available again after {duration(event.seconds)}. Resuming workflows..."
         case events.AllKeysLimited():
-            until = clock(at + event.seconds)
+            until = clock(at + event.seconds, at)
             return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
         case events.KeysBack():
             return f"Keys are back after {duration(event.seconds)}. Resuming workflows..."
         case events.StormBegan():
             return (
                 f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
-                f"trying one at {clock(at + event.seconds)}..."
+                f"trying one at {clock(at + event.seconds, at)}..."
             )
         case events.StormEnded():
             return f"{event.provider} answers again after {duration(event.seconds)}. Resuming workflows..."
@@ -187,7 +189,7 @@ def _changed(event: events.KeysChanged) -> str:
 
 def why_stopped(event: events.StopBegan, at: float) -> str:
     """With the time from which it could go on, if that is known."""
-    when = "" if event.seconds is None else f", at {clock(at + event.seconds)}"
+    when = "" if event.seconds is None else f", at {clock(at + event.seconds, at)}"
     return f"{event.detail or event.reason}{when}"
 
 

@@ -4,14 +4,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from agentos.core import events
-from agentos.core.experience import Chronicle, Experience
+from agentos.core.experience import Chronicle, Experience, Life
 from agentos.storage.journal import NAME, Entry, read_entry
 from agentos.storage.runs import run_folders
 
 MOST_RUNS = 20
 ENOUGH_LIVES = 200
+# A machine may be busy for once: so many of the newest runs say how long it takes to begin.
+RECENT = 3
 LARGEST_PART = 1024 * 1024
 _TELLING = tuple(
     f'"type":"{kind.__name__}"'.encode()
@@ -39,17 +42,18 @@ class Kin:
 
 def read_experience(runs: Path, kin: Kin) -> Experience:
     """From the newest runs, no more than is needed; of a long journal, its first part."""
-    lives, told, warm_up = [], 0, 0.0
+    lives: list[Life] = []
+    told, warm_ups = 0, list[float]()
     for run in run_folders(runs)[:MOST_RUNS]:
         chronicle = _chronicle(run, kin)
         if chronicle is None or not chronicle.lives:
             continue
         lives += chronicle.lives
         told += 1
-        warm_up = warm_up or chronicle.warm_up
+        warm_ups.append(chronicle.warm_up)
         if len(lives) >= ENOUGH_LIVES:
             break
-    return Experience(tuple(lives), told, warm_up)
+    return Experience(tuple(lives), told, median(warm_ups[:RECENT]) if warm_ups else 0.0)
 
 
 def _chronicle(run: Path, kin: Kin) -> Chronicle | None:

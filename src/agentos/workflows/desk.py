@@ -25,7 +25,7 @@ _TAGS = ("issue", "brief", "draft", "feedback")
 class Tracker(Protocol):
     """Where issues are filed when it is not the project's folder."""
 
-    async def check(self) -> None: ...
+    async def check(self) -> str: ...
 
     async def file(self, filing: Filing, say: Say) -> str:
         """The address of the issue, filed now or found."""

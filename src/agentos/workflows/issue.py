@@ -64,8 +64,8 @@ class IssueWorkflow:
 
         async def sandbox(state: State) -> State:
             _check_filing(desk.root)
-            if desk.tracker:
-                await desk.tracker.check()
+            if desk.tracker and (untold := await desk.tracker.check()):
+                desk.say(f"Not known before filing: {untold}")
             return {}
 
         async def file(state: State) -> State:

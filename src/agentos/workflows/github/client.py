@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from agentos.core.backoff import backoff
 from agentos.core.errors import LimitReached, TrackerError
+from agentos.core.lines import one_line
 from agentos.core.orders import GitHubAccess
 from agentos.workflows.github.limits import limit_seconds
 
@@ -21,6 +22,7 @@ TRIES = 5
 MOST_REDIRECTS = 3
 MOVED = (301, 302, 307, 308)
 PER_PAGE = 100
+WRITE = 'a fine-grained token needs the repository permission "Issues: Read and write", a classic one the scope repo'
 Json = dict[str, Any]
 
 
@@ -131,19 +133,21 @@ class GitHub:
             raise ResponseLost(f"status {response.status_code}")
         body = _body(response)
         if response.status_code >= 400:
-            raise TrackerError(self._complaint(response.status_code, body))
+            wanted = response.headers.get("x-accepted-github-permissions", "")
+            raise TrackerError(self._complaint(response.status_code, body, wanted))
         if body is None:
             raise ResponseLost("an answer that is no JSON")
         links = response.links.get("next", {}).get("url", "")
         headers = response.headers
         return Answer(body, links, headers.get("date", ""), headers.get("x-oauth-scopes"))
 
-    def _complaint(self, status: int, body: Any) -> str:
+    def _complaint(self, status: int, body: Any, wanted: str) -> str:
         where = self._access.repository
         said = str(body.get("message", ""))[:200] if isinstance(body, dict) else ""
         words = {
             401: "GitHub rejects the token: set GITHUB_TOKEN to a valid one, or type gh auth login",
-            403: f"the token may not do this on {where} ({said}): it needs read and write access to issues",
+            403: f"the token may not do this on {where} ({said}): it needs read and write access to issues. {WRITE}"
+            + (f"; GitHub asks for {one_line(wanted)[:100]}" if wanted else ""),
             404: f"{where} is not there, or the token may not see it: check github in agentos.toml, and the token",
             410: f"issues are switched off on {where}: switch them on in its settings",
         }

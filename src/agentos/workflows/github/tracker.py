@@ -3,14 +3,14 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from agentos.core.errors import TrackerError
 from agentos.core.items import Item
 from agentos.workflows.filing import Filing, labels_of, title_of, without_front
-from agentos.workflows.github.client import GitHub, Json, ResponseLost
+from agentos.workflows.github.client import WRITE, Answer, GitHub, Json, ResponseLost
 
 LOOKS = (0.0, 1.0, 3.0)
 TRIES = 3
@@ -55,8 +55,8 @@ class GitHubTracker:
         self._filed = filed
         self._since = since
 
-    async def check(self) -> None:
-        """Before anything is paid for: can an issue be filed here?"""
+    async def check(self) -> str:
+        """Before anything is paid for: can an issue be filed here? Gives what GitHub does not tell of that."""
         answer = await self._github.get("")
         found = answer.body if isinstance(answer.body, dict) else {}
         name = found.get("full_name", "the repository")
@@ -69,6 +69,7 @@ class GitHubTracker:
             raise TrackerError(
                 f"cannot file: the token has the scopes {answer.scopes}, filing on {name} needs repo or public_repo"
             )
+        return "; ".join(_untold(answer, found))
 
     async def file(self, filing: Filing, say: Callable[[str], None]) -> str:
         """Looks before it files, and again whenever an answer was lost."""
@@ -100,6 +101,14 @@ class GitHubTracker:
             "body": f"{body}\n\n{self._marker}",
             "labels": labels_of(filing),
         }
+
+
+def _untold(answer: Answer, repository: Json) -> Iterator[str]:
+    if answer.scopes is None:
+        yield f"GitHub tells only at filing whether this token may write: {WRITE}"
+    rights = repository.get("permissions")
+    if isinstance(rights, dict) and not (rights.get("push") or rights.get("triage")):
+        yield "labels may be left out: they need the right to push or to triage"
 
 
 def _address(issue: Json) -> str:

@@ -1,0 +1,41 @@
+"""What was sent just now, read from the notes that real runs leave."""
+
+import contextlib
+from pathlib import Path
+
+from agentos.core.loads import Load
+from agentos.core.neighbours import BucketBack, CallOver, CallSent, Note
+from agentos.storage.digest import RECENT
+from agentos.storage.hostlog import HostLog, host_clock
+from agentos.storage.recent import recent_calls
+
+
+def sent(lease: str, seconds_ago: float) -> CallSent:
+    return CallSent("", lease, "fingerprint", "bucket", "pro", host_clock() - seconds_ago, Load(3, 4))
+
+
+def leave(folder: Path, *notes: Note) -> None:
+    with contextlib.closing(HostLog(folder, "run-1")) as log, log.turn():
+        assert log.leave(list(notes))
+
+
+def test_only_the_calls_of_the_last_minute_are_given_oldest_first_each_with_its_end(tmp_path: Path) -> None:
+    used = Load(30, 40)
+    leave(
+        tmp_path / "quota",
+        sent("long-ago", RECENT + 5),
+        CallOver("", "long-ago", used),
+        sent("first", 20),
+        sent("second", 10),
+        BucketBack("", "bucket", "pro"),
+        CallOver("", "first", used),
+    )
+    found = recent_calls(tmp_path / "quota")
+    calls = [note for note in found if isinstance(note, CallSent)]
+    ends = [note for note in found if isinstance(note, CallOver)]
+    assert [note.lease for note in calls] == [note.lease for note in ends] == ["first", "second"]
+    assert [note.used for note in ends] == [used, Load()], "one is under way"
+
+
+def test_where_no_run_ever_was_there_is_nothing(tmp_path: Path) -> None:
+    assert recent_calls(tmp_path / "quota") == []
