@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,7 +106,13 @@ def make_project(folder: Path, items: int) -> Path:
     return folder / "project"
 
 
-def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int | None = None) -> Measured:
+def run_all(
+    project: Path,
+    home: Home,
+    portion: int = PORTION,
+    stop_after: int | None = None,
+    others: Sequence[Listener] = (),
+) -> Measured:
     """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
     plan = make_plan(survey(find_workflow("lld", project), project, home), Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
@@ -124,7 +130,7 @@ def run_all(project: Path, home: Home, portion: int = PORTION, stop_after: int |
                 InlineEngine(lambda command, channel: carry(command, channel, items[command.item], documents))
             )
         )
-        listeners: list[Listener] = [*_listeners(folder.path), watch]
+        listeners: list[Listener] = [*_listeners(folder.path), watch, *others]
         for listener in listeners:
             stack.callback(listener.close)
         run = Run(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())

@@ -1,0 +1,87 @@
+"""Hundreds of items: stopped half way, resumed, and the last of them as cheap as the first."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.scale import make_project
+
+from agentos.storage.layout import Home
+from agentos.storage.runs import Keep, prune, run_folders
+
+ITEMS, HALF = 300, 150
+ROOT = Path(__file__).parents[2]
+
+
+def probe(folder: Path, *words: int) -> Any:
+    command = [sys.executable, "-m", "tests.scenarios.scale_probe", str(folder), *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(done.stdout)
+
+
+def dry_run(folder: Path) -> list[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "AGENTOS_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "agentos", "run", "lld", "--all", "--offline", "--dry-run"]
+    done = subprocess.run(
+        [*command, "--repo", str(folder / "project")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout.splitlines()
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many issues, of which one run has done half before it was stopped."""
+    folder = tmp_path_factory.mktemp("scale")
+    make_project(folder, ITEMS)
+    assert probe(folder, HALF)["code"] == 143
+    return folder
+
+
+def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: Path) -> None:
+    documents = backlog / "project" / "docs" / "lld" / "active"
+    done = len(list(documents.iterdir()))
+    assert HALF <= done < ITEMS
+    stopped = run_folders(Home(backlog / "home").runs)[0]
+    # What was not begun has nothing of its own to show, and is written down all the same.
+    unbegun = [
+        event for event in events_of(stopped) if event["type"] == "ItemEnded" and not event["attempts"]
+    ]
+    assert len(unbegun) >= ITEMS - done - 10
+    assert not (stopped / f"{unbegun[0]['item']}.log").exists()
+    assert dry_run(backlog)[0] == f"[COORDINATOR] Dry run mode - would process {ITEMS - done} items:"
+
+    resumed = probe(backlog)
+
+    assert resumed["code"] == 0
+    assert len(list(documents.iterdir())) == ITEMS
+    newest = run_folders(Home(backlog / "home").runs)[0]
+    ended = [event["item"] for event in events_of(newest) if event["type"] == "ItemEnded"]
+    assert len(ended) == len(set(ended)) == ITEMS - done
+    assert prune(Home(backlog / "home").runs, Keep(runs=1), 0.0) and run_folders(newest.parent) == [newest]
+
+
+def test_the_last_items_cost_no_more_than_the_first(tmp_path: Path) -> None:
+    make_project(tmp_path, ITEMS)
+    found = probe(tmp_path)
+    laps = found["laps"]
+    assert found["code"] == 0 and len(laps) == ITEMS // 50
+    first, last = (
+        {name: after[name] - before[name] for name in after} for before, after in (laps[:2], laps[-2:])
+    )
+    assert first["opened"] > 50 and last["opened"] <= 1.1 * first["opened"]
+    # Nobody looks through a folder that grows with the items.
+    assert laps[-1]["listed"] == laps[0]["listed"]
+    assert (laps[-1]["bytes"] - laps[0]["bytes"]) / (ITEMS - 50) < 4096
