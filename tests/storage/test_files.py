@@ -1,5 +1,7 @@
 """Files that are whole or not there, and none outside."""
 
+import fcntl
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -43,6 +45,35 @@ def test_no_temporary_file_is_left(root: Path) -> None:
     with pytest.raises(OSError):
         Folder(root).write("busy", b"a file cannot replace a folder")
     assert everything(root) == ["busy", "busy/child", "docs", "docs/a.md"]
+
+
+def temporary(root: Path, name: str) -> Path:
+    """Where the content of this name stands until it is whole."""
+    return root / f"{TMP_PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:24]}"
+
+
+def test_what_a_killed_writer_left_gives_way_to_the_next(root: Path) -> None:
+    temporary(root, "a.md").write_text("hal")
+    Folder(root).write("a.md", b"whole")
+    assert everything(root) == ["a.md"] and Folder(root).read("a.md") == b"whole"
+
+
+def test_a_link_in_the_place_of_a_temporary_file_gives_way_unfollowed(root: Path) -> None:
+    victim = root.parent / "victim"
+    victim.write_text("mine")
+    temporary(root, "a.md").symlink_to(victim)
+    Folder(root).write("a.md", b"ours")
+    assert victim.read_text() == "mine" and everything(root) == ["a.md"]
+
+
+def test_a_living_writer_of_the_same_name_is_left_alone(root: Path) -> None:
+    with open(temporary(root, "a.md"), "wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b"theirs")
+        with pytest.raises(FileExistsError, match="another process writes it"):
+            Folder(root).write("a.md", b"ours")
+        Folder(root).write("b.md", b"nobody is in its way")
+    assert temporary(root, "a.md").read_bytes() == b"theirs"
 
 
 def test_a_temporary_file_of_a_crash_is_not_among_the_names(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agentos.core import events
 from agentos.core.results import Ending, Outcome, Usage
 from agentos.core.secrets import MASK, Redactor, Secret
-from agentos.storage.journal import NAME, Journal, read_journal
+from agentos.storage.journal import NAME, Journal, lines_with, read_journal
 
 STARTED = events.ItemStarted("LLD-1", 1, 1)
 ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
@@ -88,3 +88,14 @@ def test_a_journal_is_one_json_object_a_line_for_its_owner_alone(tmp_path: Path)
 def test_there_is_no_journal_of_a_run_that_wrote_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         next(read_journal(tmp_path))
+
+
+def test_lines_are_found_by_what_they_hold(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, ENDED, STARTED, ENDED)
+    with open(tmp_path / NAME, "ab") as file:
+        file.write(b'{"at":9,"type":"ItemEnded","it')
+    found = list(lines_with(tmp_path, b'"type":"ItemEnded"'))
+    assert [json.loads(line)["item"] for line in found[:2]] == ["LLD-1", "LLD-1"]
+    assert found[2:] == [b'{"at":9,"type":"ItemEnded","it']
+    (tmp_path / NAME).write_bytes(b"")
+    assert list(lines_with(tmp_path, b"ItemEnded")) == []
