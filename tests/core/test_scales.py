@@ -69,7 +69,7 @@ def weighing() -> Pace:
     return learnt([100, 900, 500], [500, 100], [900, 900, 300])
 
 
-def test_a_pace_that_weighs_lets_a_small_call_go_sooner_than_a_large_one() -> None:
+def test_where_tokens_count_a_small_call_goes_sooner_than_a_large_one() -> None:
     pace = weighing()
     assert isinstance(pace.weight(), Rate) and Dimension.REQUESTS not in pace.rates
     now = START + 10.0
