@@ -12,9 +12,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet 
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
-# Most tests wait for processes: half as many again as there are cores keep these busy.
+# Most tests wait for processes: twice as many as there are cores keep these busy.
 test: $(DEV) $(DOCS)
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 2)) $(BIN)/python -m pytest
 
 check: $(DEV)
 	$(BIN)/ruff check .

@@ -163,12 +163,15 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> N
         signal.signal(number, signal.SIG_IGN)
     die_with_parent(coordinator)
     adopt_orphans()
+    # Looking for garbage among what is imported takes a tenth of the time, and finds none.
+    gc.disable()
     for name in preload:
         importlib.import_module(name)
     module, _, function = entry.partition(":")
     worker: Entry = getattr(importlib.import_module(module), function)
     gc.collect()
     gc.freeze()
+    gc.enable()
     Template(socket.socket(fileno=control_fd), worker).serve()
     os._exit(0)  # nothing is left to finalise, and the coordinator waits
 
