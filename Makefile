@@ -7,14 +7,18 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
-.PHONY: demo test check bench forecast-bench scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test long check bench forecast-bench scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
-# Most tests wait for processes: twice as many as there are cores keep these busy.
+# Most tests wait for processes: half as many again as there are cores keep these busy.
 test: $(DEV) $(DOCS)
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 2)) $(BIN)/python -m pytest
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
+
+# Those that take long, and have siblings that do not.
+long: $(DEV)
+	@$(BIN)/python -m pytest -m long
 
 check: $(DEV)
 	$(BIN)/ruff check .

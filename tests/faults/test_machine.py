@@ -64,7 +64,7 @@ def test_where_no_process_can_ever_be_made_the_run_ends_with_the_reason(stage: S
     assert running.end().code == 130 and not witness.calls()
 
 
-@pytest.mark.parametrize("descriptors", [8, 24])
+@pytest.mark.parametrize("descriptors", [8, pytest.param(24, marks=pytest.mark.long)])
 def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     stage: Stage, descriptors: int
 ) -> None:

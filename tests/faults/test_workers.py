@@ -78,6 +78,7 @@ def done(project: Path) -> list[str]:
     return sorted(path.stem for path in (project / "out").glob("*.md"))
 
 
+@pytest.mark.long
 def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage, project: Path) -> None:
     if shutil.which("prlimit") is None:
         pytest.skip("needs prlimit, to take memory away")

@@ -444,6 +444,6 @@ class RunMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of forty steps can be read.
 RunMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestRunMachine = RunMachine.TestCase

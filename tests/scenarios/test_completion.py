@@ -95,6 +95,7 @@ def test_tab_completes_items_by_id_or_number(stage: Stage, name: str) -> None:
         offers(screen, typed, completed)
 
 
+@pytest.mark.long
 def test_fish_offers_items_with_their_titles(stage: Stage) -> None:
     backlog(stage)
     assert fish(stage, *(typed for typed, _ in ITEMS[3:])) == [

@@ -245,6 +245,7 @@ def test_with_no_display_only_what_to_type_next_is_said(stage: Stage) -> None:
     assert stage.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
 
 
+@pytest.mark.long
 def test_the_display_is_a_setting_like_others(stage: Stage) -> None:
     """Flag before variable before file."""
     stage.issues(40)

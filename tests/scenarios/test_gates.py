@@ -7,6 +7,8 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pytest
+
 from .stage import Done, Stage, until
 
 
@@ -70,6 +72,7 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(st
     assert stage.databases() == ["lld_workflow_43.db"]
 
 
+@pytest.mark.long
 def test_words_of_a_person_reach_the_next_draft_beside_all_other_feedback(stage: Stage) -> None:
     stage.issue(42, "weak")
     witness = stage.server()
@@ -113,6 +116,7 @@ def test_a_rejection_ends_the_item_with_the_persons_reasons_before_any_review(st
     assert "Nothing is pending" in stage.run("--all").out
 
 
+@pytest.mark.long
 def test_an_edited_draft_becomes_the_draft_and_is_kept_until_the_decision(stage: Stage) -> None:
     stage.issue(42)
     stage.server()
@@ -137,6 +141,7 @@ def test_an_edited_draft_becomes_the_draft_and_is_kept_until_the_decision(stage:
     assert "004-edited.md" in lineage(stage, "42-lld", "done")
 
 
+@pytest.mark.long
 def test_a_person_may_approve_what_the_reviewer_does_not(stage: Stage) -> None:
     stage.issue(45, "hopeless")
     stage.server()
@@ -225,6 +230,7 @@ def test_a_worker_killed_after_the_decision_neither_loses_nor_repeats_it(stage: 
     assert '"number": 2' in notes(stage)["parking"] and "decision 2" not in notes(stage)
 
 
+@pytest.mark.long
 def test_a_coordinator_killed_at_any_moment_of_a_resumption_applies_a_decision_once(stage: Stage) -> None:
     stage.issue(42)
     witness = stage.server("--latency", "0.2,0.2")

@@ -174,6 +174,7 @@ def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(stage: Stage,
     assert not witness.calls() and not github.issues
 
 
+@pytest.mark.long
 def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
     stage: Stage, github: FakeGitHub
 ) -> None:

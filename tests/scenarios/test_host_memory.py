@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from .keyrings import credentials, keys, line, table
 from .stage import KEYS, Running, Stage, until
 
@@ -50,6 +52,7 @@ def dead_calls(calls: list[dict[str, object]]) -> int:
     return sum(call["status"] == 400 for call in calls)
 
 
+@pytest.mark.long
 def test_a_key_of_the_environment_that_answers_again_is_used_again(stage: Stage) -> None:
     witness = stage.server(keys=KEYS[:2], fault={"kind": "402", "key": "key-1"})
     stage.issue(40)
@@ -92,6 +95,7 @@ def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(s
 # Days.
 
 
+@pytest.mark.long
 def test_what_a_killed_run_has_sent_counts_for_the_day_of_the_next(stage: Stage) -> None:
     """By a provider whose day begins with its first call: no midnight comes in between."""
     stage.issues(40, 41, 42, 43)
