@@ -150,6 +150,7 @@ class Coordinator:
             self._engine.obey(self._untold.pop(0))
 
     def _tell(self, event: events.Event) -> None:
-        at = self._clock.wall()
+        # What is heard is what is written down: a report made during the run is the one made after it.
+        at = round(self._clock.wall(), 3)
         for listener in self._listeners:
             listener.hear(event, at)

@@ -38,7 +38,7 @@ class Audit:
         if item is None or isinstance(event, events.LineWritten):
             return
         path = self._folder / f"workflow-audit-{self._short(item)}.jsonl"
-        record = {"at": round(at, 3), **encode(event)}
+        record = {"at": at, **encode(event)}
         line = self._redact(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
         try:
             for place in (path, self._merged):

@@ -15,7 +15,7 @@ class JsonLines:
         self._redact = redact
 
     def hear(self, event: Event, at: float) -> None:
-        self._write(self._redact(json.dumps({"at": round(at, 3), **encode(event)}, ensure_ascii=False)))
+        self._write(self._redact(json.dumps({"at": at, **encode(event)}, ensure_ascii=False)))
 
     def close(self) -> None:
         pass

@@ -32,7 +32,7 @@ class Journal:
     def hear(self, event: Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             return
-        record = {"at": round(at, 3), **encode(event)}
+        record = {"at": at, **encode(event)}
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         self._unwritten += (self._redact(line) + "\n").encode(errors=_AS_JSON)
         try:
