@@ -14,7 +14,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
@@ -255,11 +254,6 @@ class Stage:
         path = folder / name
         path.write_text(f"# {title_of(number)}\n{TEXTS[quality].format(number=number)}")
         return path
-
-    def demo_backlog(self) -> None:
-        with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
-            for folder in ("issues", "ideas"):
-                shutil.copytree(backlog / folder, self.project / folder, dirs_exist_ok=True)
 
     def document(self, number: int) -> Path:
         return self.project / "docs/lld/active" / f"LLD-{number:03}.md"

@@ -270,13 +270,3 @@ def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(stage: Stage
     assert [call["role"] for call in witness.calls(42)] == ["draft", "review"] * 2
     assert [call["role"] for call in witness.calls(43)] == ["draft", "review"] * 2
     assert stage.document(42).exists() and stage.document(43).exists()
-
-
-def test_the_example_backlog_runs_without_a_key(stage: Stage) -> None:
-    stage.demo_backlog()
-    done = stage.run("run", "lld", "--all", "--parallel", "--offline", program="agentos")
-    assert done.code == 0
-    assert "9 approved, 1 needs revision" in done.out
-    assert len(list((stage.project / "docs/lld/active").iterdir())) == 9
-    next_step = done.lines[-1]
-    assert next_step == "[COORDINATOR] Read them: ls docs/lld/active docs/lld/needs-revision"

@@ -1,6 +1,7 @@
 """`agentos demo`: an example project, made and run."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -22,7 +23,6 @@ def _run(directory: Path, parallel: int) -> int:
     settings = read_settings(
         Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / ".agentos-home")}
     )
-    show = f"cd {_shown(directory)} && export AGENTOS_HOME=$PWD/.agentos-home"
     click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
     click.echo(
         "The built-in rule machine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
@@ -38,7 +38,9 @@ def _run(directory: Path, parallel: int) -> int:
     if code := run_workflow(request, click.echo):
         return code
     click.echo("\nLook around, or turn the briefs into issues next:")
-    click.echo(f"  {show}")
+    if place := _off_the_path():
+        click.echo(f"  export PATH={place}:$PATH")
+    click.echo(f"  cd {_shown(directory)} && export AGENTOS_HOME=$PWD/.agentos-home")
     click.echo("  agentos status")
     click.echo("  issue-workflow --all --parallel --offline")
     return 0
@@ -65,7 +67,19 @@ def _unfinished(project: Path) -> bool:
 
 def _again(directory: Path, parallel: int) -> str:
     home = _shown(directory / ".agentos-home")
-    return f"AGENTOS_HOME={home} lld-workflow --all -j {parallel} --offline --repo {_shown(directory)}"
+    place = _off_the_path()
+    program = f"{place}/lld-workflow" if place else "lld-workflow"
+    return f"AGENTOS_HOME={home} {program} --all -j {parallel} --offline --repo {_shown(directory)}"
+
+
+def _off_the_path() -> str:
+    """The folder of our commands as a shell would write it, if typing their names does not find them."""
+    ours = Path(sys.executable).parent
+    found = shutil.which("agentos")
+    if found and Path(found).parent == ours:
+        return ""
+    here = Path.cwd()
+    return f"$PWD/{_shown(ours.relative_to(here))}" if ours.is_relative_to(here) else _shown(ours)
 
 
 def _shown(directory: Path) -> str:

@@ -182,14 +182,14 @@ class _Gateway:
     def _news(self, event: events.News) -> None:
         self._teller.news(event)
         if self._programs and not isinstance(event, events.CallCounted):
-            self._programs.hear(event, time.time())
+            self._programs.hear(event, round(time.time(), 3))
 
     def _over(self, record: CallRecord) -> None:
         self._accounts.add(record)
         self._teller.over(record)
         if self._programs and record.usage.calls:
             counted = events.CallCounted(record.item, record.key, record.model, record.usage, record.cost)
-            self._programs.hear(counted, time.time())
+            self._programs.hear(counted, round(time.time(), 3))
 
     def _unaffordable(self, asked: Asked) -> str | None:
         free = asked.is_free or self._service.offline
