@@ -214,7 +214,7 @@ class _Assembly:
 
     def _cast(self, pool: Pool) -> None:
         """Who plays which role; every role needs a key, and with a budget, a price."""
-        have = tuple(dict.fromkeys(pool.providers()))
+        have = tuple(dict.fromkeys(pool.keys.providers()))
         # Offline there is one model, whatever the settings name.
         offline = tuple(cast(role, (), have) for role in ROLES)
         self._roles = offline if self._request.offline else self._settings.role_models(have)
@@ -336,7 +336,7 @@ class _Assembly:
             project=str(self._settings.project),
             items=plan.ids,
             workers=self._settings.parallel,
-            keys=tuple(pool.names()),
+            keys=tuple(pool.keys.names()),
             command=self._request.command,
             place=_place(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),

@@ -40,7 +40,7 @@ class Desk:
         return self.leasing.returned(back, now)
 
     def refuse_all(self, refusal: Refusal, now: float) -> None:
-        names = [f"LLD-{number}" for number, _ in enumerate(self.leasing.pool.names())]
+        names = [f"LLD-{number}" for number, _ in enumerate(self.leasing.pool.keys.names())]
         for lease in [self.get(name, now) for name in names]:
             self.give(lease, now, refusal)
 
@@ -174,7 +174,7 @@ def test_trouble_is_tried_again_with_growing_waits_and_rests_no_key() -> None:
     for _ in range(4):
         (lease,) = desk.leasing.grants(now)
         assert desk.give(lease, now, TROUBLE) == []
-        assert desk.leasing.pool.usable_slots(now) == 1
+        assert desk.leasing.pool.keys.usable_slots(now) == 1
         desk.ask("LLD-1", now)
         waits.append((desk.leasing.wake_at(now) or 0.0) - now)
         now += waits[-1]
@@ -221,7 +221,7 @@ def test_a_refusal_of_a_secret_that_was_replaced_says_nothing_of_the_new_one() -
     changed = [Credential("key-1", "gemini", Secret("a better one"))]
     assert desk.leasing.replaced(changed) == [events.KeysChanged(("key-1",), ("key-1",))]
     assert desk.give(lease, 1.0, REJECTED) == []
-    assert desk.leasing.pool.living() == ["key-1"]
+    assert desk.leasing.pool.keys.living() == ["key-1"]
 
 
 def test_a_refusal_finds_its_key_under_its_new_name() -> None:

@@ -1,6 +1,7 @@
 """Random lives of a run, with workers that do whatever workers do."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -264,7 +265,7 @@ class RunMachine(RuleBasedStateMachine):
     @invariant()
     def only_living_workers_hold_keys_or_wait_for_them(self) -> None:
         assert self.pool.held() == sum(bool(life.lease) for life in self.lives.values())
-        assert not any(self.pool.is_waiting(item) for item in self.items if item not in self.lives)
+        assert all(want.holder in self.lives for want in self.pool.waiting(math.inf))
 
     @invariant()
     def it_is_over_when_every_item_has_ended_and_not_before(self) -> None:

@@ -1,6 +1,7 @@
 """The brain of a run: an event and the time in, commands and news out."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentos.core import events
@@ -58,7 +59,7 @@ class Run:
         self._limits = limits
         self._jitter = jitter
         # Without any key from the beginning, nobody is to be held up for want of one.
-        self._keyed = bool(pool.names())
+        self._keyed = bool(pool.keys.names())
         self._purse = Purse(limits.prices, limits.budget)
         self._leasing = Leasing(pool, jitter, self._purse)
         self._episodes = Episodes(pool, limits.max_wait)
@@ -84,13 +85,22 @@ class Run:
 
     def begin(self, now: float) -> Decision:
         decision = Decision()
-        slots = self._leasing.pool.usable_slots(now)
+        slots = self._leasing.pool.keys.usable_slots(now)
         if 0 < slots < min(self._limits.parallel, len(self._works)):
             decision.news.append(events.KeysFewerThanWorkers(slots, self._limits.parallel))
         return self._settle(decision, now)
 
     def hear(self, event: events.Event, now: float) -> Decision:
+        return self.hear_all((event,), now)
+
+    def hear_all(self, heard: Iterable[events.Event], now: float) -> Decision:
+        """What follows is decided once, of all that is known by now."""
         decision = Decision()
+        for event in heard:
+            self._hear(event, decision, now)
+        return self._settle(decision, now)
+
+    def _hear(self, event: events.Event, decision: Decision, now: float) -> None:
         match event:
             case events.LeaseWanted() | events.LeaseReturned():
                 self._hear_lease(event, decision, now)
@@ -113,7 +123,6 @@ class Run:
                 self._hear_continued(event, decision)
             case _:
                 self._hear_worker(event, decision, now)
-        return self._settle(decision, now)
 
     def _hear_worker(self, event: events.Event, decision: Decision, now: float) -> None:
         match event:

@@ -151,7 +151,7 @@ class Desk:
             return NoKey(Trouble.UNPAID, f"the next call would pass the budget of ${purse.budget:.2f}")
         back = pool.back_for(want, now)
         if back is None:
-            return NoKey(Trouble.NO_KEY, f"there is no usable {provider} key{_why(pool.quarantined())}")
+            return NoKey(Trouble.NO_KEY, f"there is no usable {provider} key{_why(pool.keys.quarantined())}")
         if back[0] > waiting.until:
             return _resting(provider, back[1], back[0] - now)
         return None
@@ -165,7 +165,7 @@ class Desk:
         pool, now = self._leasing.pool, self._clock()
         if any(name == provider for name, _ in pool.storms()):
             return f"{provider} is failing for everybody"
-        if not pool.usable_slots(now) and (earliest := pool.earliest(now)):
+        if not pool.keys.usable_slots(now) and (earliest := pool.keys.earliest(now)):
             return f"all keys are rate limited, {earliest[1]} for another {earliest[0] - now:.0f} s"
         return f"every {provider} key is in use, or paced by its limits"
 
