@@ -198,6 +198,16 @@ def test_a_provider_that_fails_for_all_is_a_storm_that_ends_with_an_answer() -> 
     assert not desk.whole.hold_starts(5.0)
 
 
+def test_when_a_storm_is_over_nobody_waits_out_his_back_off() -> None:
+    desk = Desk(keys(5))
+    for lease in [desk.get(f"LLD-{number}", 0.0) for number in range(5)]:
+        desk.give(lease, 0.0, TROUBLE)
+    look = desk.get("LLD-9", 2.0)
+    desk.ask("LLD-1", 2.0)
+    desk.give(look, 2.5)
+    assert [lease.want.holder for lease in desk.leasing.grants(2.5)] == ["LLD-1"], "not only after 3.0"
+
+
 def test_a_storm_longer_than_max_wait_is_a_standstill() -> None:
     desk = Desk(keys(5), max_wait=100.0)
     desk.refuse_all(TROUBLE, 0.0)

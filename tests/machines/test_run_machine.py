@@ -169,6 +169,23 @@ class RunMachine(RuleBasedStateMachine):
             self.guilty.add(life.item)
             self._end(life)
 
+    @precondition(lambda self: len(self.lives) > 1)
+    @rule(deaths=st.lists(rarely, min_size=3, max_size=3))
+    def speak_at_once(self, deaths: list[bool]) -> None:
+        """Everybody has said something, and some have died over it, when the coordinator looks."""
+        heard: list[events.Event] = []
+        for life, dies in zip(list(self.lives.values()), deaths, strict=False):
+            if life.lease and not life.doomed:
+                lease, life.lease = life.lease, ""
+                heard.append(events.LeaseReturned(life.item, lease, 1.0))
+            if life.idle:
+                heard.append(self._wish(life))
+            if dies:
+                self.guilty.add(life.item)
+                del self.lives[life.item]
+                heard.append(events.WorkerEnded(life.item, "signal 9", clean=False))
+        self._hear(*heard)
+
     @precondition(lambda self: self._some(lambda life: life.fresh))
     @rule(data=st.data())
     def fail_to_start(self, data: st.DataObject) -> None:
@@ -332,9 +349,12 @@ class RunMachine(RuleBasedStateMachine):
         self._obey(self.run.wake(self.now))
 
     def _want(self, life: Life) -> None:
+        self._hear(self._wish(life))
+
+    def _wish(self, life: Life) -> events.LeaseWanted:
         self.calls += 1
         life.fresh, life.call = False, f"call-{self.calls}"
-        self._hear(events.LeaseWanted(life.item, life.call, ("gemini",)))
+        return events.LeaseWanted(life.item, life.call, ("gemini",))
 
     def _return(self, life: Life, refusal: Refusal | None) -> None:
         lease, life.lease = life.lease, ""
@@ -355,8 +375,8 @@ class RunMachine(RuleBasedStateMachine):
         del self.lives[life.item]
         self._hear(events.WorkerEnded(life.item, "signal 9", clean=False))
 
-    def _hear(self, event: events.Event) -> None:
-        self._obey(self.run.hear(event, self.now))
+    def _hear(self, *heard: events.Event) -> None:
+        self._obey(self.run.hear_all(heard, self.now))
 
     def _obey(self, decision: Decision) -> None:
         for news in decision.news:

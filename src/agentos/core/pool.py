@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from agentos.core.buckets import Bucket, Buckets
 from agentos.core.credentials import Credential
@@ -47,6 +48,13 @@ class Pool:
             place -= 1
         self._waiting.insert(place, want)
         self._unseen.append(want)
+
+    def hurry(self, provider: str, now: float) -> None:
+        """It serves again: nobody who may use it waits out a back-off any more."""
+        self._waiting = [
+            replace(want, not_before=min(want.not_before, now)) if provider in want.providers else want
+            for want in self._waiting
+        ]
 
     def give_back(self, lease_id: str) -> Lease | None:
         """Ends a lease; one that is not held any more is ignored."""
