@@ -16,7 +16,7 @@ from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 from agentos.core.wants import Lease, Want
 
-LONGEST_PASSING = 2.0
+LONGEST_PASSING = 1.0
 NEVER = float("inf")
 Affords = Callable[[str, Load], bool]
 Kind = tuple[tuple[str, ...], tuple[str, ...]]
