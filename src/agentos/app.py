@@ -24,8 +24,9 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
-from agentos.core.run import EXIT_CODES, Limits, Run
+from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor
+from agentos.core.stopping import EXIT_CODES
 from agentos.core.wire import pack
 from agentos.engines.inline import InlineChannel, InlineEngine, awaited
 from agentos.engines.process import ProcessEngine, Recipe

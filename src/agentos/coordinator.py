@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from agentos.core import events
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
-from agentos.core.neighbours import Note
+from agentos.core.decision import Decision
 from agentos.core.ports import Asked, Engine, Listener, Neighbours
-from agentos.core.run import Decision, Run
+from agentos.core.run import Run
+from agentos.core.turns import in_turn
 
 LONGEST_WAIT = 1.0
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +37,6 @@ class Outside:
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
     requests: Callable[[], Sequence[Asked]] = lambda: ()
     sleep: Callable[[], None] = lambda: None
-
-
-class Sharer(Protocol):
-    """Whoever owns a pool, as its neighbours see it."""
-
-    def learn(self, notes: list[Note]) -> None: ...
-
-    def neighbours(self) -> set[str]: ...
-
-    def take_notes(self) -> list[Note]: ...
-
-    def take_turn(self, ours: bool) -> None: ...
-
-
-def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> tuple[T, bool]:
-    """Keys are given out in turns: what the others did is known before, what we do is told within.
-
-    With the decision: whether the others could be told. Out of turn, everything but keys is decided.
-    """
-    with neighbours.turn() as notes:
-        owner.take_turn(notes is not None)
-        if notes is not None:
-            owner.learn([*notes, *neighbours.gone(owner.neighbours())])
-        decision = decide()
-        told = neighbours.leave(owner.take_notes())
-    return decision, told
 
 
 class Coordinator:
@@ -133,7 +106,7 @@ class Coordinator:
         return self._decide(lambda now: self._run.hear_all(heard, now))
 
     def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
-        decision, told = in_turn(self._run, self._neighbours, lambda: decide(self._clock.monotonic()))
+        decision, told = in_turn(self._run.leasing, self._neighbours, lambda: decide(self._clock.monotonic()))
         self._apply(decision, told)
         return decision.news
 

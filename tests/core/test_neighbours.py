@@ -45,9 +45,9 @@ def test_another_runs_call_holds_a_slot_until_it_is_over_or_its_run_is_gone(end:
     run = Conducted(keys(1))
     run.learn(sent(keys(1)[0]))
     assert run.want("LLD-1", **ASK) is None
-    assert run.run.neighbours() == {"there"}
+    assert run.pool.foreign_runs() == {"there"}
     run.learn(end)
-    assert run.held("LLD-1") is not None and run.run.neighbours() == set()
+    assert run.held("LLD-1") is not None and run.pool.foreign_runs() == set()
 
 
 def test_the_end_of_one_run_frees_nothing_of_another() -> None:
@@ -55,7 +55,7 @@ def test_the_end_of_one_run_frees_nothing_of_another() -> None:
     run = Conducted([credential])
     run.learn(sent(credential, run="there", at=900.0), sent(credential, run="elsewhere", at=901.0))
     run.learn(RunGone("there"))
-    assert run.run.neighbours() == {"elsewhere"}
+    assert run.pool.foreign_runs() == {"elsewhere"}
     assert run.want("LLD-1", **ASK) is not None
 
 

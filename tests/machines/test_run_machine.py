@@ -19,10 +19,11 @@ from agentos.core.commands import (
     StopWorker,
     ThawWorker,
 )
+from agentos.core.decision import Decision
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
-from agentos.core.run import Decision, Limits, Run
+from agentos.core.run import Limits, Run
 from tests.core.making import keys, steady
 
 ENOUGH_STEPS = 2000

@@ -7,10 +7,9 @@ import pytest
 
 from agentos.core import events
 from agentos.core.credentials import Credential
+from agentos.core.decision import Decision
 from agentos.core.pool import Pool
-from agentos.core.results import Outcome
-from agentos.core.run import Decision, Limits, Run
-from agentos.core.work import Work
+from agentos.core.run import Limits, Run
 
 from .__main__ import FIXED, survive
 from .life import Life, Told
@@ -55,8 +54,9 @@ class Hoarding(Run):
 class Forgetful(Run):
     """Loses what is to be tried again."""
 
-    def _retry(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
-        pass
+    def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
+        super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
+        self._roster.queue_last = lambda work: None  # type: ignore[method-assign]
 
 
 class Generous(Run):
@@ -76,9 +76,10 @@ class Sleepy(Run):
 class Repeating(Run):
     """Tells the end of an item twice."""
 
-    def _end(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
-        super()._end(work, outcome, decision, now)
-        decision.news.append(decision.news[-1])
+    def hear(self, event: events.Event, now: float) -> Decision:
+        decision = super().hear(event, now)
+        decision.news += [news for news in decision.news if isinstance(news, events.ItemEnded)]
+        return decision
 
 
 class Stubborn(Run):
@@ -86,7 +87,7 @@ class Stubborn(Run):
 
     def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
         super()._hear_stop(event, decision, now)
-        self._stopping = None
+        self._stop.reason = ""
 
 
 @pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])

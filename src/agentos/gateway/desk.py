@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentos.coordinator import in_turn
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.leasing import Leasing
-from agentos.core.neighbours import Note
 from agentos.core.ports import Neighbours
+from agentos.core.turns import in_turn
 from agentos.core.wants import Lease, Want
 from agentos.gateway.dialects.dialect import Trouble
 
@@ -102,26 +101,11 @@ class Desk:
     def leasing(self) -> Leasing:
         return self._leasing
 
-    # What the neighbours are told and tell.
-
-    def learn(self, notes: list[Note]) -> None:
-        for note in notes:
-            self._leasing.pool.hear(note)
-
-    def neighbours(self) -> set[str]:
-        return self._leasing.pool.foreign_runs()
-
-    def take_notes(self) -> list[Note]:
-        return self._leasing.take_notes()
-
-    def take_turn(self, ours: bool) -> None:
-        self._leasing.in_turn = ours
-
     # The decision.
 
     def _decide(self, change: Callable[[float], None]) -> None:
         # A gateway that cannot tell the others serves its callers all the same: they have no pause to wait in.
-        leases, _ = in_turn(self, self._neighbours, lambda: self._grant(change))
+        leases, _ = in_turn(self._leasing, self._neighbours, lambda: self._grant(change))
         for news in self._leasing.weather_news(self._clock()):
             self._tell(news)
         for lease in leases:
