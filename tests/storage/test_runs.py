@@ -70,6 +70,16 @@ def test_latest_points_to_the_newest(runs: Path) -> None:
     assert [name for name in os.listdir(runs) if name.startswith(".")] == []
 
 
+def test_what_a_run_that_died_while_it_pointed_has_left_is_removed(runs: Path) -> None:
+    living = new_run(runs, 0.0)
+    marks = [runs / f".latest-{name}" for name in (living.id, "19700101T000000Z-9")]
+    for mark in marks:
+        mark.symlink_to("anywhere")
+    new_run(runs, 1.0).close()
+    assert marks[0].is_symlink() and not marks[1].is_symlink()
+    living.close()
+
+
 def test_a_run_lives_as_long_as_its_process_holds_its_lock(runs: Path) -> None:
     run = new_run(runs, WALL)
     assert is_alive(run.path) and is_alive(run.path)

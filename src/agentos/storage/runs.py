@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +53,7 @@ def new_run(runs: Path, wall: float) -> RunFolder:
             path.mkdir(mode=0o700)
             lock = LockFile(path / LOCK)
             lock.acquire()
-            _point(runs / LATEST, path.name)
+            _point_at(path)
             return RunFolder(path, lock)
     raise FileExistsError(f"{runs}/{stamp} and 998 more")
 
@@ -102,7 +101,7 @@ def _endings(run: Path) -> dict[str, str]:
     """How each item ended, without reading anything else of a journal that may be long."""
     found = {}
     for line in lines_with(run, b'"type":"ItemEnded"'):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
             found[str(record["item"])] = str(record["outcome"]["ending"])
     return found
@@ -169,7 +168,12 @@ def _order(name: str) -> tuple[str, int]:
     return stamp, int(suffix) if suffix.isdigit() else 1
 
 
-def _point(link: Path, target: str) -> None:
-    tmp = link.with_name(f".{LATEST}-{os.getpid()}-{time.monotonic_ns()}")
-    os.symlink(target, tmp)
-    os.replace(tmp, link)
+def _point_at(run: Path) -> None:
+    """Under the run's lock; what a run that died in the middle of this has left is removed."""
+    mark = f".{LATEST}-"
+    for left in run.parent.glob(f"{mark}*"):
+        if not is_alive(run.with_name(left.name.removeprefix(mark))):
+            left.unlink(missing_ok=True)
+    tmp = run.with_name(f"{mark}{run.name}")
+    os.symlink(run.name, tmp)
+    os.replace(tmp, run.with_name(LATEST))
