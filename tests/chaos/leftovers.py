@@ -7,7 +7,7 @@ from tests.chaos.processes import lock_holders
 from tests.scenarios.stage import Stage
 
 KEPT = {".locks", ".gitignore"}
-"""The names with a dot that belong there; every other is temporary."""
+"""The names with a dot that belong there; every other is temporary, and a socket is its run's."""
 
 
 def leftovers(stage: Stage) -> Iterator[str]:
@@ -23,4 +23,4 @@ def leftovers(stage: Stage) -> Iterator[str]:
 
 
 def _is_temporary(path: Path) -> bool:
-    return path.name not in KEPT and (path.name.startswith(".") or path.suffix == ".tmp")
+    return path.name not in KEPT and (path.name.startswith(".") or path.suffix in (".tmp", ".sock"))

@@ -1,14 +1,11 @@
-"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, networks, packages."""
+"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, packages."""
 
 import contextlib
 import os
 import pickle
 import shutil
 import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -132,8 +129,8 @@ def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(stage: Stage, ju
     assert done.code == 0, done.out
     first, second = witness.calls()[:2]
     assert 2.8 <= second["started"] - first["started"] < 10
-    assert stage.summary()["seconds"] < 40 if "seconds" in stage.summary() else True
-    assert stage.events("RunEnded")[0]["seconds"] < 40
+    assert 3 <= stage.summary()["seconds"] < 40
+    assert 3 <= stage.events("RunEnded")[0]["seconds"] < 40
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
@@ -147,19 +144,6 @@ def test_a_clock_in_another_century_is_survived(stage: Stage, year: int) -> None
     assert stage.document(42).exists() and stage.document(43).exists()
     assert stage.runs()[-1].name.startswith(str(year)) or stage.runs()[-1].name.startswith(str(year - 1))
     assert stage.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
-
-
-def test_without_a_network_the_run_waits_and_leaves_everything_resumable(stage: Stage) -> None:
-    stage.issues(42, 43)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        stage.urls.append(f"http://127.0.0.1:{closed.getsockname()[1]}")
-    done = stage.run("--all", "--parallel", 2, "--max-wait", "5s")
-    assert done.code == 75, done.out + done.err
-    assert "no answer" in done.out and "FAILED" not in done.out
-    witness = stage.server()
-    assert stage.run("--all", "--parallel", 2).code == 0
-    assert len(witness.answered()) == 4
 
 
 def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> None:
@@ -193,42 +177,3 @@ def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage)
     assert done.code == 0, done.out + done.err
     assert "replaced during a run" not in done.out + done.err
     assert all(stage.document(number).exists() for number in (42, 43, 44)) and len(witness.answered()) == 6
-
-
-def test_a_run_needs_no_network_but_loopback(stage: Stage) -> None:
-    """The same run, in a network namespace with nothing but loopback."""
-    inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null || true; exec "$@"', "sh")
-    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and network namespaces")
-    stage.issues(42, 43)
-    up = subprocess.run([*inside, sys.executable, "-c", _LOOPBACK], capture_output=True, check=False)
-    if up.returncode != 0:
-        pytest.skip("loopback cannot be used in a new network namespace")
-    done = stage.start("--all", "--parallel", 2, "--offline", before=(*inside[:-1], "sh")).end(60)
-    assert done.code == 0, done.out + done.err
-    assert stage.document(42).exists() and stage.document(43).exists()
-
-
-_LOOPBACK = """
-import socket
-server = socket.create_server(("127.0.0.1", 0))
-socket.create_connection(server.getsockname(), 2)
-"""
-
-
-def test_nothing_connects_to_anything_but_loopback(stage: Stage) -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace, to see every connect")
-    stage.issue(42)
-    stage.server()
-    log = stage.root / "strace.log"
-    words = ("strace", "-f", "-qq", "-e", "trace=connect,sendto", "-e", "signal=none", "-o", str(log))
-    done = stage.start("--all", before=words).end(90)
-    if done.code != 0 and "ptrace" in done.err:
-        pytest.skip("strace may not trace here")
-    assert done.code == 0, done.out + done.err
-    calls = [line for line in log.read_text(errors="replace").splitlines() if "connect(" in line]
-    abroad = [
-        line for line in calls if "AF_INET" in line and '"127.0.0.1"' not in line and '"::1"' not in line
-    ]
-    assert any("AF_INET" in line for line in calls) and not abroad, abroad

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from agentos.core import events
 from agentos.core.results import Ending
 from agentos.core.tally import Tally
-from agentos.storage.files import private_folder
+from agentos.storage.files import TMP_PREFIX, private_folder
 from agentos.storage.journal import lines_with, read_journal
 from agentos.storage.locks import LockFile, is_locked
 
@@ -131,11 +132,41 @@ def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
 
 
 def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
-    """Removes them; gives those that are gone."""
+    """Removes them; gives those that are gone. What stays of runs that were killed is tidied up."""
     old = old_runs(runs, keep, now)
+    _tidy(runs)
     for run in old:
         shutil.rmtree(run.path, ignore_errors=True)
     return [run.path for run in old if not run.path.exists()]
+
+
+def _tidy(runs: Path) -> None:
+    """Of a run that was killed: what it gathered gets the name it was to have, the rest is removed."""
+    for run in run_folders(runs):
+        left = _half_done(run)
+        if left and not is_alive(run):
+            for path in left:
+                with contextlib.suppress(OSError):  # another run does the same
+                    _settle(path)
+
+
+def _half_done(run: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        entries = list(os.scandir(run))
+        return [Path(one.path) for one in entries if one.name.startswith(".") or _is_socket(one)]
+    return []
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    return not entry.is_file() and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+
+
+def _settle(path: Path) -> None:
+    final = path.with_name(path.name.removeprefix("."))
+    if path == final or path.name.startswith(TMP_PREFIX) or final.exists():
+        path.unlink()
+    else:
+        path.rename(final)
 
 
 def _size(run: Path) -> int:
