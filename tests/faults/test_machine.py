@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.scale import make_project
 
 from tests.scenarios.stage import Stage, until
 
@@ -154,11 +155,35 @@ def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> 
     witness = stage.server("--latency", "0.5,0.5")
     running = stage.start("--all", "--parallel", 2)
     until(lambda: bool(witness.calls()))
-    status = Path(f"/proc/{running.pid}/status").read_text()
-    peak = int(status.split("VmHWM:")[1].split()[0])
+    peak = _peak(running.pid)
     done = running.end()
     assert done.code == 1 and "[LLD-43] FAILED: Invalid spec format" in done.lines
-    assert stage.document(42).exists() and peak < 150 * 1024
+    assert stage.document(42).exists() and 20 * 1024 < peak < 150 * 1024
+
+
+@pytest.mark.long
+def test_ten_thousand_items_fit_into_a_small_coordinator(stage: Stage) -> None:
+    shutil.rmtree(stage.project)
+    make_project(stage.root, 10_000)
+    witness = stage.server("--latency", "0.2,0.2")
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: len(witness.answered()) > 20, 120)
+    running.signal(signal.SIGINT)
+    peak = 0
+    while running.process.poll() is None:
+        peak = max(peak, _peak(running.pid))
+        time.sleep(0.02)
+    assert running.end().code == 130 and 20 * 1024 < peak < 150 * 1024, peak
+    done = len(list(stage.project.glob("docs/lld/active/*.md")))
+    listed = stage.run("--all", "--dry-run")
+    assert f"would process {10_000 - done} items" in listed.out and done > 0
+
+
+def _peak(pid: int) -> int:
+    """The most memory that a process has had, in KiB; nothing once it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0])
+    return 0
 
 
 def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage) -> None:

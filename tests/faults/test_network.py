@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ socket.create_connection(server.getsockname(), 2)
 """
 
 
+@pytest.mark.long
 def test_without_a_network_the_run_waits_and_leaves_everything_resumable(stage: Stage) -> None:
     stage.issues(42, 43)
     with socket.socket() as closed:
@@ -36,7 +38,10 @@ def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable
         pytest.skip("needs root and network namespaces")
     stage.issues(42, 43)
     stage.keys = ("canary-by-name-5c1d", "canary-by-number-77aa")
-    urls = {"GEMINI_BASE_URL_1": "http://models.invalid", "GEMINI_BASE_URL_2": "http://192.0.2.1"}
+    urls: dict[str, Any] = {
+        "GEMINI_BASE_URL_1": "http://models.invalid",
+        "GEMINI_BASE_URL_2": "http://192.0.2.1",
+    }
     stage.urls.append(urls["GEMINI_BASE_URL_1"])
     words = ("--all", "--parallel", 2, "--max-wait", "5s")
     done = stage.start(*words, before=("unshare", "-n"), **urls).end(60)
