@@ -179,7 +179,7 @@ def _read_file(path: Path) -> dict[str, object]:
         raise PreflightError(f"{path} cannot be read: {error}") from error
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PreflightError(f"{path}: {error}") from error
     return {name: _checked(path, name, value) for name, value in found.items()}
 

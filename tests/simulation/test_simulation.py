@@ -1,7 +1,11 @@
 """Imagined lives hold what is promised, are the same again from their seed, and show what is broken."""
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +36,23 @@ def test_a_seed_tells_the_same_life_again() -> None:
         for seed in range(FIXED, FIXED + 5):
             Life(seed, trace=trace).live()
     assert first == second and len(first) > 100
+
+
+def test_a_life_is_the_same_in_another_process() -> None:
+    """Also where the order of sets is another one."""
+    words = [sys.executable, "-m", "tests.simulation", "--seed", str(FIXED + 6)]
+    told = [
+        subprocess.run(
+            words,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1] and told[0].count(b"\n") > 20
 
 
 class Hasty(Run):
@@ -90,11 +111,20 @@ class Stubborn(Run):
         self._stop.reason = ""
 
 
+def _failure(seed: int, brain: type[Run]) -> tuple[str, list[str]] | None:
+    """What went wrong in a life, and all that had happened before."""
+    trace: list[str] = []
+    try:
+        Life(seed, trace=trace, brain=brain).live()
+    except Exception as error:
+        return repr(error), trace
+    return None
+
+
 @pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])
 def test_a_planted_bug_is_found(brain: type[Run]) -> None:
     for seed in range(FIXED, FIXED + 400):
-        try:
-            Life(seed, brain=brain).live()
-        except Exception:
+        if failed := _failure(seed, brain):
+            assert _failure(seed, brain) == failed, "the seed fails in another way when it is replayed"
             return
     pytest.fail(f"{brain.__name__} went unnoticed in 400 lives")

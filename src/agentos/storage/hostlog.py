@@ -255,7 +255,7 @@ def read_note(line: bytes) -> Note | None:
         if record["boot"] == boot_id():
             return note
         return _shifted(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
-    except (WireError, ValueError, KeyError, TypeError):
+    except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
