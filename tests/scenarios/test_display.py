@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import statistics
@@ -14,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from .screens import Screen
+from .screens import OLD, WIDE, Screen, Shell
 from .stage import Stage, Terminal, _stat, until
 
-OLD = {"XTERM_VERSION": "XTerm(390)"}
 PATIENCE = 60.0
-WIDE = (100, 24)
 BAR = "0/3 workflows complete"
 
 
@@ -118,8 +115,8 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
 
 def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
     screen = begin(stage)
-    for keys, said in (("t", b"Snapshot at"), ("\n", b"Snapshot at"), ("x", b"Keys: t or Enter")):
-        took = [answered(screen.terminal, keys, said) for _ in range(9)]
+    for keys, said in (("t", "Snapshot at"), ("\n", "Snapshot at"), ("x", "Keys: t or Enter")):
+        took = [screen.terminal.answer(keys, said) for _ in range(9)]
         assert statistics.median(took) < 0.1, (keys, took)
     leave(screen)
 
@@ -133,21 +130,9 @@ def test_ctrl_c_is_answered_within_100_ms(stage: Stage, display: str) -> None:
     while not took or (min(took) >= 0.1 and len(took) < 3):
         terminal = stage.terminal("--all", "--parallel", 2, "--display", display)
         until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
-        took.append(answered(terminal, "\x03", b"Shutting down... waiting for workers to checkpoint"))
+        took.append(terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint"))
         assert terminal.end(30).code == 130
     assert min(took) < 0.1, took
-
-
-def answered(terminal: Terminal, keys: str, said: bytes) -> float:
-    """Seconds from the press of a key to the answer; nothing is polled, so that nothing is added."""
-    while select.select([terminal.keyboard], [], [], 0.02)[0]:
-        os.read(terminal.keyboard, 65536)
-    seen, began = b"", time.monotonic()
-    terminal.press(keys)
-    while said not in seen and select.select([terminal.keyboard], [], [], 5)[0]:
-        seen += os.read(terminal.keyboard, 65536)
-    assert said in seen, seen
-    return time.monotonic() - began
 
 
 # A terminal that nobody reads, as behind a lost connection.
@@ -294,20 +279,6 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(stage: Stage) -> None:
     shell.screen.shows("2 approved", PATIENCE)
     shell.type("echo code $?")
     shell.screen.shows("code 0")
-
-
-class Shell:
-    """An interactive shell in a terminal, with job control."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.terminal: Terminal = stage.terminal(
-            "--norc", "--noprofile", "-i", program=shutil.which("bash") or "bash", size=WIDE, PS1="$ ", **OLD
-        )
-        self.screen = Screen(self.terminal)
-        self.screen.shows("$")
-
-    def type(self, line: str) -> None:
-        self.terminal.press(f"{line}\n")
 
 
 # From another terminal.
