@@ -97,8 +97,9 @@ def test_a_resized_terminal_is_drawn_anew_without_remains(stage: Stage) -> None:
     leave(screen)
 
 
-def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: Stage) -> None:
-    screen = begin(stage)
+@pytest.mark.parametrize("display", ["live", "plain"])
+def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: Stage, display: str) -> None:
+    screen = begin(stage, "--display", display)
     for keys, said in (
         ("t", "Snapshot at"),
         ("x", "Keys: t or Enter for a snapshot"),
@@ -110,7 +111,23 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
         assert time.monotonic() - began < 2.0
     until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
     assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
+    assert any(BAR in row for row in screen.footer()) is (display == "live")
     leave(screen)
+    assert screen.terminal.modes()[3] & termios.ECHO, "the terminal is given back"
+
+
+@pytest.mark.parametrize("words", ["--display plain | cat", "--display plain &"], ids=["pipe", "background"])
+def test_keys_are_the_shells_when_the_screen_is_not_ours(stage: Stage, words: str) -> None:
+    """In a pipe, whoever shows the lines may read keys; in the background, the shell does."""
+    stage.issues(40)
+    stage.server("--latency", "1,1")
+    shell = Shell(stage)
+    shell.type(f"lld-workflow 40 {words}")
+    shell.screen.shows(">>> Executing: N1_design", PATIENCE)
+    shell.type("echo it is $((40 + 2))")
+    shell.screen.shows("it is 42", PATIENCE)
+    until(lambda: "Read them: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
+    assert not [row for row in shell.screen.everything() if "Snapshot at" in row or "Keys: t" in row]
 
 
 def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
