@@ -6,6 +6,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -150,6 +151,14 @@ def test_ctrl_c_is_answered_within_100_ms(stage: Stage, display: str) -> None:
         took.append(terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint"))
         assert terminal.end(30).code == 130
     assert min(took) < 0.1, took
+
+
+def test_ten_talkative_workers_cost_the_display_less_than_a_twentieth_of_a_core() -> None:
+    """Counted is the processor's time, so a busy machine changes nothing."""
+    words = [sys.executable, "-m", "bench.display", "--seconds", "1.5"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "10 workers, 200 lines/s" in done.stdout, done.stdout + done.stderr
 
 
 # A terminal that nobody reads, as behind a lost connection.
