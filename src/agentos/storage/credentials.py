@@ -36,6 +36,12 @@ _KNOWN: dict[str, type] = {
     "concurrency": int,
     "enabled": bool,
 }
+_WORDS: dict[type, str] = {
+    str: "text in quotes",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a fraction",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class _Reader:
             raise self._error(
                 number,
                 name,
-                f"{name} is a {type(value).__name__}, expected a {kind.__name__}",
+                f"{name} is {_WORDS.get(type(value), 'something else')}, expected {_WORDS[kind]}",
             )
         if kind is int and isinstance(value, int) and value < 1:
             raise self._error(number, name, f"{name} = {value}, expected a number over 0")
