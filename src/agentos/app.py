@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.audience import control_of, open_screen, people_listen, programs_listen
+from agentos.audience import Caller, conduct_for, control_of, open_screen, people_listen, programs_listen
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -26,7 +26,6 @@ from agentos.core.results import Outcome
 from agentos.core.roles import cast
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor
-from agentos.core.stopping import EXIT_CODES
 from agentos.core.wire import pack
 from agentos.engines.inline import InlineChannel, InlineEngine, awaited
 from agentos.engines.process import ProcessEngine, Recipe
@@ -46,7 +45,7 @@ from agentos.storage.project import ProjectFolder
 from agentos.storage.room import is_full
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
-from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
+from agentos.tracking import GitHubIssues, github_issues, refuse_offline
 from agentos.workflows.registry import BUILT_IN, find_workflow
 
 MOST_NAMED = 5
@@ -80,32 +79,29 @@ class Request:
     display: str = "auto"
 
 
-def plan_run(request: Request) -> Plan:
-    """What would run; writes nothing."""
+def plan_run(request: Request, say: Callable[[str], None]) -> Plan:
+    """What would run; writes nothing. Says what it waits for."""
     workflow = find_workflow(request.workflow, request.settings.project)
     home = Home(request.settings.home)
     if request.offline:
         refuse_offline(request.settings)
-    if tracked := github_issues(request.settings, lambda: False, lambda text: None):
+    if tracked := github_issues(request.settings, lambda: False, say):
         workflow = tracked.workflow(workflow)
     return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
-    with Signals().caught() as signals:
-        try:
-            return _Assembly(request, say).conduct(signals)
-        except StoppedMeanwhile:
-            say(f"[COORDINATOR] Shutting down... nothing was begun. Start it with: {request.command}")
-            return EXIT_CODES[signals.arrived[0]]
-        except OSError as error:
-            if not is_full(error):
-                raise
-            raise PreflightError(
-                f"no space left on the disk of {error.filename or request.settings.home}: free some; "
-                "what was done is kept, and the same command goes on"
-            ) from error
+    try:
+        caller = Caller(2 if request.json else 1, say, request.command)
+        return conduct_for(caller, lambda signals: _Assembly(request, say).conduct(signals))
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise PreflightError(
+            f"no space left on the disk of {error.filename or request.settings.home}: free some; "
+            "what was done is kept, and the same command goes on"
+        ) from error
 
 
 class _Assembly:
@@ -133,14 +129,17 @@ class _Assembly:
             found = [] if self._request.offline else source.read()
             self._home.open()
             server = self._server(stack)
+            signals.check()
             log = None if server else self._host_log(stack)
             engine = self._engine(found, log, stack)
             plan = self._plan()
+            signals.check()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
             explain_parked(plan, self._say)
             pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
             self._cast(pool)
+            signals.check()
             listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
             run = Run(plan.ids, pool, self._limits(), random.random, host_clock())

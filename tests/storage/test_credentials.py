@@ -173,8 +173,14 @@ def one_key(*lines: str) -> str:
         ("[[credential]\n", "line 1"),
         (one_key('key = "x"', "key = "), "line 7"),
         (one_key('key = "x"', 'colour = "blue"'), "line 7: unknown 'colour'; known: name, provider"),
-        (one_key('key = "x"', 'concurrency = "3"'), "line 7: concurrency is a str, expected a int"),
-        (one_key('key = "x"', "concurrency = true"), "line 7: concurrency is a bool"),
+        (
+            one_key('key = "x"', 'concurrency = "3"'),
+            "line 7: concurrency is text in quotes, expected a whole number",
+        ),
+        (
+            one_key('key = "x"', "concurrency = true"),
+            "line 7: concurrency is true or false, expected a whole number",
+        ),
         (one_key('key = "x"', "concurrency = 0"), "line 7: concurrency = 0, expected a number from 1 to "),
         (one_key('key = "x"', f"rpm = {'9' * 400}"), "line 7: rpm = 9999"),
         (one_key('key = "x"', f"rpm = {'9' * 5000}"), "credentials.toml: Exceeds the limit"),

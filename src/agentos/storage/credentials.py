@@ -37,6 +37,12 @@ _KNOWN: dict[str, type] = {
     "enabled": bool,
 }
 _MOST = 10**12
+_WORDS: dict[type, str] = {
+    str: "text in quotes",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a fraction",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ class _Reader:
             raise self._error(
                 number,
                 name,
-                f"{name} is a {type(value).__name__}, expected a {kind.__name__}",
+                f"{name} is {_WORDS.get(type(value), 'something else')}, expected {_WORDS[kind]}",
             )
         if kind is int and isinstance(value, int) and not 0 < value <= _MOST:
             raise self._error(number, name, f"{name} = {value}, expected a number from 1 to {_MOST:,}")
