@@ -140,11 +140,13 @@ class Pool:
 
     def grant(self, now: float, affords: Affords | None = None) -> list[Lease]:
         """Serves, in the order of their turns, every wish that a key can serve, and the purse pay, now."""
+        self._next_at = NEVER
+        self._unseen.clear()
+        if not self._waiting:
+            return []
         granted: list[Lease] = []
         blocked: dict[Kind, list[Load]] = {}
         waiting, self._waiting = self._waiting, []
-        self._next_at = NEVER
-        self._unseen.clear()
         for place, want in enumerate(waiting):
             if want.not_before > now:
                 self._next_at = min(self._next_at, want.not_before)
