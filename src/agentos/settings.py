@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from agentos.core.bounds import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
-from agentos.core.money import Price
+from agentos.core.limits import Limits
+from agentos.core.money import Price, PriceList
 from agentos.core.orders import RoleModel
 from agentos.core.roles import cast
 from agentos.core.secrets import Secret
@@ -52,6 +53,9 @@ class Settings:
 
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
         return tuple(cast(role, getattr(self, role), providers) for role in ROLES)
+
+    def limits(self, prices: PriceList) -> Limits:
+        return Limits(self.parallel, self.retries, self.timeout, self.max_wait, self.budget, prices)
 
 
 @dataclass(frozen=True, slots=True)
