@@ -11,7 +11,7 @@ from agentos.core.items import Item
 from agentos.core.orders import Filed, GitHubAccess
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.words import spoken
-from agentos.settings import Settings, github_token
+from agentos.settings import Settings, environment
 from agentos.signals import StoppedMeanwhile
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
@@ -78,8 +78,11 @@ def github_issues(
     """None for a project that keeps its issues in its own folder."""
     if not settings.github:
         return None
+    from agentos.workflows.github.token import github_token
+
     longest = min(settings.max_wait, settings.timeout / 2)
-    access = GitHubAccess(settings.github, settings.github_url, github_token(settings), longest)
+    token = github_token(settings.github, settings.github_url, environment())
+    access = GitHubAccess(settings.github, settings.github_url, token, longest)
     return GitHubIssues(access, stopped, say)
 
 

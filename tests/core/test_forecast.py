@@ -10,12 +10,12 @@ from agentos.core.credentials import Credential
 from agentos.core.experience import Call, Chronicle, Experience, Life
 from agentos.core.forecast import forecast
 from agentos.core.items import Item
+from agentos.core.limits import Limits
 from agentos.core.loads import Dimension, LimitSeen, Load, Rate
 from agentos.core.money import Price, PriceList
 from agentos.core.neighbours import BucketLearnt, BucketRefused, CallOver, CallSent
 from agentos.core.plan import FINISHED, Entry
 from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Limits
 from agentos.core.trial import Holdup, Scene
 
 from .making import keys
