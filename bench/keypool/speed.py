@@ -27,8 +27,10 @@ from agentos.core.pool import Pool
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Secret
 from agentos.core.wants import Lease, Want
-from agentos.engines.process import ProcessEngine, Recipe
-from agentos.storage.hostlog import HostLog, host_clock
+from agentos.engines.launch import Recipe
+from agentos.engines.process import ProcessEngine
+from agentos.storage.clock import host_clock
+from agentos.storage.hostlog import HostLog
 
 ROOT = Path(__file__).parents[2]
 MODEL = "offline-rules-1"

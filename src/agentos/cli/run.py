@@ -202,8 +202,9 @@ def execute(workflow: str, words: Words, name: str) -> int:
 
 
 def _execute(workflow: str, words: Words, name: str) -> int:
-    from agentos.app import Request, run_workflow
+    from agentos.app import run_workflow
     from agentos.core.plan import Selection
+    from agentos.request import Request
     from agentos.settings import Flags, read_settings
 
     _check_selection(words, name)
@@ -273,9 +274,10 @@ def _command(name: str) -> str:
 
 
 def _dry_run(request: Any) -> int:
-    from agentos.app import explain_nothing, explain_parked, plan_run
+    from agentos.app import plan_run
     from agentos.outlook import look_ahead
     from agentos.outputs.prospect import forecast_json, forecast_lines
+    from agentos.outputs.unplanned import explain_nothing, explain_parked
 
     def say(text: str) -> None:
         click.echo(text, err=request.json)
