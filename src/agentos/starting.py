@@ -25,6 +25,7 @@ PRELOAD = (
     "agentos.workflows.lld",
     "agentos.workflows.issue",
     "encodings.utf_8_sig",
+    "langchain_core.tracers.context",
     "langchain_core.tracers.run_collector",
     "langchain_core.tracers.stdout",
     "langgraph.checkpoint.sqlite.aio",
@@ -78,4 +79,5 @@ def _recipe(credentials: list[Credential], tokens: list[Secret]) -> Recipe:
     surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
     providers = {credential.provider for credential in credentials} or {"gemini"}
     models = (f"agentos.models.{provider}" for provider in sorted(providers))
-    return Recipe(WORKER, (*PRELOAD, *models), surroundings, postponed=POSTPONED)
+    preload = (*PRELOAD, *models, "agentos.models.rehearsal")
+    return Recipe(WORKER, preload, surroundings, postponed=POSTPONED)

@@ -173,7 +173,7 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str], post
         importlib.import_module(name)
     module, _, function = entry.partition(":")
     worker: Entry = getattr(importlib.import_module(module), function)
-    gc.collect()
+    # Nor is any given back now: workers would put their own things into the gaps, and get a copy of each page for it.
     gc.freeze()
     gc.enable()
     Template(socket.socket(fileno=control_fd), worker).serve()
