@@ -32,6 +32,8 @@ PRELOAD = (
     "langgraph.errors",
     "langgraph.graph",
     "langgraph.runtime",
+    "tomllib",
+    "yaml",
 )
 POSTPONED = ("langgraph_sdk", "langsmith.types")
 """LangGraph takes one small part of each; all of them is as much code as LangGraph itself."""
