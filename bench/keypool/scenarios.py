@@ -46,7 +46,6 @@ SCENARIOS = (
     Scenario(
         "tokens",
         (Limits(tokens=4000, seconds=4.0, window=Window.BUCKET),) * 4,
-        calls=200,
         characters=(1000, 2600),
     ),
     Scenario("dead-keys", (BUCKET,) * 4, calls=200, dead={1: "403", 2: "429-day"}),

@@ -26,6 +26,7 @@ from agentos.core.money import PriceList, Purse
 from agentos.core.pool import Pool
 from agentos.core.run import Limits, Run
 from agentos.core.secrets import Secret
+from agentos.core.turns import in_turn
 from agentos.core.wants import Lease, Want
 from agentos.engines.launch import Recipe
 from agentos.engines.process import ProcessEngine
@@ -140,13 +141,7 @@ class _Waiter:
     leasing: Leasing
 
     def look(self) -> list[Lease]:
-        pool = self.leasing.pool
-        with self.log.turn() as notes:
-            self.leasing.in_turn = notes is not None
-            for note in [*(notes or ()), *self.log.gone(pool.foreign_runs())]:
-                pool.hear(note)
-            leases = self.leasing.grants(host_clock())
-            self.log.leave(self.leasing.take_notes())
+        leases, _ = in_turn(self.leasing, self.log, lambda: self.leasing.grants(host_clock()))
         return leases
 
     def wait(self) -> Lease:

@@ -6,6 +6,7 @@ Little is loaded here, so that what takes long to begin can begin before the res
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from agentos.calling import Caller, conduct_for
 from agentos.core.errors import PreflightError
 from agentos.request import Request
 from agentos.signals import Signals
@@ -16,25 +17,29 @@ if TYPE_CHECKING:
     from agentos.core.plan import Plan
 
 
-def plan_run(request: Request) -> "Plan":
-    """What would run; writes nothing."""
+def plan_run(request: Request, say: Callable[[str], None]) -> "Plan":
+    """What would run; writes nothing. Says what it waits for."""
     from agentos.assembly import planned
 
-    return planned(request)
+    return planned(request, say)
 
 
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
-    with Signals().caught() as signals:
-        try:
-            with begin(request) as begun:
-                from agentos.assembly import conduct
 
-                return conduct(request, begun, signals, say)
-        except OSError as error:
-            if not is_full(error):
-                raise
-            raise PreflightError(
-                f"no space left on the disk of {error.filename or request.settings.home}: free some; "
-                "what was done is kept, and the same command goes on"
-            ) from error
+    def conduct(signals: Signals) -> int:
+        with begin(request) as begun:
+            from agentos.assembly import Assembly
+
+            signals.check()
+            return Assembly(request, begun, say).conduct(signals)
+
+    try:
+        return conduct_for(Caller(2 if request.json else 1, say, request.command), conduct)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise PreflightError(
+            f"no space left on the disk of {error.filename or request.settings.home}: free some; "
+            "what was done is kept, and the same command goes on"
+        ) from error

@@ -24,7 +24,7 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
-from agentos.core.run import EXIT_CODES, Limits, Run
+from agentos.core.run import Limits, Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
 from agentos.engines.process import ProcessEngine
@@ -45,33 +45,24 @@ from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
 from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
-from agentos.tracking import GitHubIssues, StoppedMeanwhile, github_issues, refuse_offline
+from agentos.tracking import GitHubIssues, github_issues, refuse_offline
 from agentos.workflows.registry import find_workflow
 
 PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 
 
-def planned(request: Request) -> Plan:
-    """What would run; writes nothing."""
+def planned(request: Request, say: Callable[[str], None]) -> Plan:
+    """What would run; writes nothing. Says what it waits for."""
     workflow = find_workflow(request.workflow, request.settings.project)
     home = Home(request.settings.home)
     if request.offline:
         refuse_offline(request.settings)
-    if tracked := github_issues(request.settings, lambda: False, lambda text: None):
+    if tracked := github_issues(request.settings, lambda: False, say):
         workflow = tracked.workflow(workflow)
     return make_plan(survey(workflow, request.settings.project, home), request.selection)
 
 
-def conduct(request: Request, begun: Begun, signals: Signals, say: Callable[[str], None]) -> int:
-    """The whole run; gives the exit code."""
-    try:
-        return _Assembly(request, begun, say).conduct(signals)
-    except StoppedMeanwhile:
-        say(f"[COORDINATOR] Shutting down... nothing was begun. Start it with: {request.command}")
-        return EXIT_CODES[signals.arrived[0]]
-
-
-class _Assembly:
+class Assembly:
     """Builds the parts of one run, in the order in which they are needed."""
 
     def __init__(self, request: Request, begun: Begun, say: Callable[[str], None]) -> None:
@@ -95,15 +86,18 @@ class _Assembly:
             check_project(self._workflow, self._settings.project)
             self._home.open()
             source, server = self._begun.source, self._begun.server
+            signals.check()
             log = None if server else self._host_log(stack)
             engine = self._engine(log, stack)
             plan = self._plan()
+            signals.check()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
             explain_parked(plan, self._say)
             brought = source.adjusted(server.credentials()) if server else self._begun.credentials
             pool = Pool(self._usable(brought))
             self._cast(pool)
+            signals.check()
             listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
             run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
@@ -165,7 +159,7 @@ class _Assembly:
 
     def _cast(self, pool: Pool) -> None:
         """Who plays which role; every role needs a key, and with a budget, a price."""
-        have = tuple(dict.fromkeys(pool.providers()))
+        have = tuple(dict.fromkeys(pool.keys.providers()))
         # Offline there is one model, whatever the settings name.
         offline = tuple(cast(role, (), have) for role in ROLES)
         self._roles = offline if self._request.offline else self._settings.role_models(have)
@@ -280,7 +274,7 @@ class _Assembly:
             project=str(self._settings.project),
             items=plan.ids,
             workers=self._settings.parallel,
-            keys=tuple(pool.names()),
+            keys=tuple(pool.keys.names()),
             command=self._request.command,
             place=_place(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),

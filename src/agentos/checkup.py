@@ -103,9 +103,11 @@ def _disk(patient: Patient) -> Iterator[Finding]:
     for place in dict.fromkeys((_standing(patient.home), _standing(patient.project))):
         free = shutil.disk_usage(place).free
         cure = (
-            "" if free > LEAST_DISK else f"free some space for {place}: {LEAST_DISK // 1024**2} MB are wanted"
+            ""
+            if free > LEAST_DISK
+            else f"free some space for {place}: {LEAST_DISK / 1000**2:.0f} MB are wanted"
         )
-        yield Finding("disk", f"{free // 1024**2:,} MB free for {place}", cure)
+        yield Finding("disk", f"{free / 1000**3:,.1f} GB free for {place}", cure)
 
 
 def _locks(patient: Patient) -> Iterator[Finding]:

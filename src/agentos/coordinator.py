@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from agentos.core import events
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
-from agentos.core.neighbours import Note
+from agentos.core.decision import Decision
 from agentos.core.ports import Asked, Engine, Listener, Neighbours
-from agentos.core.run import Decision, Run
+from agentos.core.run import Run
+from agentos.core.turns import in_turn
 
 LONGEST_WAIT = 1.0
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +39,6 @@ class Outside:
     sleep: Callable[[], None] = lambda: None
 
 
-class Sharer(Protocol):
-    """Whoever owns a pool, as its neighbours see it."""
-
-    def learn(self, notes: list[Note]) -> None: ...
-
-    def neighbours(self) -> set[str]: ...
-
-    def take_notes(self) -> list[Note]: ...
-
-    def take_turn(self, ours: bool) -> None: ...
-
-
-def in_turn(owner: Sharer, neighbours: Neighbours, decide: Callable[[], T]) -> tuple[T, bool]:
-    """Keys are given out in turns: what the others did is known before, what we do is told within.
-
-    With the decision: whether the others could be told. Out of turn, everything but keys is decided.
-    """
-    with neighbours.turn() as notes:
-        owner.take_turn(notes is not None)
-        if notes is not None:
-            owner.learn([*notes, *neighbours.gone(owner.neighbours())])
-        decision = decide()
-        told = neighbours.leave(owner.take_notes())
-    return decision, told
-
-
 class Coordinator:
     """The hands of one run: its only thread that touches engine and listeners."""
 
@@ -86,10 +59,8 @@ class Coordinator:
         if not self._run.over:
             self._decide(self._run.begin)
         while not self._run.over:
-            for event in self._engine.receive(self._patience()):
-                self._hear(event)
+            self._hear(self._engine.receive(self._patience()))
             self._look_outside(outside)
-            self._decide(self._run.wake)
         return self._run.exit_code()
 
     def _patience(self) -> float:
@@ -104,9 +75,9 @@ class Coordinator:
                 case "SIGTSTP":
                     self._sleep(outside.sleep)
                 case name:
-                    self._hear(events.StopRequested(name))
+                    self._hear([events.StopRequested(name)])
         for asked in outside.requests():
-            asked.answer(self._hear(asked.request))
+            asked.answer(self._hear([asked.request]))
         match outside.credentials():
             case None:
                 pass
@@ -114,26 +85,28 @@ class Coordinator:
                 self._tell(rejected)
             case credentials:
                 self._decide(lambda now: self._run.change_credentials(credentials, now))
-        for decided in outside.decisions(self._run.parked()):
+        if decided := outside.decisions(self._run.parked()):
             self._hear(decided)
 
     def _sleep(self, sleep: Callable[[], None]) -> None:
         """Ctrl-Z: workers stand still before we do, and go on after us."""
-        self._hear(events.RunSuspended())
+        self._hear([events.RunSuspended()])
         before = self._clock.monotonic()
         sleep()
-        self._hear(events.RunContinued(self._clock.monotonic() - before))
+        self._hear([events.RunContinued(self._clock.monotonic() - before)])
 
-    def _hear(self, event: events.Event) -> list[events.News]:
-        """A request is not a fact yet; what comes of it is."""
-        if isinstance(event, events.WorkerEnded):
-            self._untold = [grant for grant in self._untold if grant.item != event.item]
-        if not isinstance(event, events.Request):
-            self._tell(event)
-        return self._decide(lambda now: self._run.hear(event, now))
+    def _hear(self, heard: Sequence[events.Event]) -> list[events.News]:
+        """All that came at once is decided in one turn; by nothing heard, time has passed."""
+        ended = {event.item for event in heard if isinstance(event, events.WorkerEnded)}
+        self._untold = [grant for grant in self._untold if grant.item not in ended]
+        for event in heard:
+            # A request is not a fact yet; what comes of it is.
+            if not isinstance(event, events.Request):
+                self._tell(event)
+        return self._decide(lambda now: self._run.hear_all(heard, now))
 
     def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
-        decision, told = in_turn(self._run, self._neighbours, lambda: decide(self._clock.monotonic()))
+        decision, told = in_turn(self._run.leasing, self._neighbours, lambda: decide(self._clock.monotonic()))
         self._apply(decision, told)
         return decision.news
 

@@ -142,12 +142,12 @@ def _named(found: dict[str, Credential], name: str) -> Credential:
 
 def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
     buckets = [bucket for (quota, _), bucket in pool.buckets().items() if quota == credential.quota]
-    state = pool.state(credential.name, now)
+    state = pool.keys.state(credential.name, now)
     ends = [max(bucket.rest.until, bucket.rest.spent_until) for bucket in buckets]
     seconds = max(0.0, max(ends, default=0.0) - now)
     used = tuple(entry for bucket in buckets for entry in _used(bucket, now))
     reasons = [bucket.rest.reason for bucket in buckets if bucket.rest.reason]
-    reasons += [reason for name, reason in pool.quarantined().items() if name == credential.name]
+    reasons += [reason for name, reason in pool.keys.quarantined().items() if name == credential.name]
     return KeyRow(credential, state, seconds, time.time() + seconds, used, reasons[-1] if reasons else "")
 
 

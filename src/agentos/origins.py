@@ -1,11 +1,11 @@
 """Where each setting comes from."""
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.core.tomllines import line_in
 from agentos.settings import PROJECT_FILE, Flags, Settings, environment, home_folder, read_settings
 
 # Settings that the environment gives; the others come from flags, files or their defaults.
@@ -20,8 +20,6 @@ VARIABLES = {
     "display": "AGENTOS_DISPLAY",
     "github_url": "GITHUB_API_URL",
 }
-# Lines of a file that are looked through for where a setting stands.
-MOST_LINES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +56,11 @@ def _source(name: str, flags: set[str], env: Mapping[str, str], files: tuple[Pat
 
 
 def line_of(path: Path, name: str) -> int | None:
-    """The line where a setting stands in a file; None if it does not, 0 if only the parser can tell.
-
-    The file is read line by line until the parser sees the setting: it begins after the last line
-    up to which the text was complete without it.
-    """
+    """The line where a setting stands in a file; None if it does not, 0 if only the parser can tell."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        return line_in(path.read_text("utf-8"), name)
     except FileNotFoundError:
         return None
-    if name not in tomllib.loads("\n".join(lines)):
-        return None
-    complete = 0
-    for number in range(1, min(len(lines), MOST_LINES) + 1):
-        try:
-            found = tomllib.loads("\n".join(lines[:number]))
-        except tomllib.TOMLDecodeError:
-            continue
-        if name in found:
-            return complete + 1
-        complete = number
-    return 0
 
 
 def _names(kind: type) -> list[str]:

@@ -1,5 +1,7 @@
 """What a planned run would take, from all that is known before it starts."""
 
+from dataclasses import replace
+
 from agentos.core.credentials import Credential
 from agentos.core.errors import AgentosError
 from agentos.core.experience import Seats
@@ -35,7 +37,8 @@ def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) 
         limits=_limits(settings),
         now=host_clock(),
     )
-    return forecast(scene, known if offline else known.among(seats))
+    like = f"{workflow} with {'--offline' if offline else 'keys'}"
+    return replace(forecast(scene, known if offline else known.among(seats)), like=like)
 
 
 def _credentials(home: Home, settings: Settings, offline: bool) -> list[Credential]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.audience import control_of, open_screen, people_listen, programs_listen
+from agentos.calling import Caller, conduct_for
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -101,8 +102,8 @@ def plan_programs(request: ProgramRequest) -> Plan:
 
 def run_programs(request: ProgramRequest, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
-    with Signals().caught() as signals:
-        return _Programs(request, say).conduct(signals)
+    caller = Caller(2 if request.json else 1, say, request.command)
+    return conduct_for(caller, lambda signals: _Programs(request, say).conduct(signals))
 
 
 class _Programs:
@@ -129,6 +130,7 @@ class _Programs:
             Marks(self._records).prepare()
             engine = self._engine(stack)
             prune(self._home.runs, Keep(runs=self._settings.keep_runs), time.time())
+            signals.check()
             listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
             run = Run(plan.ids, Pool(()), self._limits(), random.random, host_clock())

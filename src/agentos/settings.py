@@ -15,6 +15,7 @@ from agentos.core.money import Price
 from agentos.core.orders import RoleModel
 from agentos.core.roles import cast
 from agentos.core.secrets import Secret
+from agentos.core.tomllines import line_in
 
 PROJECT_FILE = "agentos.toml"
 ROLES = ("drafter", "reviewer")
@@ -179,12 +180,25 @@ def _read_file(path: Path) -> dict[str, object]:
         raise PreflightError(f"{path} cannot be read: {error}") from error
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PreflightError(f"{path}: {error}") from error
-    return {name: _checked(path, name, value) for name, value in found.items()}
+    return {name: _checked(_Place(path, text, name), name, value) for name, value in found.items()}
 
 
-def _checked(path: Path, name: str, value: object) -> object:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A setting's file and line, for whoever has to mend it."""
+
+    path: Path
+    text: str
+    name: str
+
+    def __str__(self) -> str:
+        line = line_in(self.text, self.name)
+        return f"{self.path}, line {line}" if line else str(self.path)
+
+
+def _checked(path: _Place, name: str, value: object) -> object:
     kind = _FILE_KEYS.get(name)
     if kind is None:
         raise PreflightError(f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}")
@@ -213,14 +227,14 @@ def _expected(kind: type, name: str) -> str:
     return f"{word} from {least:g} to {most:g}" if most is not None else f"{word} from {least:g} on"
 
 
-def _models(path: Path, name: str, value: object) -> tuple[str, ...]:
+def _models(path: _Place, name: str, value: object) -> tuple[str, ...]:
     words = [value] if isinstance(value, str) else value
     if isinstance(words, list) and words and all(isinstance(word, str) and word for word in words):
         return tuple(words)
     raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: a model, or a list of models")
 
 
-def _word(path: Path, name: str, value: object) -> str:
+def _word(path: _Place, name: str, value: object) -> str:
     if name == "github":
         return _repository(path, value)
     if isinstance(value, str) and value in _WORDS[name]:
@@ -230,7 +244,7 @@ def _word(path: Path, name: str, value: object) -> str:
     )
 
 
-def _repository(path: Path, value: object) -> str:
+def _repository(path: _Place, value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,100}/[\w.-]{1,100}", value, re.ASCII):
         return value
     raise PreflightError(f'{path}: github = {value!r} is not what was expected: "owner/repository"')
@@ -268,7 +282,7 @@ def _token_of_gh(url: str) -> str:
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
-def _prices(path: Path, value: object) -> tuple[tuple[str, Price], ...]:
+def _prices(path: _Place, value: object) -> tuple[tuple[str, Price], ...]:
     try:
         assert isinstance(value, dict)
         return tuple(

@@ -1,4 +1,4 @@
-"""Signals that only wake the loop."""
+"""Signals that only wake the loop; before there is one, they are answered at once."""
 
 import contextlib
 import signal
@@ -9,12 +9,20 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SLEEPING = signal.SIGTSTP
 
 
-class Signals:
-    """What has arrived, oldest first; whoever waits is woken."""
+class StoppedMeanwhile(Exception):
+    """A signal came before anything was begun."""
 
-    def __init__(self) -> None:
+
+class Signals:
+    """What has arrived, oldest first; whoever waits is woken.
+
+    Until somebody does, `answer` is called at once, and Ctrl-Z stops this process.
+    """
+
+    def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
         self.arrived: list[str] = []
-        self.wake: Callable[[], None] = lambda: None
+        self.wake: Callable[[], None] | None = None
+        self._answer = answer
 
     @contextlib.contextmanager
     def caught(self) -> Iterator["Signals"]:
@@ -28,6 +36,11 @@ class Signals:
             for number, action in before.items():
                 signal.signal(number, action)
 
+    def check(self) -> None:
+        """Between two steps before the beginning: whoever pressed Ctrl-C meanwhile wants none."""
+        if self.arrived:
+            raise StoppedMeanwhile
+
     def sleep(self) -> None:
         """Stops this process, as Ctrl-Z would have; returns when its shell continues it."""
         caught = signal.signal(SLEEPING, signal.SIG_DFL)
@@ -35,8 +48,11 @@ class Signals:
         signal.signal(SLEEPING, caught)
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
+        if self.wake is None and number == SLEEPING:
+            self.sleep()
+            return
         self.arrived.append(signal.Signals(number).name)
-        self.wake()
+        (self.wake or self._answer)()
 
 
 def ignore_from_now_on() -> None:

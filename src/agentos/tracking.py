@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agentos.core.errors import AgentosError, PreflightError
@@ -13,17 +13,14 @@ from agentos.core.secrets import Secret
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.words import spoken
 from agentos.settings import Settings, github_token
+from agentos.signals import StoppedMeanwhile
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
 from agentos.workflows.registry import BUILT_IN
 
-LOOK = 0.05
+LOOK = 0.02
 NOBODY = Item("ISSUE-0", "issue", 0, "", "")
 T = TypeVar("T")
-
-
-class StoppedMeanwhile(Exception):
-    """A signal came while GitHub was asked."""
 
 
 @dataclass(slots=True)
@@ -102,7 +99,8 @@ def prospect_of_filing(settings: Settings) -> Prospect:
     from agentos.workflows.github.tracker import GitHubTracker
 
     try:
-        reached = github_issues(settings, lambda: False, lambda text: None)
+        # Whoever asks what is not ready wants to hear of a limit, not to wait for it.
+        reached = github_issues(replace(settings, max_wait=0.0), lambda: False, lambda text: None)
         if reached:
             return Prospect(untold=asyncio.run(GitHubTracker(reached._client(), NOBODY, "", "").check()))
     except AgentosError as error:

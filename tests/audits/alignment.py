@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentos import settings
 from agentos.core import events
-from agentos.core.run import EXIT_CODES
+from agentos.core.stopping import EXIT_CODES
 from agentos.storage import credentials
 
 from . import commands, inventory, wordings

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import TEXTS, Stage, title_of
 
 QUALITIES = ("good", "weak", "hopeless")
 SHARES = (60, 25, 15)
 FIRST_BRIEF = 5001
+FIRST_ADDED, APART = 8000, 500
+"""Far enough apart for the numbers that filed issues get, which follow the highest there is."""
 APPROVED, REVISION = "approved", "needs revision"
 
 
@@ -20,9 +22,23 @@ class Backlog:
     issues: dict[int, str]
     briefs: dict[int, str]
 
+    def add(self, stage: Stage) -> None:
+        """One issue more, whole at every moment."""
+        number = FIRST_ADDED + APART * sum(map(is_added, self.issues))
+        self.issues[number] = "good"
+        name = f"{number}-thing.md"
+        draft = stage.root / name
+        draft.write_text(f"# {title_of(number)}\n{TEXTS['good'].format(number=number)}")
+        draft.rename(stage.project / "issues" / name)
+
     def expected(self, number: int) -> str | None:
         """The verdict of an issue; None for one that was filed on the way, where either may be right."""
         return verdict_of(self.issues[number]) if number in self.issues else None
+
+
+def is_added(number: int) -> bool:
+    """Whether an issue came on the way, and is neither of the backlog nor filed."""
+    return number >= FIRST_ADDED and (number - FIRST_ADDED) % APART == 0
 
 
 def verdict_of(quality: str) -> str:

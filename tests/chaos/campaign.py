@@ -20,6 +20,8 @@ TICK = 0.02
 ORPHANS_AFTER = 2.0
 SHARE_OF_TROUBLE = 0.6
 HEAD_START = 3
+RESERVE = 2
+"""So many issues are always left to be disturbed: the backlog grows until everything is injected."""
 LEAD = 1.1
 """By so much the kills are ahead of the work: all of them have to fall while there is some left."""
 ROUNDS = 3
@@ -55,6 +57,11 @@ class Report:
     evidence: Evidence
     findings: list[Finding]
     endings: dict[str, dict[int, int]]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether as much was injected as was asked for."""
+        return self.evidence.injector.total >= self.wish.kills
 
     @property
     def violations(self) -> list[str]:
@@ -109,10 +116,12 @@ class _Campaign:
     # While it rages.
 
     def trouble(self) -> None:
-        """Until everything is injected, everything is done, or the time for it is up."""
+        """Until everything is injected, or the time for it is up."""
         strike_at = time.monotonic()
-        while self.injector.total < self.wish.kills and self._share_done() < 1 and not self._is_late():
+        while self.injector.total < self.wish.kills and not self._is_late():
             self._keep_up()
+            if self._done() > len(self.backlog.issues) - RESERVE:
+                self.backlog.add(self.stage)
             if time.monotonic() >= strike_at and self._is_behind() and self._has_begun():
                 self.injector.strike([terminal.pid for terminal in self.terminals if terminal.pid])
                 self._first_hit = self._first_hit or time.monotonic()
@@ -144,16 +153,17 @@ class _Campaign:
 
     def _is_behind(self) -> bool:
         """Kills and work keep pace: without it, one of the two would be over long before the other."""
-        return self.injector.total < self.wish.kills * LEAD * self._share_done() + HEAD_START
+        share = self._done() / len(self.backlog.issues)
+        return self.injector.total < self.wish.kills * LEAD * share + HEAD_START
 
     def _has_begun(self) -> bool:
         """Before the first worker is there, a kill would hit nothing but imports."""
         return self.injector.total > 0 or bool(lock_holders(self.stage.project))
 
-    def _share_done(self) -> float:
-        """Less than 1 as long as there is something to disturb."""
-        designs = sum(path.name.startswith("LLD") for path in verdict_documents(self.stage.project))
-        return designs / len(self.backlog.issues)
+    def _done(self) -> int:
+        """How many issues of the backlog have a verdict; those that were filed on the way do not count."""
+        names = {path.name for path in verdict_documents(self.stage.project)}
+        return sum(f"LLD-{number:03}.md" in names for number in self.backlog.issues)
 
     # Then it is left alone.
 

@@ -18,7 +18,7 @@ from tests.chaos.backlog import (
     verdict_of,
 )
 from tests.chaos.injector import Injector
-from tests.chaos.processes import lock_holders
+from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
 from tests.scenarios.stage import Stage, title_of
 
@@ -70,9 +70,7 @@ def judge(evidence: Evidence) -> list[Finding]:
         "calls repeated beyond one per death": repeated(evidence),
         "calls for items that were over": after_the_end(evidence),
         "orphans after 2 s": iter(evidence.orphans),
-        "temporary files left": leftovers(evidence),
-        "checkpoints left": iter(evidence.stage.databases()),
-        "locks held": (f"{item} by {pid}" for pid, item in lock_holders(evidence.project).items()),
+        "temporary files, checkpoints and locks left": leftovers(evidence.stage),
         "tracebacks": (line for line in evidence.said.splitlines() if "Traceback (most" in line),
         "empty passes": empty_passes(evidence),
     }
@@ -115,7 +113,6 @@ def twice(evidence: Evidence) -> Iterator[str]:
     for path in sorted((evidence.project / "docs/lineage/done").iterdir()):
         if path.name.count("-") > 1:
             yield f"a second lineage: {path.name}"
-    yield from (f"{path.name} is still active" for path in evidence.project.glob("docs/lineage/active/*"))
 
 
 def overlaps(evidence: Evidence) -> Iterator[str]:
@@ -165,11 +162,6 @@ def after_the_end(evidence: Evidence) -> Iterator[str]:
         late = [call["seq"] for call in calls if call["started"] > (over.get(item) or float("inf"))]
         if late:
             yield f"{item}: calls {', '.join(map(str, late))}"
-
-
-def leftovers(evidence: Evidence) -> Iterator[str]:
-    for root in (evidence.project, evidence.stage.home):
-        yield from (str(path.relative_to(root.parent)) for path in sorted(root.rglob(".agentos-tmp-*")))
 
 
 def empty_passes(evidence: Evidence) -> Iterator[str]:

@@ -1,19 +1,29 @@
 """A run between workers, keys and neighbours, on a clock that the test moves."""
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 from agentos.core import events
 from agentos.core.commands import Command, GrantLease, StartWorker
 from agentos.core.credentials import Credential
+from agentos.core.decision import Decision
 from agentos.core.neighbours import Note
 from agentos.core.refusals import Refusal
 from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Decision, Limits, Run
+from agentos.core.run import Limits, Run
 
 from .making import proven, steady
 
 T = TypeVar("T")
 APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
+
+
+def pass_time(run: Run, now: float, until: float) -> Iterator[Decision]:
+    """Moves the clock as the coordinator does: deadline by deadline."""
+    while (due := run.deadline(now)) is not None and due <= until and not run.over:
+        now = max(now, due)
+        yield run.wake(now)
+    yield run.wake(until)
 
 
 class Conducted:
@@ -50,7 +60,8 @@ class Conducted:
 
     def learn(self, *notes: Note) -> None:
         """As the coordinator does: first what the neighbours say, then a decision."""
-        self.run.learn(list(notes))
+        for note in notes:
+            self.pool.hear(note)
         self._take(self.run.wake(self.now))
 
     def hear(self, *heard: events.Event) -> None:
@@ -58,12 +69,9 @@ class Conducted:
             self._take(self.run.hear(event, self.now))
 
     def at(self, now: float) -> None:
-        """Moves the clock deadline by deadline."""
-        while (due := self.run.deadline(self.now)) is not None and due <= now and not self.run.over:
-            self.now = max(self.now, due)
-            self._take(self.run.wake(self.now))
+        for decision in pass_time(self.run, self.now, now):
+            self._take(decision)
         self.now = now
-        self._take(self.run.wake(now))
 
     def of(self, kind: type[T]) -> list[T]:
         return [told for told in self.told if isinstance(told, kind)]
@@ -73,4 +81,4 @@ class Conducted:
 
     def _take(self, decision: Decision) -> None:
         self.told += [*decision.commands, *decision.news]
-        self.notes += self.run.take_notes()
+        self.notes += self.run.leasing.take_notes()

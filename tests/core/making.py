@@ -17,7 +17,7 @@ def keys(count: int) -> list[Credential]:
 def proven(credentials: list[Credential]) -> Pool:
     """A pool whose keys are known to be good: none of them is tried with one call first."""
     pool = Pool(credentials)
-    for name in pool.names():
+    for name in pool.keys.names():
         pool.prove(name)
     return pool
 

@@ -34,6 +34,7 @@ def test_unknown_limits_are_found_with_few_refusals(name: str) -> None:
     found = tell(name, Telling.UNKNOWN)
     assert fmean(one.efficiency for one in found) >= 0.93
     assert fmean(one.refused for one in found) <= UNKNOWN_REFUSED * CALLS
+    assert fmean(one.fairness for one in found) >= 0.95
     assert sum(one.early for one in found) == 0
 
 

@@ -40,7 +40,7 @@ class Desk:
         return self.leasing.returned(back, now)
 
     def refuse_all(self, refusal: Refusal, now: float) -> None:
-        names = [f"LLD-{number}" for number, _ in enumerate(self.leasing.pool.names())]
+        names = [f"LLD-{number}" for number, _ in enumerate(self.leasing.pool.keys.names())]
         for lease in [self.get(name, now) for name in names]:
             self.give(lease, now, refusal)
 
@@ -174,7 +174,7 @@ def test_trouble_is_tried_again_with_growing_waits_and_rests_no_key() -> None:
     for _ in range(4):
         (lease,) = desk.leasing.grants(now)
         assert desk.give(lease, now, TROUBLE) == []
-        assert desk.leasing.pool.usable_slots(now) == 1
+        assert desk.leasing.pool.keys.usable_slots(now) == 1
         desk.ask("LLD-1", now)
         waits.append((desk.leasing.wake_at(now) or 0.0) - now)
         now += waits[-1]
@@ -196,6 +196,16 @@ def test_a_provider_that_fails_for_all_is_a_storm_that_ends_with_an_answer() -> 
     assert desk.whole.hold_starts(60.0)
     assert desk.give(desk.get("LLD-9", 2.0), 3.0) == [events.StormEnded("gemini", 3.0)]
     assert not desk.whole.hold_starts(5.0)
+
+
+def test_when_a_storm_is_over_nobody_waits_out_his_back_off() -> None:
+    desk = Desk(keys(5))
+    for lease in [desk.get(f"LLD-{number}", 0.0) for number in range(5)]:
+        desk.give(lease, 0.0, TROUBLE)
+    look = desk.get("LLD-9", 2.0)
+    desk.ask("LLD-1", 2.0)
+    desk.give(look, 2.5)
+    assert [lease.want.holder for lease in desk.leasing.grants(2.5)] == ["LLD-1"], "not only after 3.0"
 
 
 def test_a_storm_longer_than_max_wait_is_a_standstill() -> None:
@@ -221,7 +231,7 @@ def test_a_refusal_of_a_secret_that_was_replaced_says_nothing_of_the_new_one() -
     changed = [Credential("key-1", "gemini", Secret("a better one"))]
     assert desk.leasing.replaced(changed) == [events.KeysChanged(("key-1",), ("key-1",))]
     assert desk.give(lease, 1.0, REJECTED) == []
-    assert desk.leasing.pool.living() == ["key-1"]
+    assert desk.leasing.pool.keys.living() == ["key-1"]
 
 
 def test_a_refusal_finds_its_key_under_its_new_name() -> None:

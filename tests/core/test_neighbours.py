@@ -45,9 +45,9 @@ def test_another_runs_call_holds_a_slot_until_it_is_over_or_its_run_is_gone(end:
     run = Conducted(keys(1))
     run.learn(sent(keys(1)[0]))
     assert run.want("LLD-1", **ASK) is None
-    assert run.run.neighbours() == {"there"}
+    assert run.pool.foreign_runs() == {"there"}
     run.learn(end)
-    assert run.held("LLD-1") is not None and run.run.neighbours() == set()
+    assert run.held("LLD-1") is not None and run.pool.foreign_runs() == set()
 
 
 def test_the_end_of_one_run_frees_nothing_of_another() -> None:
@@ -55,7 +55,7 @@ def test_the_end_of_one_run_frees_nothing_of_another() -> None:
     run = Conducted([credential])
     run.learn(sent(credential, run="there", at=900.0), sent(credential, run="elsewhere", at=901.0))
     run.learn(RunGone("there"))
-    assert run.run.neighbours() == {"elsewhere"}
+    assert run.pool.foreign_runs() == {"elsewhere"}
     assert run.want("LLD-1", **ASK) is not None
 
 
@@ -84,7 +84,7 @@ def test_a_key_that_is_added_while_a_neighbour_uses_it_is_not_free() -> None:
 def test_a_key_has_one_name_here_and_another_there() -> None:
     run = Conducted([replace(key("key-1"), name="mine")])
     run.learn(sent(key("key-1")))
-    assert run.pool.state("mine", run.now) is KeyState.RESERVED
+    assert run.pool.keys.state("mine", run.now) is KeyState.RESERVED
 
 
 # Rates.
@@ -122,7 +122,7 @@ def test_a_rest_that_another_run_was_told_is_kept_here() -> None:
     run = Conducted(keys(1))
     run.learn(refused(keys(1)[0], until=1030.0))
     assert run.want("LLD-1", **ASK) is None
-    assert run.pool.state("key-1", run.now) is KeyState.RATE_LIMITED
+    assert run.pool.keys.state("key-1", run.now) is KeyState.RATE_LIMITED
     run.at(1030.0)
     assert run.held("LLD-1") is not None
 
@@ -171,7 +171,7 @@ def test_a_key_that_was_put_to_rest_rests_for_every_model_known_or_not() -> None
     run.learn(refused(keys(1)[0], until=1030.0, model="*"))
     assert run.want("LLD-1", **ASK) is None
     assert run.want("LLD-2", models=("never asked for",)) is None
-    assert run.pool.state("key-1", run.now) is KeyState.RATE_LIMITED
+    assert run.pool.keys.state("key-1", run.now) is KeyState.RATE_LIMITED
     run.at(1040.0)
     assert run.held("LLD-1") is not None
 
@@ -220,7 +220,7 @@ def test_what_we_tell_makes_another_pool_see_what_ours_sees() -> None:
     for note in ours.notes:
         theirs.hear(replace(note, run="here"))
     for now in (1001.0, 1031.0):
-        states = [[pool.state(name, now) for name in pool.names()] for pool in (ours.pool, theirs)]
+        states = [[pool.keys.state(name, now) for name in pool.keys.names()] for pool in (ours.pool, theirs)]
         assert states[0] == states[1]
 
 

@@ -66,7 +66,7 @@ def test_a_key_with_a_concurrency_of_two_carries_two_calls() -> None:
     for holder in ("LLD-1", "LLD-2", "LLD-3"):
         pool.ask(want(holder))
     assert len(pool.grant(0.0)) == 2
-    assert pool.state("key-1", 0.0) is KeyState.RESERVED
+    assert pool.keys.state("key-1", 0.0) is KeyState.RESERVED
 
 
 def test_a_key_of_another_provider_serves_nobody_who_did_not_name_it() -> None:
@@ -82,7 +82,7 @@ def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
     pool.rest("key-1").limit(10.0, 30.0, "429")
     pool.ask(want("LLD-1"))
     assert granted(pool, 39.9) == []
-    assert pool.state("key-1", 39.9) is KeyState.RATE_LIMITED
+    assert pool.keys.state("key-1", 39.9) is KeyState.RATE_LIMITED
     assert pool.wake_at(10.0) == 40.0
     assert granted(pool, 40.0) == [("LLD-1", "key-1")]
 
@@ -90,9 +90,9 @@ def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
 def test_keys_of_one_bucket_rest_together() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project"), key("key-3")])
     pool.rest("key-1").limit(0.0, 30.0, "429")
-    states = [pool.state(name, 1.0) for name in pool.names()]
+    states = [pool.keys.state(name, 1.0) for name in pool.keys.names()]
     assert states == [KeyState.RATE_LIMITED, KeyState.RATE_LIMITED, KeyState.AVAILABLE]
-    assert pool.usable_slots(1.0) == 1
+    assert pool.keys.usable_slots(1.0) == 1
 
 
 def test_a_spent_day_is_looked_at_by_one_call_an_hour() -> None:
@@ -102,7 +102,7 @@ def test_a_spent_day_is_looked_at_by_one_call_an_hour() -> None:
         pool.ask(want(holder))
     assert granted(pool, 3599.0) == []
     assert granted(pool, 3600.0) == [("LLD-1", "key-1")]
-    assert pool.state("key-1", 3600.0) is KeyState.EXHAUSTED
+    assert pool.keys.state("key-1", 3600.0) is KeyState.EXHAUSTED
     assert granted(pool, 3601.0) == []
     assert pool.wake_at(3601.0) == 3600.0 + 3600.0
 
@@ -130,16 +130,16 @@ def test_a_late_giving_back_changes_nothing() -> None:
 def test_a_quarantined_key_is_not_used_until_the_file_changes() -> None:
     pool = Pool(keys(1))
     pool.quarantine("key-1", "401 unauthorised")
-    assert pool.living() == []
-    assert pool.quarantined() == {"key-1": "401 unauthorised"}
+    assert pool.keys.living() == []
+    assert pool.keys.quarantined() == {"key-1": "401 unauthorised"}
     assert pool.replace(keys(1)) == ((), ())
-    assert pool.state("key-1", 0.0) is KeyState.AVAILABLE
+    assert pool.keys.state("key-1", 0.0) is KeyState.AVAILABLE
 
 
 def test_a_disabled_key_is_not_used() -> None:
     pool = Pool([replace(key("key-1"), enabled=False)])
-    assert pool.state("key-1", 0.0) is KeyState.DISABLED
-    assert pool.living() == [] and pool.usable_slots(0.0) == 0
+    assert pool.keys.state("key-1", 0.0) is KeyState.DISABLED
+    assert pool.keys.living() == [] and pool.keys.usable_slots(0.0) == 0
 
 
 def test_added_and_removed_keys_are_named() -> None:
@@ -151,7 +151,7 @@ def test_a_changed_secret_is_a_new_key_under_the_old_name() -> None:
     pool = Pool(keys(1))
     pool.rest("key-1").limit(0.0, 30.0, "429")
     assert pool.replace([replace(key("key-1"), secret=Secret("another one"))]) == (("key-1",), ("key-1",))
-    assert pool.state("key-1", 1.0) is KeyState.AVAILABLE
+    assert pool.keys.state("key-1", 1.0) is KeyState.AVAILABLE
 
 
 def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
@@ -161,18 +161,18 @@ def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
     _, second = pool.grant(0.0)
     pool.rest("key-2").limit(0.0, 30.0, "429")
     pool.replace([replace(key("key-2"), name="key-1")])
-    assert pool.state("key-1", 1.0) is KeyState.RATE_LIMITED
-    assert pool.state("key-1", 30.0) is KeyState.RESERVED
+    assert pool.keys.state("key-1", 1.0) is KeyState.RATE_LIMITED
+    assert pool.keys.state("key-1", 30.0) is KeyState.RESERVED
     assert pool.known_as(second.credential) == "key-1"
     pool.give_back(second.id)
-    assert pool.state("key-1", 30.0) is KeyState.AVAILABLE
+    assert pool.keys.state("key-1", 30.0) is KeyState.AVAILABLE
 
 
 def test_a_bucket_rests_on_when_one_of_its_keys_is_removed() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project")])
     pool.rest("key-1").limit(0.0, 30.0, "429")
     pool.replace([key("key-2", bucket="project")])
-    assert pool.state("key-2", 1.0) is KeyState.RATE_LIMITED
+    assert pool.keys.state("key-2", 1.0) is KeyState.RATE_LIMITED
 
 
 def test_a_key_that_comes_back_during_a_call_is_not_given_to_a_second_one() -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from agentos.core import events
 from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.decision import Decision
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Usage, Verdict, failed, stumbled
-from agentos.core.run import Decision, Limits, Run
+from agentos.core.run import Limits, Run
 
+from .conducting import pass_time
 from .making import keys, steady
 
 T = TypeVar("T")
@@ -34,12 +36,9 @@ class Stage:
             self._take(self.run.hear(event, self.now))
 
     def at(self, now: float) -> None:
-        """Moves the clock as the coordinator does: deadline by deadline."""
-        while (due := self.run.deadline(self.now)) is not None and due <= now and not self.run.over:
-            self.now = max(self.now, due)
-            self._take(self.run.wake(self.now))
+        for decision in pass_time(self.run, self.now, now):
+            self._take(decision)
         self.now = now
-        self._take(self.run.wake(now))
 
     def appear(self, item: str) -> None:
         self.hear(events.WorkerStarted(item, 4711))

@@ -52,10 +52,10 @@ def test_a_key_that_was_rejected_in_one_run_is_not_tried_in_another() -> None:
     assert lease and lease.key == "key-1"
     here.refuse(lease, REJECTED)
     tell(here, there)
-    assert there.pool.state("key-1", there.now) is KeyState.QUARANTINED
+    assert there.pool.keys.state("key-1", there.now) is KeyState.QUARANTINED
     served = there.want("LLD-1", **ASK)
     assert served and served.key == "key-2"
-    assert there.pool.quarantined() == {"key-1": "401 unauthorised"}
+    assert there.pool.keys.quarantined() == {"key-1": "401 unauthorised"}
 
 
 def test_the_first_call_of_a_key_goes_alone_on_the_whole_host() -> None:
@@ -83,7 +83,7 @@ def test_a_change_of_the_credentials_or_a_persons_word_ends_what_another_run_sai
             run.run.change_credentials([first, second], run.now)
         else:
             run.learn(KeyPardoned("there", first.fingerprint))
-        assert run.pool.state("key-1", run.now) is KeyState.AVAILABLE
+        assert run.pool.keys.state("key-1", run.now) is KeyState.AVAILABLE
 
 
 def test_what_an_earlier_run_said_is_believed_while_there_are_other_keys() -> None:
@@ -102,7 +102,7 @@ def test_what_an_earlier_run_said_is_believed_while_there_are_other_keys() -> No
 def test_when_earlier_runs_had_every_key_rejected_each_is_tried_once_more() -> None:
     run = Conducted(keys(2))
     run.learn(*(rejected(one, EARLIER) for one in keys(2)))
-    assert run.pool.living() == ["key-1", "key-2"]
+    assert run.pool.keys.living() == ["key-1", "key-2"]
 
 
 # Storms.
@@ -200,7 +200,7 @@ def test_what_earlier_runs_have_sent_counts_for_the_day() -> None:
     lease = run.want("LLD-1", **ASK)
     assert lease is not None
     run.answer(lease)
-    assert run.pool.state("key-1", run.now) is KeyState.EXHAUSTED
+    assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     assert [round(told.seconds) for told in run.of(events.KeySpent)] == [round(-9000 + DAY + 0.15 - 1000)]
     assert any(isinstance(note, BucketRefused) and note.spent_until for note in run.notes)
 
@@ -219,9 +219,9 @@ def test_a_day_of_the_providers_ends_at_its_midnight() -> None:
     credential = daily(4, midnight=-50000.0)
     run = Conducted([credential])
     run.learn(used(credential, HourUsed(-50100.0, 4), HourUsed(-2000.0, 4)))
-    assert run.pool.state("key-1", run.now) is KeyState.EXHAUSTED
+    assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     midnight = DAY - 50000.0
-    assert run.pool.back_at(run.now) == (midnight, "key-1")
+    assert run.pool.keys.earliest(run.now) == (midnight, "key-1")
     meter = Meter(Rate(4, DAY), None, midnight=-50000.0)
     meter.spend(4, -50001.0)
     assert meter.spent(-49999.0) == 0

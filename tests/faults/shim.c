@@ -1,6 +1,7 @@
 /* Stands between a program and the kernel: counts, records, delays, spoils or ends at durable calls.
  *
- * Loaded with LD_PRELOAD. What counts is a call that changes a file below one of the roots.
+ * Loaded with LD_PRELOAD. What counts is a call that changes a file or a name below one of the roots: the sync,
+ * the write, the truncation, and whatever makes, moves or removes a file, a folder or a link.
  *   FAULTS_ROOTS     folders, with colons between them
  *   FAULTS_STATE     a file that all processes share: counters, a lock, the items that were hit
  *   FAULTS_WHO       coordinator, worker, or nothing for both
@@ -55,6 +56,7 @@ static int (*real_rename)(const char *, const char *);
 static int (*real_renameat)(int, const char *, int, const char *);
 static int (*real_unlink)(const char *), (*real_unlinkat)(int, const char *, int);
 static int (*real_mkdir)(const char *, mode_t), (*real_mkdirat)(int, const char *, mode_t);
+static int (*real_rmdir)(const char *), (*real_symlinkat)(const char *, int, const char *);
 static pid_t (*real_fork)(void);
 static int (*real_clock)(clockid_t, struct timespec *);
 static ssize_t (*real_send)(int, const void *, size_t, int);
@@ -78,6 +80,8 @@ static void resolve(void) {
     real_unlinkat = dlsym(RTLD_NEXT, "unlinkat");
     real_mkdir = dlsym(RTLD_NEXT, "mkdir");
     real_mkdirat = dlsym(RTLD_NEXT, "mkdirat");
+    real_rmdir = dlsym(RTLD_NEXT, "rmdir");
+    real_symlinkat = dlsym(RTLD_NEXT, "symlinkat");
     real_fork = dlsym(RTLD_NEXT, "fork");
     real_clock = dlsym(RTLD_NEXT, "clock_gettime");
     real_send = dlsym(RTLD_NEXT, "send");
@@ -270,6 +274,7 @@ static int open_by(int folder, const char *name, int flags, mode_t mode) {
     const char *task = strstr(path, "/.locks/task-");
     struct stat old;
     int is_new = (flags & O_CREAT) && lstat(path, &old) != 0;
+    if (is_new || (flags & O_TRUNC)) before();
     enter();
     int found = real_openat(folder, name, flags, mode);
     if (found >= 0 && is_new) note("create", path, "", 0, NULL, 0);
@@ -331,6 +336,33 @@ int mkdirat(int folder, const char *name, mode_t mode) {
     return found;
 }
 int mkdir(const char *name, mode_t mode) { return mkdirat(AT_FDCWD, name, mode); }
+
+int rmdir(const char *name) {
+    READY
+    char path[8192];
+    path_at(AT_FDCWD, name, path, sizeof path);
+    if (inside || !below(path)) return real_rmdir(name);
+    before();
+    enter();
+    int found = real_rmdir(name);
+    if (found == 0) note("unlink", path, "", 0, NULL, 0);
+    leave();
+    return found;
+}
+
+/* Links are not replayed after a power cut: nothing that was acknowledged stands in one. */
+int symlinkat(const char *target, int folder, const char *name) {
+    READY
+    char path[8192];
+    path_at(folder, name, path, sizeof path);
+    if (inside || !below(path)) return real_symlinkat(target, folder, name);
+    before();
+    inside++;
+    int found = real_symlinkat(target, folder, name);
+    inside--;
+    return found;
+}
+int symlink(const char *target, const char *name) { return symlinkat(target, AT_FDCWD, name); }
 
 /* What a worker tells its coordinator is an acknowledgement: it is recorded in its place. */
 ssize_t send(int file, const void *data, size_t size, int flags) {

@@ -1,18 +1,16 @@
-"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, networks, packages."""
+"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, packages."""
 
 import contextlib
 import os
 import pickle
 import shutil
 import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from bench.scale import make_project
 
 from tests.scenarios.stage import Stage, until
 
@@ -132,8 +130,8 @@ def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(stage: Stage, ju
     assert done.code == 0, done.out
     first, second = witness.calls()[:2]
     assert 2.8 <= second["started"] - first["started"] < 10
-    assert stage.summary()["seconds"] < 40 if "seconds" in stage.summary() else True
-    assert stage.events("RunEnded")[0]["seconds"] < 40
+    assert 3 <= stage.summary()["seconds"] < 40
+    assert 3 <= stage.events("RunEnded")[0]["seconds"] < 40
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
@@ -149,19 +147,6 @@ def test_a_clock_in_another_century_is_survived(stage: Stage, year: int) -> None
     assert stage.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
 
 
-def test_without_a_network_the_run_waits_and_leaves_everything_resumable(stage: Stage) -> None:
-    stage.issues(42, 43)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        stage.urls.append(f"http://127.0.0.1:{closed.getsockname()[1]}")
-    done = stage.run("--all", "--parallel", 2, "--max-wait", "5s")
-    assert done.code == 75, done.out + done.err
-    assert "no answer" in done.out and "FAILED" not in done.out
-    witness = stage.server()
-    assert stage.run("--all", "--parallel", 2).code == 0
-    assert len(witness.answered()) == 4
-
-
 def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> None:
     stage.issue(42)
     with open(stage.project / "issues" / "043-huge.md", "wb") as file:
@@ -170,11 +155,35 @@ def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> 
     witness = stage.server("--latency", "0.5,0.5")
     running = stage.start("--all", "--parallel", 2)
     until(lambda: bool(witness.calls()))
-    status = Path(f"/proc/{running.pid}/status").read_text()
-    peak = int(status.split("VmHWM:")[1].split()[0])
+    peak = _peak(running.pid)
     done = running.end()
     assert done.code == 1 and "[LLD-43] FAILED: Invalid spec format" in done.lines
-    assert stage.document(42).exists() and peak < 150 * 1024
+    assert stage.document(42).exists() and 20 * 1024 < peak < 150 * 1024
+
+
+@pytest.mark.long
+def test_ten_thousand_items_fit_into_a_small_coordinator(stage: Stage) -> None:
+    shutil.rmtree(stage.project)
+    make_project(stage.root, 10_000)
+    witness = stage.server("--latency", "0.2,0.2")
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: len(witness.answered()) > 20, 120)
+    running.signal(signal.SIGINT)
+    peak = 0
+    while running.process.poll() is None:
+        peak = max(peak, _peak(running.pid))
+        time.sleep(0.02)
+    assert running.end().code == 130 and 20 * 1024 < peak < 150 * 1024, peak
+    done = len(list(stage.project.glob("docs/lld/active/*.md")))
+    listed = stage.run("--all", "--dry-run")
+    assert f"would process {10_000 - done} items" in listed.out and done > 0
+
+
+def _peak(pid: int) -> int:
+    """The most memory that a process has had, in KiB; nothing once it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0])
+    return 0
 
 
 def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage) -> None:
@@ -193,42 +202,3 @@ def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage)
     assert done.code == 0, done.out + done.err
     assert "replaced during a run" not in done.out + done.err
     assert all(stage.document(number).exists() for number in (42, 43, 44)) and len(witness.answered()) == 6
-
-
-def test_a_run_needs_no_network_but_loopback(stage: Stage) -> None:
-    """The same run, in a network namespace with nothing but loopback."""
-    inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null || true; exec "$@"', "sh")
-    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and network namespaces")
-    stage.issues(42, 43)
-    up = subprocess.run([*inside, sys.executable, "-c", _LOOPBACK], capture_output=True, check=False)
-    if up.returncode != 0:
-        pytest.skip("loopback cannot be used in a new network namespace")
-    done = stage.start("--all", "--parallel", 2, "--offline", before=(*inside[:-1], "sh")).end(60)
-    assert done.code == 0, done.out + done.err
-    assert stage.document(42).exists() and stage.document(43).exists()
-
-
-_LOOPBACK = """
-import socket
-server = socket.create_server(("127.0.0.1", 0))
-socket.create_connection(server.getsockname(), 2)
-"""
-
-
-def test_nothing_connects_to_anything_but_loopback(stage: Stage) -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace, to see every connect")
-    stage.issue(42)
-    stage.server()
-    log = stage.root / "strace.log"
-    words = ("strace", "-f", "-qq", "-e", "trace=connect,sendto", "-e", "signal=none", "-o", str(log))
-    done = stage.start("--all", before=words).end(90)
-    if done.code != 0 and "ptrace" in done.err:
-        pytest.skip("strace may not trace here")
-    assert done.code == 0, done.out + done.err
-    calls = [line for line in log.read_text(errors="replace").splitlines() if "connect(" in line]
-    abroad = [
-        line for line in calls if "AF_INET" in line and '"127.0.0.1"' not in line and '"::1"' not in line
-    ]
-    assert any("AF_INET" in line for line in calls) and not abroad, abroad

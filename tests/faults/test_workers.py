@@ -7,6 +7,8 @@ import pytest
 
 from tests.scenarios.stage import Stage, descendants, until
 
+from .memory import small_memory
+
 WORKFLOW = '''
 import os, signal, subprocess, sys, time
 from pathlib import Path
@@ -21,6 +23,16 @@ def eat():
     hoard = []
     while True:
         hoard.append(bytearray(16 * 1024 * 1024))
+
+def hang(root):
+    """Once: nothing is said, no signal is heard, and the interpreter is busy."""
+    try:
+        (root / "hung").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    while True:
+        pass
 
 def leave(root):
     """A grandchild in a session of its own, whose parent is gone."""
@@ -59,6 +71,7 @@ class Deeds(Workflow):
             graph.add_edge(*edge)
         return graph
 '''
+ROOM = 400 << 20
 ALL = ("run", "deeds_flow:Deeds", "--all", "--parallel", 3, "--offline")
 
 
@@ -78,6 +91,21 @@ def done(project: Path) -> list[str]:
     return sorted(path.stem for path in (project / "out").glob("*.md"))
 
 
+def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alone(
+    stage: Stage, project: Path
+) -> None:
+    deeds(project, "wait(root / 'go')", "eat()", "pass", "pass")
+    with small_memory(ROOM) as memory:
+        running = stage.start(*ALL, "--retries", 1, program="agentos", before=memory.entering)
+        running.says("[DEED-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
+        (project / "go").touch()
+        ended = running.end(60)
+        assert memory.ended == 2 and ended.code == 1, ended.out + ended.err
+    assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
+    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
+
+
 @pytest.mark.long
 def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage, project: Path) -> None:
     if shutil.which("prlimit") is None:
@@ -91,6 +119,26 @@ def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage,
     assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
     deeds(project, "pass", "pass", "pass", "pass")
     assert stage.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
+
+
+def test_a_worker_that_ends_well_without_an_outcome_has_failed(stage: Stage, project: Path) -> None:
+    deeds(project, "os._exit(0)", "pass")
+    ended = stage.start(*ALL, "--retries", 1, program="agentos").end(60)
+    assert ended.code == 1 and done(project) == ["DEED-2"], ended.out
+    assert "[DEED-1] FAILED: its worker ended without an outcome: exit status 0" in ended.lines
+    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    assert tries == {"DEED-1": 2, "DEED-2": 1}
+
+
+def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
+    stage: Stage, project: Path
+) -> None:
+    deeds(project, "hang(root)", "pass")
+    ended = stage.start(*ALL, "--timeout", "3s", program="agentos").end(60)
+    assert ended.code == 0 and done(project) == ["DEED-1", "DEED-2"], ended.out
+    assert "ran out of time (--timeout)" in ended.out and "attempt 2 of 3" in ended.out
+    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
 @pytest.mark.parametrize(

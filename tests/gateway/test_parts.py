@@ -10,6 +10,7 @@ from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.reading import MOST_WHOLE, AnswerReader
 from agentos.gateway.tokens import Mint
 from agentos.gateway.upstream import proxy_for
+from agentos.gateway.veil import Veil
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}
@@ -117,3 +118,18 @@ def test_an_error_in_a_stream_has_the_status_that_it_would_have_had(
 def test_the_proxy_of_the_environment_is_used_but_for_its_exceptions(host: str, expected: str) -> None:
     environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": ".corp, other"}
     assert proxy_for("https", host, environment) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_key_is_hidden_wherever_an_answer_is_cut(size: int) -> None:
+    veil, said = Veil("keke-y"), b"a kek of keke-y, kekeke-y and a ke"
+    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+    passed = [veil.hide_next(piece) for piece in pieces]
+    assert b"".join([*passed, veil.rest()]) == b"a kek of ******, ke****** and a ke"
+    assert veil.rest() == b""
+
+
+def test_what_cannot_be_the_beginning_of_a_key_passes_at_once() -> None:
+    veil = Veil("secret")
+    assert veil.hide_next(b"data: {}\n\n") == b"data: {}\n\n"
+    assert veil.hide_in((("x-echo", "key=secret"), ("x", "y"))) == (("x-echo", "key=******"), ("x", "y"))

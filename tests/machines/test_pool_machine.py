@@ -1,6 +1,7 @@
 """Random lives of a pool on a clock that the machine moves."""
 
 import copy
+import math
 from dataclasses import dataclass
 
 from hypothesis import Phase, settings
@@ -131,7 +132,7 @@ class PoolMachine(RuleBasedStateMachine):
         for lease in [lease for lease in self.leases.values() if lease.want.holder == holder]:
             self._ended(lease)
             assert self.pool.lease(lease.id) is None
-        assert not self.pool.is_waiting(holder)
+        assert all(want.holder != holder for want in self.pool.waiting(math.inf))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), hint=hints)
@@ -210,14 +211,14 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_key_is_in_the_state_that_its_story_says(self) -> None:
-        for name in self.pool.names():
-            assert self.pool.state(name, self.now) is self._expected_state(name)
+        for name in self.pool.keys.names():
+            assert self.pool.keys.state(name, self.now) is self._expected_state(name)
 
     @invariant()
     def the_sums_are_right(self) -> None:
-        states = {name: self.pool.state(name, self.now) for name in self.pool.names()}
+        states = {name: self.pool.keys.state(name, self.now) for name in self.pool.keys.names()}
         slots = sum(self.keys[name].concurrency for name, state in states.items() if state in SERVING)
-        assert self.pool.usable_slots(self.now) == slots
+        assert self.pool.keys.usable_slots(self.now) == slots
         assert self.pool.held() == len(self.leases)
         shown = f"<Pool {len(self.keys)} keys, {len(self.leases)} leased, {len(self.waiting)} waiting>"
         assert repr(self.pool) == shown
@@ -289,7 +290,7 @@ class PoolMachine(RuleBasedStateMachine):
                 # A fallback is for when the preferred provider has no usable key, not when it is busy.
                 fits = credential.provider == want.providers[0] and credential.provider not in stormy
                 proving = self.pool.rest(name).closed(self.now)
-                idle = self.pool.state(name, self.now) is KeyState.AVAILABLE
+                idle = self.pool.keys.state(name, self.now) is KeyState.AVAILABLE
                 assert not (fits and idle and not proving)
 
     def _expected_state(self, name: str) -> KeyState:

@@ -1,6 +1,7 @@
 """Random lives of a run, with workers that do whatever workers do."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,10 +19,11 @@ from agentos.core.commands import (
     StopWorker,
     ThawWorker,
 )
+from agentos.core.decision import Decision
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
-from agentos.core.run import Decision, Limits, Run
+from agentos.core.run import Limits, Run
 from tests.core.making import keys, steady
 
 ENOUGH_STEPS = 2000
@@ -168,6 +170,23 @@ class RunMachine(RuleBasedStateMachine):
             self.guilty.add(life.item)
             self._end(life)
 
+    @precondition(lambda self: len(self.lives) > 1)
+    @rule(deaths=st.lists(rarely, min_size=3, max_size=3))
+    def speak_at_once(self, deaths: list[bool]) -> None:
+        """Everybody has said something, and some have died over it, when the coordinator looks."""
+        heard: list[events.Event] = []
+        for life, dies in zip(list(self.lives.values()), deaths, strict=False):
+            if life.lease and not life.doomed:
+                lease, life.lease = life.lease, ""
+                heard.append(events.LeaseReturned(life.item, lease, 1.0))
+            if life.idle:
+                heard.append(self._wish(life))
+            if dies:
+                self.guilty.add(life.item)
+                del self.lives[life.item]
+                heard.append(events.WorkerEnded(life.item, "signal 9", clean=False))
+        self._hear(*heard)
+
     @precondition(lambda self: self._some(lambda life: life.fresh))
     @rule(data=st.data())
     def fail_to_start(self, data: st.DataObject) -> None:
@@ -264,7 +283,7 @@ class RunMachine(RuleBasedStateMachine):
     @invariant()
     def only_living_workers_hold_keys_or_wait_for_them(self) -> None:
         assert self.pool.held() == sum(bool(life.lease) for life in self.lives.values())
-        assert not any(self.pool.is_waiting(item) for item in self.items if item not in self.lives)
+        assert all(want.holder in self.lives for want in self.pool.waiting(math.inf))
 
     @invariant()
     def it_is_over_when_every_item_has_ended_and_not_before(self) -> None:
@@ -331,9 +350,12 @@ class RunMachine(RuleBasedStateMachine):
         self._obey(self.run.wake(self.now))
 
     def _want(self, life: Life) -> None:
+        self._hear(self._wish(life))
+
+    def _wish(self, life: Life) -> events.LeaseWanted:
         self.calls += 1
         life.fresh, life.call = False, f"call-{self.calls}"
-        self._hear(events.LeaseWanted(life.item, life.call, ("gemini",)))
+        return events.LeaseWanted(life.item, life.call, ("gemini",))
 
     def _return(self, life: Life, refusal: Refusal | None) -> None:
         lease, life.lease = life.lease, ""
@@ -354,8 +376,8 @@ class RunMachine(RuleBasedStateMachine):
         del self.lives[life.item]
         self._hear(events.WorkerEnded(life.item, "signal 9", clean=False))
 
-    def _hear(self, event: events.Event) -> None:
-        self._obey(self.run.hear(event, self.now))
+    def _hear(self, *heard: events.Event) -> None:
+        self._obey(self.run.hear_all(heard, self.now))
 
     def _obey(self, decision: Decision) -> None:
         for news in decision.news:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,10 +66,10 @@ def caller(request: pytest.FixtureRequest, server: Running) -> Iterator[Caller]:
     with asyncio.Runner() as runner:
         provider = VENDORS[request.param]()
         yield Caller(request.param, provider, server, runner)
-        runner.run(_hang_up(provider))
+        runner.run(hang_up(provider))
 
 
-async def _hang_up(provider: Gemini | Anthropic | OpenAI) -> None:
+async def hang_up(provider: Gemini | Anthropic | OpenAI) -> None:
     """A worker's connections end with its process; ours has other tests to run."""
     for client in vars(provider)["_clients"].values():
         await (client.aio.aclose() if isinstance(provider, Gemini) else client.close())
@@ -174,6 +175,20 @@ def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: Kind) 
 def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: Kind) -> None:
     caller.meets(kind)
     assert caller.refusal().kind is RefusalKind.TROUBLE
+
+
+@pytest.mark.parametrize("kind", [Kind.HANG, Kind.DRIP])
+def test_an_answer_that_never_comes_or_never_ends_is_trouble(caller: Caller, kind: Kind) -> None:
+    """A connection that is half open says nothing; a slow body never pauses for long."""
+    hasty = VENDORS[caller.vendor](longest=0.5)
+    caller.meets(kind, seconds=60)
+    access = Access("key-1", KEYS[0].secret, caller.server.url, "any")
+    began = time.monotonic()
+    with pytest.raises(CallRefused) as caught:
+        caller.runner.run(hasty.ask(DRAFT, access))
+    caller.runner.run(hang_up(hasty))
+    assert caught.value.refusal.kind is RefusalKind.TROUBLE
+    assert 0.5 <= time.monotonic() - began < 20
 
 
 def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller) -> None:

@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+import stat
 import threading
 import urllib.parse
 from dataclasses import dataclass, field
@@ -89,17 +90,23 @@ class Search:
 
 @dataclass
 class Scan:
-    """Looks at the processes of a run, again and again, until it has ended."""
+    """Looks at the processes of a run and at its files, again and again, until it has ended."""
 
     running: Running
     search: Search
+    folders: tuple[Path, ...] = ()
+    files: int = 0
     scanned: int = 0
     environments: int = 0
     memories: int = 0
     hits: list[str] = field(default_factory=list)
+    _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def follow(self) -> None:
         while self.running.process.poll() is None:
+            self._look_at_files()
+            # Of the coordinator, which was given the keys in its environment, the arguments alone.
+            self._look(self.running.pid, ("cmdline", "comm"))
             marks = self.running.processes()
             for mark in marks:
                 if GATEWAY not in command_line(mark.pid):
@@ -110,8 +117,23 @@ class Scan:
                     self._look_inside(mark.pid)
             threading.Event().wait(0.05)
 
-    def _look(self, pid: int) -> None:
-        for name in ("cmdline", "environ", "comm"):
+    def _look_at_files(self) -> None:
+        """Each as often as it is another than before: what is gone after the run is found here."""
+        for path in (path for folder in self.folders for path in folder.rglob("*")):
+            try:
+                state = path.lstat()
+                if not stat.S_ISREG(state.st_mode) or self._seen.get(str(path)) == _version(state):
+                    continue
+                self._seen[str(path)] = _version(state)
+                content = path.read_bytes()
+            except OSError:
+                continue
+            self.files += bool(content)
+            if self.search(content) or self.search(os.fsencode(path)):
+                self.hits.append(f"{path} during the run")
+
+    def _look(self, pid: int, names: tuple[str, ...] = ("cmdline", "environ", "comm")) -> None:
+        for name in names:
             try:
                 content = Path(f"/proc/{pid}/{name}").read_bytes()
             except OSError:
@@ -137,3 +159,7 @@ class Scan:
         except OSError:
             return
         self.memories += size > 1_000_000
+
+
+def _version(state: os.stat_result) -> tuple[int, int]:
+    return state.st_mtime_ns, state.st_size

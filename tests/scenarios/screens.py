@@ -1,6 +1,7 @@
 """A terminal as a person sees it: what stands on the screen, and what has scrolled away."""
 
 import fcntl
+import shutil
 import struct
 import termios
 from dataclasses import dataclass, field
@@ -8,7 +9,10 @@ from typing import Any
 
 import pyte
 
-from .stage import Terminal, until
+from .stage import Stage, Terminal, until
+
+OLD = {"XTERM_VERSION": "XTerm(390)"}
+WIDE = (100, 24)
 
 
 @dataclass(slots=True)
@@ -64,3 +68,24 @@ class Screen:
         self.columns, self.lines = columns, lines
         self._screen.resize(lines, columns)
         fcntl.ioctl(self.terminal.keyboard, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))
+
+
+class Shell:
+    """An interactive shell in a terminal, with job control."""
+
+    def __init__(self, stage: Stage, **env: str) -> None:
+        self.terminal: Terminal = stage.terminal(
+            "--norc",
+            "--noprofile",
+            "-i",
+            program=shutil.which("bash") or "bash",
+            size=WIDE,
+            PS1="$ ",
+            **OLD,
+            **env,
+        )
+        self.screen = Screen(self.terminal)
+        self.screen.shows("$")
+
+    def type(self, line: str) -> None:
+        self.terminal.press(f"{line}\n")

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -429,6 +430,18 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self.keyboard, keys.encode())
+
+    def answer(self, keys: str, said: str) -> float:
+        """Seconds from the press of a key to the answer; nothing is polled, so that nothing is added."""
+        assert self.written is not None
+        seen, began = b"", time.monotonic()
+        self.press(keys)
+        while said.encode() not in seen and select.select([self.keyboard], [], [], 5)[0]:
+            seen += os.read(self.keyboard, 65536)
+        took = time.monotonic() - began
+        self._screen += seen
+        assert said.encode() in seen, seen
+        return took
 
     def modes(self) -> list[Any]:
         """How the terminal treats keys."""

@@ -64,13 +64,13 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(stage: Stage) 
     done = stage.run("--all", "--parallel", 3)
     assert done.code == 1
     reasons = {
-        41: "empty",
+        41: "issues/041-empty.md: it is empty",
         42: "no heading",
         43: "209,715,200 bytes",
-        44: "line 1 is not UTF-8",
+        44: "issues/044-latin.md, line 1: it is not UTF-8",
         45: "claimed by issues/045-one.md and issues/045-two.md",
-        46: "not a whole number",
-        47: "front matter",
+        46: "issues/046-path.md, line 2: number = '../../x' in its front matter is not a whole number",
+        47: "issues/047-open.md, line 1: front matter",
     }
     for number, reason in reasons.items():
         at = done.lines.index(f"[LLD-{number}] {INVALID}")
@@ -281,7 +281,12 @@ def test_a_wrong_flag_or_variable_is_a_usage_error(
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("parallel = 'x'\n", "parallel"), ("paralel = 3\n", "unknown"), ("parallel = 3\nx = = 2\n", "line 2")],
+    [
+        ("# Mine\n\nparallel = 'x'\n", "agentos.toml, line 3: parallel = 'x' is not what was expected"),
+        ("retries = 1\nparalel = 3\n", "agentos.toml, line 2: unknown setting 'paralel'"),
+        ("retries = 1\n[prices.'a']\ninput = 1\n", "agentos.toml, line 2: prices are not"),
+        ("parallel = 3\nx = = 2\n", "at line 2"),
+    ],
 )
 def test_a_broken_project_file_is_refused(stage: Stage, text: str, complaint: str) -> None:
     stage.issue(42)

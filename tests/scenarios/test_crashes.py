@@ -111,7 +111,7 @@ def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(stage: S
     done = stage.run("--all", "--parallel", 2)
     assert done.code == 1
     at = done.lines.index("[LLD-42] FAILED: Invalid spec format")
-    assert done.lines[at + 1].startswith("[LLD-42]   it has no heading")
+    assert done.lines[at + 1].startswith("[LLD-42]   issues/042-broken.md: it has no heading")
     assert "2 completed, 1 failed (LLD-42)" in done.out
     assert {call["item"] for call in witness.calls()} == {
         f"Thing {number} can be used" for number in (41, 43)

@@ -15,8 +15,13 @@ def forecast_of(stage: Stage, *words: object) -> dict[str, object]:
 
 def test_before_a_first_run_everything_is_a_question_mark(stage: Stage) -> None:
     stage.issues(1, 2)
+    unknown = "Forecast: calls ?, tokens ?, cost ?, time ?"
     done = stage.run("--all", "--dry-run")
-    assert "Forecast: calls ?, tokens ?, cost ?, time ? (known after a first run" in done.out
+    assert f"{unknown} (there is no key to ask with: agentos keys add)" in done.out
+    done = stage.run("--all", "--dry-run", "--offline")
+    assert f"{unknown} (known after a first run of lld with --offline on this project)" in done.out
+    done = stage.run("--all", "--dry-run", GEMINI_API_KEY="example-key-9f31")
+    assert f"{unknown} (known after a first run of lld with keys on this project)" in done.out
     assert forecast_of(stage)["calls"] is None
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from .github import REPOSITORY, TOKEN, FakeGitHub
-from .stage import TEXTS, Done, Running, Stage, Terminal, title_of, until
+from .screens import Shell
+from .stage import TEXTS, Done, Running, Stage, title_of, until
 
 
 @pytest.fixture
@@ -55,7 +56,9 @@ def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
     assert done.code == 0, done.out + done.err
     text = stage.document(300).read_text()
     assert f'source: "{REPOSITORY}#300"' in text and "GET /things/300" in text
-    assert run(stage, github, 300, "--dry-run").out.startswith("[COORDINATOR] LLD-300 is approved already")
+    assert (
+        run(stage, github, 300, "--dry-run").lines[-1].startswith("[COORDINATOR] LLD-300 is approved already")
+    )
 
 
 def test_an_issue_without_a_text_fails_alone_before_any_call(stage: Stage, github: FakeGitHub) -> None:
@@ -196,15 +199,22 @@ def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
-def test_ctrl_c_while_githubs_limit_is_waited_for_is_over_in_five_seconds(
+def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
     stage: Stage, github: FakeGitHub, program: str
 ) -> None:
     stage.brief("17-thing.md", 17)
     stage.server()
-    github.faults.append(("GET", "primary:600"))
-    terminal = stage.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
-    terminal.says("Waiting 60", 60)
-    stopped(terminal, f"Start it with: {program} --all")
+    took: list[float] = []
+    # A busy machine may be late once, not three times in a row.
+    while not took or (min(took) >= 0.1 and len(took) < 3):
+        github.faults.append(("GET", "primary:600"))
+        terminal = stage.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+        terminal.says("Waiting 60", 60)
+        took.append(terminal.answer("\x03", "[COORDINATOR] Shutting down...\r\n"))
+        done = terminal.end(5)
+        assert done.code == 130 and "Traceback" not in done.out
+        assert done.lines[-1] == f"[COORDINATOR] Nothing was begun. Start it with: {program} --all"
+    assert min(took) < 0.1, took
 
 
 def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
@@ -217,17 +227,35 @@ def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
         "--all", program="issue-workflow", GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url
     )
     terminal.says("to go on with", 60)
-    stopped(terminal, "Go on with: issue-workflow --all")
+    began = time.monotonic()
+    terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint")
+    done = terminal.end(30)
+    assert time.monotonic() - began < 7 and done.code == 130
+    assert done.lines[-1].endswith("Go on with: issue-workflow --all") and "Traceback" not in done.out
     assert run(stage, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
 
 
-def stopped(terminal: Terminal, said: str) -> None:
-    began = time.monotonic()
-    terminal.ctrl_c()
-    terminal.says("Shutting down...", 5)
-    done = terminal.end(30)
-    assert time.monotonic() - began < 7 and done.code == 130
-    assert said in done.lines[-1] and "Traceback" not in done.out
+def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(stage: Stage, github: FakeGitHub) -> None:
+    github.faults.append(("GET", "primary:600"))
+    shell = Shell(stage, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+    shell.type("lld-workflow --all")
+    shell.screen.shows("Waiting 60", 60)
+    shell.terminal.press("\x1a")
+    shell.screen.shows("Stopped")
+    shell.type("fg")
+    time.sleep(0.3)
+    shell.terminal.ctrl_c()
+    shell.screen.shows("Nothing was begun. Start it with: lld-workflow --all")
+
+
+def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(stage: Stage, github: FakeGitHub) -> None:
+    add(github, 42)
+    github.faults.append(("GET", "secondary:1"))
+    listed = run(stage, github, "--all", "--dry-run")
+    assert "GitHub's rate limit is used up until" in listed.out and "Waiting 1s for it" in listed.out
+    github.faults.append(("GET", "primary:600"))
+    found = run(stage, github, "doctor", program="agentos")
+    assert found.code == 3 and "GitHub's rate limit is used up until" in found.out
 
 
 def test_without_a_token_or_with_offline_it_says_what_to_do(stage: Stage, github: FakeGitHub) -> None:

@@ -106,8 +106,11 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(stage: Stage) -> N
     witness = stage.server("--faults", str(file), "--latency", "0.1,0.3", keys=KEYS)
     for name in ("faults.json", "server-keys"):
         (stage.root / name).unlink()
-    running = stage.start("--all", "--parallel", 3, "--json", EDITOR_KEY=KEYS[0], NETRC=f"x:{KEYS[1]}")
-    scan = Scan(running, found_in)
+    temporary = stage.root / "temporary"
+    temporary.mkdir()
+    given = {"EDITOR_KEY": KEYS[0], "NETRC": f"x:{KEYS[1]}", "TMPDIR": str(temporary)}
+    running = stage.start("--all", "--parallel", 3, "--json", **given)  # type: ignore[arg-type]
+    scan = Scan(running, found_in, (stage.project, stage.home, stage.user, temporary))
     thread = threading.Thread(target=scan.follow)
     thread.start()
     until(lambda: "hang" in {call["fault"] for call in witness.calls(41)})
@@ -121,10 +124,11 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(stage: Stage) -> N
     assert "FAILED" in done.err and "killed by SIGKILL" in done.err
     assert not scan.hits and scan.scanned > 20 and scan.environments > 5
     assert scan.memories or os.geteuid() != 0
+    assert scan.files > 50, "no file was read while it was written"
     assert not found_in(done.out) and not found_in(done.err)
     assert "[secret]" in done.out + done.err
     assert any(path.suffix == ".db" for path in stage.home.rglob("*"))
-    assert found_in.in_files(stage.project, stage.home, stage.user) > 20
+    assert found_in.in_files(stage.project, stage.home, stage.user, temporary) > 20
     for other in AFTER:
         said = stage.run(*other, program="agentos")
         assert said.out and not found_in(said.out + said.err), other

@@ -84,7 +84,7 @@ def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(stage: Stage) 
     done = agentos(stage, "doctor")
     assert done.code == 3
     assert cure(done, "permissions") == f"type chmod -R go= {stage.home}"
-    assert "config.toml: parallel = 99" in cure(done, "settings")
+    assert "config.toml, line 1: parallel = 99" in cure(done, "settings")
     assert "make" in cure(done, "documents")
     assert done.lines[-1] == "Mend these, then: agentos doctor"
     assert {name: seen for name, seen in snapshot(stage.project).items() if not name.endswith("project")} == {
@@ -141,9 +141,9 @@ def test_every_setting_says_where_it_comes_from(stage: Stage) -> None:
     assert found["credential_limit"] == ["2", "environment AGENTOS_CREDENTIAL_LIMIT"]
     assert found["parallel"] == ["2", f"{project}:2"]
     assert found["drafter"] == ["gemini/a, gemini/b", f"{project}:3"]
-    assert found["timeout"] == ["60", f"{stage.home}/config.toml:4"]
+    assert found["timeout"] == ["60 (1m)", f"{stage.home}/config.toml:4"]
     assert found["retries"] == ["1", f"{stage.home}/config.toml:1"]
-    assert found["max_wait"] == ["3600", "default"]
+    assert found["max_wait"] == ["3600 (1h)", "default"]
     assert found["project"][1] == "this folder"
 
 

@@ -1,16 +1,19 @@
 """Imagined lives hold what is promised, are the same again from their seed, and show what is broken."""
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agentos.core import events
 from agentos.core.credentials import Credential
+from agentos.core.decision import Decision
 from agentos.core.pool import Pool
-from agentos.core.results import Outcome
-from agentos.core.run import Decision, Limits, Run
-from agentos.core.work import Work
+from agentos.core.run import Limits, Run
 
 from .__main__ import FIXED, survive
 from .life import Life, Told
@@ -35,6 +38,23 @@ def test_a_seed_tells_the_same_life_again() -> None:
     assert first == second and len(first) > 100
 
 
+def test_a_life_is_the_same_in_another_process() -> None:
+    """Also where the order of sets is another one."""
+    words = [sys.executable, "-m", "tests.simulation", "--seed", str(FIXED + 6)]
+    told = [
+        subprocess.run(
+            words,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1] and told[0].count(b"\n") > 20
+
+
 class Hasty(Run):
     """Does not wait as long as it was asked to."""
 
@@ -55,8 +75,9 @@ class Hoarding(Run):
 class Forgetful(Run):
     """Loses what is to be tried again."""
 
-    def _retry(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
-        pass
+    def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
+        super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
+        self._roster.queue_last = lambda work: None  # type: ignore[method-assign]
 
 
 class Generous(Run):
@@ -76,9 +97,10 @@ class Sleepy(Run):
 class Repeating(Run):
     """Tells the end of an item twice."""
 
-    def _end(self, work: Work, outcome: Outcome, decision: Decision, now: float) -> None:
-        super()._end(work, outcome, decision, now)
-        decision.news.append(decision.news[-1])
+    def hear(self, event: events.Event, now: float) -> Decision:
+        decision = super().hear(event, now)
+        decision.news += [news for news in decision.news if isinstance(news, events.ItemEnded)]
+        return decision
 
 
 class Stubborn(Run):
@@ -86,14 +108,23 @@ class Stubborn(Run):
 
     def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
         super()._hear_stop(event, decision, now)
-        self._stopping = None
+        self._stop.reason = ""
+
+
+def _failure(seed: int, brain: type[Run]) -> tuple[str, list[str]] | None:
+    """What went wrong in a life, and all that had happened before."""
+    trace: list[str] = []
+    try:
+        Life(seed, trace=trace, brain=brain).live()
+    except Exception as error:
+        return repr(error), trace
+    return None
 
 
 @pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])
 def test_a_planted_bug_is_found(brain: type[Run]) -> None:
     for seed in range(FIXED, FIXED + 400):
-        try:
-            Life(seed, brain=brain).live()
-        except Exception:
+        if failed := _failure(seed, brain):
+            assert _failure(seed, brain) == failed, "the seed fails in another way when it is replayed"
             return
     pytest.fail(f"{brain.__name__} went unnoticed in 400 lives")

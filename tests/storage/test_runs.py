@@ -1,12 +1,14 @@
 """The folders of runs."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from agentos.core import events
 from agentos.core.results import Ending, Outcome, Usage, Verdict, failed
+from agentos.storage.files import TMP_PREFIX
 from agentos.storage.journal import Journal
 from agentos.storage.runs import (
     Keep,
@@ -68,6 +70,30 @@ def test_latest_points_to_the_newest(runs: Path) -> None:
         assert (runs / "latest").resolve() == path
     assert runs / "latest" not in run_folders(runs)
     assert [name for name in os.listdir(runs) if name.startswith(".")] == []
+
+
+def test_what_a_killed_run_left_half_done_is_tidied_up(runs: Path) -> None:
+    killed, living = new_run(runs, WALL), new_run(runs, WALL + 1)
+    for run in (killed, living):
+        (run.path / ".gathered.jsonl").write_text("{}\n")
+        (run.path / f"{TMP_PREFIX}0").write_text("half")
+        os.mknod(run.path / "door.sock", stat.S_IFSOCK | 0o600)
+    before = sorted(os.listdir(living.path))
+    killed.close()
+    assert prune(runs, Keep(), WALL + 2) == []
+    assert sorted(os.listdir(killed.path)) == ["gathered.jsonl", "run.lock"]
+    assert sorted(os.listdir(living.path)) == before and len(before) == 4
+    living.close()
+
+
+def test_what_a_run_that_died_while_it_pointed_has_left_is_removed(runs: Path) -> None:
+    living = new_run(runs, 0.0)
+    marks = [runs / f".latest-{name}" for name in (living.id, "19700101T000000Z-9")]
+    for mark in marks:
+        mark.symlink_to("anywhere")
+    new_run(runs, 1.0).close()
+    assert marks[0].is_symlink() and not marks[1].is_symlink()
+    living.close()
 
 
 def test_a_run_lives_as_long_as_its_process_holds_its_lock(runs: Path) -> None:

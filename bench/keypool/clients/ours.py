@@ -21,6 +21,8 @@ from agentos.core.ports import Access, Answer, Neighbours, Question
 from agentos.core.refusals import RefusalKind
 from agentos.core.results import Usage
 from agentos.core.secrets import Secret
+from agentos.core.turns import in_turn
+from agentos.core.wants import Lease
 from agentos.models.gemini_refusals import read_refusal
 from agentos.models.leased import LeasedModel
 from agentos.storage.alone import Alone
@@ -73,18 +75,15 @@ class Owner:
                 self._decide(lambda now: self._leasing.returned(event, now))
 
     def _decide(self, act: Callable[[float], object]) -> None:
-        pool = self._leasing.pool
-        with self._neighbours.turn() as notes:
-            self._leasing.in_turn = notes is not None
-            for note in [*(notes or ()), *self._neighbours.gone(pool.foreign_runs())]:
-                pool.hear(note)
-            now = host_clock()
-            act(now)
-            leases = self._leasing.grants(now)
-            self._neighbours.leave(self._leasing.take_notes())
+        leases, _ = in_turn(self._leasing, self._neighbours, lambda: self._grant(act))
         for lease in leases:
             self._models[lease.want.holder].grant(granted(lease))
         self._arm()
+
+    def _grant(self, act: Callable[[float], object]) -> list[Lease]:
+        now = host_clock()
+        act(now)
+        return self._leasing.grants(now)
 
     def _arm(self) -> None:
         if self._alarm is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
+STOPPED = "\nStopped before anything began. The same command starts it again.\n"
+
 
 def main() -> None:
     """The command `agentos`."""
@@ -31,6 +33,7 @@ def _finish(load: "Callable[[], click.Command]", name: str) -> None:
         code = code_of(load(), sys.argv[1:], name)
         ignore_from_now_on()
     except KeyboardInterrupt:
+        sys.stderr.write(STOPPED)
         code = 130
     sys.exit(code)
 

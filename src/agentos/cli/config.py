@@ -7,6 +7,8 @@ import click
 
 from agentos.cli.words import Duration, Workers, capped
 
+TIMES = ("timeout", "max_wait")
+
 
 def _show(origin: bool, **flags: Any) -> int:
     from agentos.core.lines import one_line
@@ -16,7 +18,7 @@ def _show(origin: bool, **flags: Any) -> int:
     if flags["parallel"]:
         flags["parallel"] = capped(flags["parallel"])
     rows = origins(Flags(**flags))
-    texts = [one_line(_text(row.value)) for row in rows]
+    texts = [one_line(_time(row.value) if row.name in TIMES else _text(row.value)) for row in rows]
     names, values = max(len(row.name) for row in rows), min(48, max(len(text) for text in texts))
     for row, text in zip(rows, texts, strict=True):
         click.echo(
@@ -25,12 +27,20 @@ def _show(origin: bool, **flags: Any) -> int:
     return 0
 
 
+def _time(seconds: Any) -> str:
+    """In seconds, as files say it; and as a flag would, where that is shorter."""
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds:g} ({seconds / length:g}{unit})"
+    return f"{seconds:g}"
+
+
 def _text(value: object) -> str:
     """In few words; a secret never shows itself."""
     from agentos.core.money import Price
 
     match value:
-        case None:
+        case None | "":
             return "-"
         case bool():
             return str(value).lower()

@@ -282,7 +282,7 @@ def _dry_run(request: Any) -> int:
     def say(text: str) -> None:
         click.echo(text, err=request.json)
 
-    plan = plan_run(request)
+    plan = plan_run(request, say)
     if not plan.entries:
         return explain_nothing(plan, say)
     say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")

@@ -28,7 +28,7 @@ class Episodes:
 
     def look(self, now: float) -> list[events.News]:
         """What has changed for everybody since the last look."""
-        waiting, slots = self._pool.waiting(now), self._pool.usable_slots(now)
+        waiting, slots = self._pool.waiting(now), self._pool.keys.usable_slots(now)
         return [
             *self._lowness(slots),
             *self._exhaustion(len(waiting), slots, now),
@@ -39,10 +39,10 @@ class Episodes:
         """Whether no further item is to start while others are at work."""
         paused = self._exhausted_since is not None or self._limited_since is not None
         stormy = bool(self._pool.storms()) and not self._sound()
-        return paused or stormy or self._pool.usable_slots(now) < 2
+        return paused or stormy or self._pool.keys.usable_slots(now) < 2
 
     def standstill(self, now: float) -> Standstill | None:
-        if not self._pool.living():
+        if not self._pool.keys.living():
             return Standstill(4, "no usable key", _why_none(self._pool))
         for provider, since in self._pool.storms():
             if now - since > self._max_wait and self._strands(now):
@@ -58,7 +58,7 @@ class Episodes:
 
     def _sound(self) -> set[str]:
         """The providers that have a key and no storm."""
-        return set(self._pool.providers()) - {provider for provider, _ in self._pool.storms()}
+        return set(self._pool.keys.providers()) - {provider for provider, _ in self._pool.storms()}
 
     def _strands(self, now: float) -> bool:
         """Whether the storms leave nobody to serve, or somebody whom no other provider may serve."""
@@ -68,9 +68,9 @@ class Episodes:
     def wake_at(self, now: float) -> float | None:
         """When a storm has lasted too long, or keys for more workers may be back."""
         moments = [at for _, since in self._pool.storms() if (at := since + self._max_wait + 0.001) > now]
-        if earliest := self._pool.earliest(now):
+        if earliest := self._pool.keys.earliest(now):
             moments.append(earliest[0])
-        if (usable := self._pool.more_usable_at(now)) is not None:
+        if (usable := self._pool.keys.more_usable_at(now)) is not None:
             moments.append(usable)
         return min(moments, default=None)
 
@@ -80,7 +80,7 @@ class Episodes:
 
     def _exhaustion(self, waiting: int, slots: int, now: float) -> list[events.News]:
         begins = self._exhausted_since is None and waiting and slots and not self._pool.storms()
-        if begins and self._pool.all_held(now):
+        if begins and self._pool.keys.all_held(now):
             self._exhausted_since = now
             return [events.PoolExhausted(waiting, slots)]
         if self._exhausted_since is not None and not waiting:
@@ -90,7 +90,7 @@ class Episodes:
 
     def _limitation(self, waiting: bool, slots: int, now: float) -> list[events.News]:
         begins = self._limited_since is None and waiting and not slots
-        if begins and (earliest := self._pool.earliest(now)):
+        if begins and (earliest := self._pool.keys.earliest(now)):
             self._limited_since = now
             return [events.AllKeysLimited(earliest[1], earliest[0] - now)]
         if self._limited_since is not None and (slots or not waiting):
@@ -100,5 +100,5 @@ class Episodes:
 
 
 def _why_none(pool: Pool) -> str:
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.quarantined().items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.quarantined().items())
     return reasons or "every key is disabled"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from statistics import fmean
 
 from agentos.core.bounds import MAX_PARALLEL
@@ -16,11 +17,20 @@ MOST_DRAWS = 9
 ENOUGH_ITEMS = 150
 
 
+class Unknown(StrEnum):
+    """Why nothing can be said."""
+
+    NO_KEY = "no key"
+    NO_RUN = "no run"
+    OTHERS = "others"
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """None is not known; `ended` counts the items that a run would get to before it stops.
+    """None is not known, and `unknown` says why; `ended` counts the items that a run would get to before it stops.
 
-    `runs` and `lives` say what it is drawn from; without an exit code the run would last for days.
+    `runs` and `lives` say what it is drawn from, `like` what runs those are; without an exit code the run would
+    last for days.
     """
 
     usage: Usage | None = None
@@ -34,13 +44,16 @@ class Forecast:
     one_more_key: float | None = None
     lives: int = 0
     runs: int = 0
+    like: str = ""
+    unknown: Unknown | None = None
 
 
 def forecast(scene: Scene, experience: Experience) -> Forecast:
     """What would come of it, as far as earlier runs tell."""
     known = experience.whole()
-    if not known.lives or not any(credential.enabled for credential in scene.credentials):
-        return Forecast(items=len(scene.entries), runs=experience.runs)
+    unknown = _unknown(scene, experience.runs, known)
+    if unknown:
+        return Forecast(items=len(scene.entries), runs=experience.runs, unknown=unknown)
     tried = _expected(_tries(scene, known))
     more_workers = replace(scene.limits, parallel=scene.limits.parallel + 1)
     at_most = scene.limits.parallel >= MAX_PARALLEL
@@ -57,6 +70,14 @@ def forecast(scene: Scene, experience: Experience) -> Forecast:
         lives=len(known.lives),
         runs=known.runs,
     )
+
+
+def _unknown(scene: Scene, runs: int, known: Experience) -> Unknown | None:
+    if not any(credential.enabled for credential in scene.credentials):
+        return Unknown.NO_KEY
+    if not runs:
+        return Unknown.NO_RUN
+    return None if known.lives else Unknown.OTHERS
 
 
 def _tries(scene: Scene, known: Experience) -> list[Result]:

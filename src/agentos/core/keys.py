@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agentos.core.buckets import Bucket
-from agentos.core.credentials import Credential
+from agentos.core.credentials import Credential, KeyState
 from agentos.core.rests import Rest
 from agentos.core.secrets import Secret
 
@@ -59,6 +59,10 @@ class Key:
                 return True
         return not self.rests
 
+    def opens_at(self) -> float:
+        """When the first of its rests lets a call through."""
+        return min([rest.opens_at() for rest in self.rests], default=0.0)
+
 
 class Keys:
     """The one that has rested longest comes first."""
@@ -77,6 +81,51 @@ class Keys:
 
     def names(self) -> list[str]:
         return sorted(self._by_name, key=_natural)
+
+    def providers(self) -> list[str]:
+        """Of the living ones, in the order of their last use."""
+        return [key.credential.provider for key in self if key.living]
+
+    # Which can serve, and when.
+
+    def state(self, name: str, now: float) -> KeyState:
+        key = self[name]
+        if not key.credential.enabled:
+            return KeyState.DISABLED
+        if key.quarantine:
+            return KeyState.QUARANTINED
+        if key.rests and all(rest.spent(now) for rest in key.rests):
+            return KeyState.EXHAUSTED
+        if key.rests and all(rest.spent(now) or rest.limited(now) for rest in key.rests):
+            return KeyState.RATE_LIMITED
+        return KeyState.AVAILABLE if key.free else KeyState.RESERVED
+
+    def living(self) -> list[str]:
+        """Those that are usable now or will be by waiting."""
+        return [key.credential.name for key in self if key.living]
+
+    def quarantined(self) -> dict[str, str]:
+        return {key.credential.name: key.quarantine for key in self if key.quarantine}
+
+    def usable_slots(self, now: float) -> int:
+        """Slots of those that are not limited, spent, quarantined or disabled, held or not."""
+        return sum([key.credential.concurrency for key in self if key.usable(now)])
+
+    def all_held(self, now: float) -> bool:
+        """Whether every usable slot is in use."""
+        return all(not key.free for key in self if key.usable(now))
+
+    def earliest(self, now: float) -> tuple[float, str] | None:
+        """When, by waiting alone, the first resting one can serve again, and which."""
+        ends = [(key.opens_at(), key.credential.name) for key in self if key.living]
+        return min([end for end in ends if end[0] > now], default=None)
+
+    def more_usable_at(self, now: float) -> float | None:
+        """When, by waiting alone, one is not limited or spent any more."""
+        ends = [rest.back_at() for key in self if key.living for rest in key.rests]
+        return min([end for end in ends if end > now], default=None)
+
+    # Which there are.
 
     def replace(self, keys: Iterable[Key]) -> None:
         self._by_name = OrderedDict((key.credential.name, key) for key in keys)

@@ -107,6 +107,8 @@ class Leasing:
         before = self._storms.items()
         ended = [events.StormEnded(one, now - since) for one, since in before if one not in storms]
         self._storms = storms
+        for storm in ended:
+            self.pool.hurry(storm.provider, now)
         return [*began, *ended]
 
     def _storm_began(self, provider: str, now: float) -> events.StormBegan:

@@ -3,9 +3,10 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from agentos.core.buckets import Bucket, Buckets
-from agentos.core.credentials import Credential, KeyState
+from agentos.core.credentials import Credential
 from agentos.core.keys import Key, Keys
 from agentos.core.loads import Load
 from agentos.core.neighbourhood import Neighbourhood
@@ -15,7 +16,7 @@ from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 from agentos.core.wants import Lease, Want
 
-LONGEST_PASSING = 2.0
+LONGEST_PASSING = 1.0
 NEVER = float("inf")
 Affords = Callable[[str, Load], bool]
 Kind = tuple[tuple[str, ...], tuple[str, ...]]
@@ -25,19 +26,19 @@ class Pool:
     """All credentials; whoever owns it calls `grant` after anything has changed."""
 
     def __init__(self, credentials: Iterable[Credential]) -> None:
-        self._keys = Keys()
+        self.keys = Keys()
         self._buckets = Buckets()
         self._weathers: defaultdict[str, Weather] = defaultdict(Weather)
-        self._neighbourhood = Neighbourhood(self._keys, self._buckets, self._weathers)
+        self._neighbourhood = Neighbourhood(self.keys, self._buckets, self._weathers)
         self._leases: dict[str, Lease] = {}
         self._waiting: list[Want] = []
         self._numbers = itertools.count(1)
         self._next_at: float = NEVER
         self._unseen: list[Want] = []
-        self._keys.replace([self._key(credential) for credential in credentials])
+        self.keys.replace([self._key(credential) for credential in credentials])
 
     def __repr__(self) -> str:
-        return f"<Pool {len(self._keys)} keys, {len(self._leases)} leased, {len(self._waiting)} waiting>"
+        return f"<Pool {len(self.keys)} keys, {len(self._leases)} leased, {len(self._waiting)} waiting>"
 
     # What holders do.
 
@@ -48,13 +49,20 @@ class Pool:
         self._waiting.insert(place, want)
         self._unseen.append(want)
 
+    def hurry(self, provider: str, now: float) -> None:
+        """It serves again: nobody who may use it waits out a back-off any more."""
+        self._waiting = [
+            replace(want, not_before=min(want.not_before, now)) if provider in want.providers else want
+            for want in self._waiting
+        ]
+
     def give_back(self, lease_id: str) -> Lease | None:
         """Ends a lease; one that is not held any more is ignored."""
         lease = self._leases.pop(lease_id, None)
         if lease is None:
             return None
         if name := self.known_as(lease.credential):
-            self._keys[name].leases.discard(lease_id)
+            self.keys[name].leases.discard(lease_id)
         self.weather(lease.credential.provider).over(lease_id)
         return lease
 
@@ -71,7 +79,7 @@ class Pool:
 
     def bucket(self, name: str, model: str = "") -> Bucket:
         """What this key shares with the others of its quota, for this model."""
-        return self._bucket(self._keys[name], model)
+        return self._bucket(self.keys[name], model)
 
     def bucket_of(self, lease: Lease) -> Bucket:
         return self._buckets.of(lease.credential, lease.model)
@@ -84,24 +92,24 @@ class Pool:
 
     def prove(self, name: str) -> None:
         """The key is a good one: as many calls as it has slots may go."""
-        self._keys[name].proven = True
+        self.keys[name].proven = True
 
     def quarantine(self, name: str, reason: str) -> None:
-        self._keys[name].reject(reason)
-        self._keys.hope(self._keys[name].credential.provider)
+        self.keys[name].reject(reason)
+        self.keys.hope(self.keys[name].credential.provider)
 
     def known_as(self, credential: Credential) -> str | None:
         """The name that this credential's secret has now; None if it is gone."""
-        return self._keys.known_as(credential)
+        return self.keys.known_as(credential)
 
     def replace(self, credentials: Iterable[Credential]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Takes the new list; names what was added and what is gone. The secret, not the name, is the key."""
         fresh = {credential.secret: credential for credential in credentials}
-        before = self._keys.by_secret()
+        before = self.keys.by_secret()
         quotas = {secret: key.credential.quota for secret, key in before.items()}
         self._buckets.carry((credential, quotas.get(secret)) for secret, credential in fresh.items())
-        self._keys.replace([self._key(credential) for credential in fresh.values()])
-        for key in self._keys:
+        self.keys.replace([self._key(credential) for credential in fresh.values()])
+        for key in self.keys:
             old = before.get(key.credential.secret)
             key.proven = old is not None and old.proven
         return (
@@ -132,11 +140,13 @@ class Pool:
 
     def grant(self, now: float, affords: Affords | None = None) -> list[Lease]:
         """Serves, in the order of their turns, every wish that a key can serve, and the purse pay, now."""
+        self._next_at = NEVER
+        self._unseen.clear()
+        if not self._waiting:
+            return []
         granted: list[Lease] = []
         blocked: dict[Kind, list[Load]] = {}
         waiting, self._waiting = self._waiting, []
-        self._next_at = NEVER
-        self._unseen.clear()
         for place, want in enumerate(waiting):
             if want.not_before > now:
                 self._next_at = min(self._next_at, want.not_before)
@@ -159,7 +169,7 @@ class Pool:
         """The key that has rested longest, of the first provider that has a usable one."""
         for provider in want.providers:
             usable = False
-            for key in self._keys:
+            for key in self.keys:
                 if not key.living or key.credential.provider != provider:
                     continue
                 at = self._opens_at(key, want, now)
@@ -185,7 +195,7 @@ class Pool:
     def _probable(self, want: Want, now: float) -> list[Key]:
         return [
             key
-            for key in self._keys
+            for key in self.keys
             if key.living
             and key.proven
             and not key.leases
@@ -231,7 +241,7 @@ class Pool:
         booking = bucket.pace.book(want.load, now)
         lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now, booking, model)
         key.lent(lease.id, now)
-        self._keys.used(key)
+        self.keys.used(key)
         self.weather(key.credential.provider).sent(lease.id)
         bucket.rest.proved(now)
         if bucket.rest.spent(now):
@@ -240,25 +250,6 @@ class Pool:
         return lease
 
     # What can be seen.
-
-    def state(self, name: str, now: float) -> KeyState:
-        key = self._keys[name]
-        if not key.credential.enabled:
-            return KeyState.DISABLED
-        if key.quarantine:
-            return KeyState.QUARANTINED
-        if key.rests and all(rest.spent(now) for rest in key.rests):
-            return KeyState.EXHAUSTED
-        if key.rests and all(rest.spent(now) or rest.limited(now) for rest in key.rests):
-            return KeyState.RATE_LIMITED
-        return KeyState.AVAILABLE if key.free else KeyState.RESERVED
-
-    def names(self) -> list[str]:
-        return self._keys.names()
-
-    def providers(self) -> list[str]:
-        """Of the living keys, in the order of their last use."""
-        return [key.credential.provider for key in self._keys if key.living]
 
     def leases(self) -> list[Lease]:
         return list(self._leases.values())
@@ -270,56 +261,17 @@ class Pool:
         """Wishes that nothing but a key is missing for."""
         return [want for want in self._waiting if want.not_before <= now]
 
-    def is_waiting(self, holder: str) -> bool:
-        return any(want.holder == holder for want in self._waiting)
-
     def held(self) -> int:
         return len(self._leases)
-
-    def usable_slots(self, now: float) -> int:
-        """Slots of keys that are not limited, spent, quarantined or disabled, held or not."""
-        return sum(key.credential.concurrency for key in self._keys if key.usable(now))
-
-    def all_held(self, now: float) -> bool:
-        """Whether every usable slot is in use."""
-        return all(not key.free for key in self._keys if key.usable(now))
-
-    def living(self) -> list[str]:
-        """Keys that are usable now or will be by waiting."""
-        return [key.credential.name for key in self._keys if key.living]
-
-    def quarantined(self) -> dict[str, str]:
-        return {key.credential.name: key.quarantine for key in self._keys if key.quarantine}
-
-    def earliest(self, now: float) -> tuple[float, str] | None:
-        """When, by waiting alone, the first resting key can serve again, and which."""
-        return self._first(Rest.opens_at, now)
-
-    def back_at(self, now: float) -> tuple[float, str] | None:
-        """When the first resting key can be counted on again, and which."""
-        return self._first(Rest.back_at, now)
-
-    def _first(self, end: Callable[[Rest], float], now: float) -> tuple[float, str] | None:
-        ends = (
-            (min(end(rest) for rest in key.rests), key.credential.name)
-            for key in self._keys
-            if key.living and key.rests
-        )
-        return min(((at, name) for at, name in ends if at > now), default=None)
 
     def back_for(self, want: Want, now: float) -> tuple[float, str] | None:
         """When, by waiting alone, a key that this wish may use does not rest, and which; None without one."""
         ends = []
-        for key in self._keys:
+        for key in self.keys:
             if key.living and key.credential.provider in want.providers:
                 rest = self._bucket(key, self._model(key, want)).rest
                 ends.append((max(now, rest.back_at()) if rest.closed(now) else now, key.credential.name))
         return min(ends, default=None)
-
-    def more_usable_at(self, now: float) -> float | None:
-        """When, by waiting alone, a key is not limited or spent any more."""
-        ends = (max(rest.until, rest.spent_until) for key in self._keys if key.living for rest in key.rests)
-        return min((end for end in ends if end > now), default=None)
 
     def wake_at(self, now: float) -> float | None:
         """The next moment at which a waiting wish might be served without anything else happening."""
@@ -334,7 +286,7 @@ class Pool:
             return want.not_before
         opens = (
             self._opens_at(key, want, now)
-            for key in self._keys
+            for key in self.keys
             if key.living and key.free and key.credential.provider in want.providers
         )
         probes = (self._probe_at(key, want, now) for key in self._probable(want, now))

@@ -87,4 +87,6 @@ class Rest:
         return max(self.until, self.spent_until)
 
     def opens_at(self) -> float:
+        if not self.strikes and not self.spent_until:
+            return self.until
         return max(self.until, self.proving_until or 0.0, min(self.spent_until, self.probe_at))

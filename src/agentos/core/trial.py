@@ -101,9 +101,9 @@ class Trial:
         return self._scaled(seconds)
 
     def _holdup(self, now: float) -> Holdup:
-        if not self._pool.usable_slots(now):
+        if not self._pool.keys.usable_slots(now):
             return Holdup.REST
-        return Holdup.SLOTS if self._pool.all_held(now) else Holdup.PACE
+        return Holdup.SLOTS if self._pool.keys.all_held(now) else Holdup.PACE
 
     def _see(self, seen: Seen, at: float) -> None:
         match seen:
@@ -161,7 +161,7 @@ class Trial:
             return Bottleneck("workers" if more else "items", 0.0, float(workers))
         match what:
             case Holdup.SLOTS:
-                return Bottleneck(what, share, float(self._pool.usable_slots(self._world.now)))
+                return Bottleneck(what, share, float(self._pool.keys.usable_slots(self._world.now)))
             case Holdup.REST:
                 return Bottleneck(what, share)
             case Holdup.PACE:

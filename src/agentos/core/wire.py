@@ -14,6 +14,8 @@ from agentos.core.secrets import Secret
 
 Reader = Callable[[object], Any]
 _PLAIN = frozenset((type(None), bool, int, float, str))
+# Made once: it writes a line for every event.
+one_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class WireError(ValueError):
@@ -26,7 +28,7 @@ def encode(message: object) -> dict[str, Any]:
 
 
 def dumps(message: object) -> str:
-    return json.dumps(encode(message), ensure_ascii=False, separators=(",", ":"))
+    return one_line(encode(message))
 
 
 def decode(record: object) -> Any:

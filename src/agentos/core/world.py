@@ -8,7 +8,8 @@ from typing import Protocol
 
 from agentos.core import events
 from agentos.core.commands import Command
-from agentos.core.run import Decision, Run
+from agentos.core.decision import Decision
+from agentos.core.run import Run
 
 Decide = Callable[[float], Decision]
 Seen = Command | events.Event
@@ -81,7 +82,7 @@ class World:
     def _decide(self, decide: Decide) -> None:
         """As the coordinator does: what is told comes before what is done."""
         decision = decide(self.now)
-        self.run.take_notes()
+        self.run.leasing.take_notes()
         for news in decision.news:
             self._watch(news, self.now)
         for command in decision.commands:

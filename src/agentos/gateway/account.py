@@ -46,7 +46,7 @@ class Account:
     def add(self, record: CallRecord) -> None:
         self.calls += 1
         self.usage += record.usage
-        self.cost = None if self.cost is None or record.cost is None else self.cost + record.cost
+        self.cost = together(self.cost, record.cost)
         self.refused += record.refused
         self.waited += record.waited
         self.estimates += record.is_estimate
@@ -66,8 +66,13 @@ class Accounts:
         for account in self.by_item.values():
             found.calls += account.calls
             found.usage += account.usage
-            found.cost = None if found.cost is None or account.cost is None else found.cost + account.cost
+            found.cost = together(found.cost, account.cost)
             found.refused += account.refused
             found.waited += account.waited
             found.estimates += account.estimates
         return found
+
+
+def together(first: float | None, second: float | None) -> float | None:
+    """Two costs; with one that nobody knows, nobody knows their sum."""
+    return None if first is None or second is None else first + second

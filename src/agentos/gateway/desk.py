@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentos.coordinator import in_turn
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.leasing import Leasing
-from agentos.core.neighbours import Note
 from agentos.core.ports import Neighbours
+from agentos.core.turns import in_turn
 from agentos.core.wants import Lease, Want
 from agentos.gateway.dialects.dialect import Trouble
 
@@ -102,26 +101,11 @@ class Desk:
     def leasing(self) -> Leasing:
         return self._leasing
 
-    # What the neighbours are told and tell.
-
-    def learn(self, notes: list[Note]) -> None:
-        for note in notes:
-            self._leasing.pool.hear(note)
-
-    def neighbours(self) -> set[str]:
-        return self._leasing.pool.foreign_runs()
-
-    def take_notes(self) -> list[Note]:
-        return self._leasing.take_notes()
-
-    def take_turn(self, ours: bool) -> None:
-        self._leasing.in_turn = ours
-
     # The decision.
 
     def _decide(self, change: Callable[[float], None]) -> None:
         # A gateway that cannot tell the others serves its callers all the same: they have no pause to wait in.
-        leases, _ = in_turn(self, self._neighbours, lambda: self._grant(change))
+        leases, _ = in_turn(self._leasing, self._neighbours, lambda: self._grant(change))
         for news in self._leasing.weather_news(self._clock()):
             self._tell(news)
         for lease in leases:
@@ -151,7 +135,7 @@ class Desk:
             return NoKey(Trouble.UNPAID, f"the next call would pass the budget of ${purse.budget:.2f}")
         back = pool.back_for(want, now)
         if back is None:
-            return NoKey(Trouble.NO_KEY, f"there is no usable {provider} key{_why(pool.quarantined())}")
+            return NoKey(Trouble.NO_KEY, f"there is no usable {provider} key{_why(pool.keys.quarantined())}")
         if back[0] > waiting.until:
             return _resting(provider, back[1], back[0] - now)
         return None
@@ -165,7 +149,7 @@ class Desk:
         pool, now = self._leasing.pool, self._clock()
         if any(name == provider for name, _ in pool.storms()):
             return f"{provider} is failing for everybody"
-        if not pool.usable_slots(now) and (earliest := pool.earliest(now)):
+        if not pool.keys.usable_slots(now) and (earliest := pool.keys.earliest(now)):
             return f"all keys are rate limited, {earliest[1]} for another {earliest[0] - now:.0f} s"
         return f"every {provider} key is in use, or paced by its limits"
 

@@ -23,10 +23,11 @@ from agentos.gateway.account import Accounts, CallRecord
 from agentos.gateway.asking import Asked
 from agentos.gateway.desk import Desk
 from agentos.gateway.reception import Reception
-from agentos.gateway.relay import Clocks, Relay
+from agentos.gateway.relay import Relay
 from agentos.gateway.telling import Teller
 from agentos.gateway.tokens import Mint
 from agentos.gateway.upstream import Upstream
+from agentos.gateway.way import Clocks
 from agentos.http.server import listening
 from agentos.models.offline.process import watch_stdin
 from agentos.models.offline_process import start_offline_server

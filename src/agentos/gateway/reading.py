@@ -82,12 +82,12 @@ class AnswerReader:
             return
         self.events += 1
         if b'"usage' in line or b'"error"' in line:
-            self._hear(_json(line[len(b"data:") :]))
+            self._hear(json_or_none(line[len(b"data:") :]))
         if not self._usage.calls:
             self._listen(line)
 
     def _take_whole(self) -> None:
-        found = _json(bytes(self._kept))
+        found = json_or_none(bytes(self._kept))
         for part in found if isinstance(found, list) else [found]:
             self._hear(part)
         if not self._usage.calls:
@@ -109,7 +109,7 @@ class AnswerReader:
         self._said = self._size
 
 
-def _json(text: bytes) -> Any:
+def json_or_none(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

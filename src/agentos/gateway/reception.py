@@ -1,13 +1,13 @@
 """Lets in who has a token, and writes down what became of each call."""
 
-import json
 from collections.abc import Callable
 
 from agentos.gateway.account import CallRecord
+from agentos.gateway.answers import refuse, refuse_stranger
 from agentos.gateway.asking import Asked, read, wants_upgrade
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.dialect import Trouble
-from agentos.gateway.relay import Relay, refuse
+from agentos.gateway.relay import Relay
 from agentos.gateway.tokens import Mint
 from agentos.http.connection import Connection, Incoming
 from agentos.http.loopback import names_loopback
@@ -38,10 +38,10 @@ class Reception:
 
     async def attend(self, incoming: Incoming, out: Connection) -> None:
         if not names_loopback(incoming.headers):
-            _plain(out, 403, "this gateway answers to loopback names only")
+            refuse_stranger(out, 403, "this gateway answers to loopback names only")
             return
         if (asked := read(incoming)) is None:
-            _plain(out, 404, _UNKNOWN)
+            refuse_stranger(out, 404, _UNKNOWN)
             return
         item = next((found for token in asked.tokens if (found := self._mint.item(token))), None)
         if item is None:
@@ -59,10 +59,3 @@ class Reception:
             await self._relay.carry(record, asked, out, lambda reason: self._waits(item, reason))
         finally:
             self._over(record)
-
-
-def _plain(out: Connection, status: int, message: str) -> None:
-    body = json.dumps({"error": {"message": f"agentos gateway: {message}"}}).encode()
-    out.begin(status, [("content-type", "application/json"), ("content-length", str(len(body)))])
-    out.put(body)
-    out.finish()

@@ -1,5 +1,6 @@
 """Claude, through Anthropic's own SDK; its refusals become ours."""
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -12,7 +13,8 @@ from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
 from agentos.models.anthropic_refusals import limits_seen, read_refusal
-from agentos.models.bounded import HOOKS
+from agentos.models.bounded import HOOKS, LONGEST
+from agentos.models.shapes import count, text
 from agentos.models.trust import trusted
 
 TIMEOUT = 300.0
@@ -22,17 +24,26 @@ MOST_TOKENS = 16_000
 class Anthropic:
     """One client per base URL serves all its keys: the key goes with each call."""
 
-    def __init__(self, transport: Any = None) -> None:
+    def __init__(self, longest: float = LONGEST, transport: Any = None) -> None:
+        self._longest = longest
         self._transport = transport
         self._clients: dict[str | None, anthropic.AsyncAnthropic] = {}
 
     async def ask(self, question: Question, access: Access) -> Answer:
         try:
-            raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
+            async with asyncio.timeout(self._longest):
+                raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
             return _answer(await raw.parse(), _lowered(raw.headers))
         except anthropic.APIStatusError as error:
             raise _translate(error) from error
-        except (anthropic.APIError, ValueError, AttributeError, TypeError) as error:
+        except (
+            anthropic.APIError,
+            ValueError,
+            AttributeError,
+            TypeError,
+            LookupError,
+            TimeoutError,
+        ) as error:
             # The SDK checks no form: what is no message, such as a proxy's page, lacks what one has.
             raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
 
@@ -51,11 +62,11 @@ class Anthropic:
 
 
 def _answer(message: Message, headers: dict[str, str]) -> Answer:
-    text = "".join(block.text for block in message.content if block.type == "text")
-    if not text:
+    said = "".join(block.text for block in message.content if block.type == "text")
+    if not said:
         raise BadRequest(f"the model gave no text (stop reason: {message.stop_reason})")
-    usage = Usage(1, message.usage.input_tokens, message.usage.output_tokens)
-    return Answer(text, message.model, usage, limits_seen(headers))
+    usage = Usage(1, count(message.usage.input_tokens), count(message.usage.output_tokens))
+    return Answer(said, text(message.model), usage, limits_seen(headers))
 
 
 def _words(question: Question, access: Access) -> dict[str, Any]:

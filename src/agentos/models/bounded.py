@@ -1,8 +1,10 @@
-"""Answers of a bounded size, whatever a server sends."""
+"""Answers of a bounded size, in a bounded time, whatever a server sends."""
 
 from typing import Any
 
 LARGEST = 32 * 1024 * 1024
+LONGEST = 600.0
+"""Seconds for a whole call: a body may come so slowly that no pause in it is too long."""
 
 
 class TooLarge(ValueError):

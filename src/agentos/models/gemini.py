@@ -1,5 +1,6 @@
 """Gemini, through google-genai; its refusals become ours."""
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -11,8 +12,9 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
-from agentos.models.bounded import HOOKS
+from agentos.models.bounded import HOOKS, LONGEST
 from agentos.models.gemini_refusals import read_refusal
+from agentos.models.shapes import count
 from agentos.models.trust import trusted
 
 TIMEOUT_MS = 300_000
@@ -21,24 +23,28 @@ TIMEOUT_MS = 300_000
 class Gemini:
     """One client per base URL serves all its keys: the key goes with each call, in a header."""
 
-    def __init__(self, transport: Any = None) -> None:
+    def __init__(self, longest: float = LONGEST, transport: Any = None) -> None:
+        self._longest = longest
         self._transport = {"transport": transport} if transport else {}
         self._clients: dict[str | None, genai.Client] = {}
 
     async def ask(self, question: Question, access: Access) -> Answer:
         client = self._client(access.base_url)
         try:
-            response = await client.aio.models.generate_content(
-                model=access.model,
-                contents=question.prompt,
-                config=_config(question, access),
-            )
+            async with asyncio.timeout(self._longest):
+                response = await client.aio.models.generate_content(
+                    model=access.model,
+                    contents=question.prompt,
+                    config=_config(question, access),
+                )
+            return _answer(response, access)
+        except BadRequest:
+            raise
         except errors.APIError as error:
             raise _translate(error) from error
         except Exception as error:
             # The SDK lets its transport's errors through, of whichever HTTP library it was built on.
             raise CallRefused(_broken(error)) from error
-        return _answer(response, access)
 
     def _client(self, base_url: str | None) -> genai.Client:
         if base_url not in self._clients:
@@ -68,7 +74,7 @@ def _answer(response: types.GenerateContentResponse, access: Access) -> Answer:
     counted = response.usage_metadata
     usage = Usage(
         1,
-        (counted.prompt_token_count if counted else 0) or 0,
+        count(counted.prompt_token_count if counted else 0),
         _output_tokens(counted),
     )
     text = response.text
@@ -81,7 +87,7 @@ def _output_tokens(counted: types.GenerateContentResponseUsageMetadata | None) -
     """What the model wrote, its thoughts included: both are paid for."""
     if counted is None:
         return 0
-    return (counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0)
+    return count(counted.candidates_token_count) + count(counted.thoughts_token_count)
 
 
 def _why_empty(response: types.GenerateContentResponse) -> str:

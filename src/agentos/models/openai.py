@@ -1,5 +1,6 @@
 """GPT and every server that speaks its language, through OpenAI's own SDK."""
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -11,9 +12,10 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.ports import Access, Answer, Question
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Usage
-from agentos.models.bounded import HOOKS
+from agentos.models.bounded import HOOKS, LONGEST
 from agentos.models.openai_address import with_version
 from agentos.models.openai_refusals import limits_seen, read_refusal
+from agentos.models.shapes import count, text
 from agentos.models.trust import trusted
 
 TIMEOUT = 300.0
@@ -22,19 +24,21 @@ TIMEOUT = 300.0
 class OpenAI:
     """One client per base URL serves all its keys: the key goes with each call."""
 
-    def __init__(self, transport: Any = None) -> None:
+    def __init__(self, longest: float = LONGEST, transport: Any = None) -> None:
+        self._longest = longest
         self._transport = transport
         self._clients: dict[str | None, openai.AsyncOpenAI] = {}
 
     async def ask(self, question: Question, access: Access) -> Answer:
         try:
-            raw = await self._client(access).chat.completions.with_raw_response.create(
-                **_words(question, access)
-            )
+            async with asyncio.timeout(self._longest):
+                raw = await self._client(access).chat.completions.with_raw_response.create(
+                    **_words(question, access)
+                )
             return _answer(raw.parse(), _lowered(raw.headers))
         except openai.APIStatusError as error:
             raise _translate(error) from error
-        except (openai.APIError, ValueError, AttributeError, TypeError) as error:
+        except (openai.APIError, ValueError, AttributeError, TypeError, LookupError, TimeoutError) as error:
             # The SDK checks no form: what is no completion, such as a proxy's page, lacks what one has.
             raise CallRefused(Refusal(RefusalKind.TROUBLE, f"no answer: {type(error).__name__}")) from error
 
@@ -57,8 +61,9 @@ def _answer(completion: ChatCompletion, headers: dict[str, str]) -> Answer:
     if choice is None or not choice.message.content:
         raise BadRequest(f"the model gave no text (finish reason: {choice.finish_reason if choice else '?'})")
     counted = completion.usage
-    usage = Usage(1, counted.prompt_tokens if counted else 0, counted.completion_tokens if counted else 0)
-    return Answer(choice.message.content, completion.model, usage, limits_seen(headers))
+    spent = (counted.prompt_tokens, counted.completion_tokens) if counted else (0, 0)
+    usage = Usage(1, count(spent[0]), count(spent[1]))
+    return Answer(text(choice.message.content), text(completion.model), usage, limits_seen(headers))
 
 
 def _words(question: Question, access: Access) -> dict[str, Any]:

@@ -8,19 +8,19 @@ from agentos.core.ports import Provider
 def _gemini(transport: Any = None) -> Provider:
     from agentos.models.gemini import Gemini
 
-    return Gemini(transport)
+    return Gemini(transport=transport)
 
 
 def _anthropic(transport: Any = None) -> Provider:
     from agentos.models.anthropic import Anthropic
 
-    return Anthropic(transport)
+    return Anthropic(transport=transport)
 
 
 def _openai(transport: Any = None) -> Provider:
     from agentos.models.openai import OpenAI
 
-    return OpenAI(transport)
+    return OpenAI(transport=transport)
 
 
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}

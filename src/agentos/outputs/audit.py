@@ -1,12 +1,11 @@
 """The facts of each item, and of all of them together after the end."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from agentos.core import events
-from agentos.core.wire import encode
+from agentos.core.wire import encode, one_line
 
 OpenFile = Callable[[Path], int]
 MERGED = "workflow-audit.jsonl"
@@ -39,7 +38,7 @@ class Audit:
             return
         path = self._folder / f"workflow-audit-{self._short(item)}.jsonl"
         record = {"at": at, **encode(event)}
-        line = self._redact(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+        line = self._redact(one_line(record))
         try:
             for place in (path, self._merged):
                 self._append(place, f"{line}\n".encode(errors="backslashreplace"))

@@ -49,14 +49,15 @@ def open_display(
     manners: Manners,
     leave: Callable[[], None] | None = None,
 ) -> Display:
-    """`auto` is live on a terminal that can do it, and plain lines elsewhere."""
+    """`auto` is live on a terminal that can do it, and plain lines elsewhere; any terminal's keys are answered."""
     terminal = _is_terminal(descriptor)
     colours = manners.colours if manners.colours is not None else terminal and not manners.simple
     if kind == "none":
         return Last(LineWriter(descriptor), redact)
-    if terminal and (kind == "live" or (kind == "auto" and not manners.simple)):
+    if terminal:
+        footer = kind == "live" or (kind == "auto" and not manners.simple)
         keyboard = Keyboard(0 if _is_terminal(0) else descriptor)
-        return Live(descriptor, keyboard, redact, Look(colours, manners.rewraps, _hint(leave), leave))
+        return Live(descriptor, keyboard, redact, Look(colours, manners.rewraps, footer, _hint(leave), leave))
     shown = Plain(LineWriter(descriptor), redact, paint if colours else plain)
     if kind == "live":
         shown.write(f"{COORDINATOR} --display live needs a terminal. Showing plain lines.")
@@ -64,7 +65,7 @@ def open_display(
 
 
 class Plain:
-    """Whole lines, in the order in which things happen."""
+    """Whole lines for a pipe or a file, in the order in which things happen."""
 
     def __init__(self, writer: LineWriter, redact: Callable[[str], str], paint: Callable[[str], str]) -> None:
         self._writer = writer

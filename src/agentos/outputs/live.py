@@ -1,4 +1,4 @@
-"""The live display: lines that scroll, above a footer that stays."""
+"""The display on a terminal: lines that scroll, above a footer that stays, and keys that are answered."""
 
 import contextlib
 import os
@@ -26,10 +26,14 @@ _URGENT = events.StopBegan | events.KillBegan | events.RunPaused | events.RunRes
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a terminal is to be treated; a leaver is called when a person presses q."""
+    """How a terminal is to be treated; without a footer, progress comes in lines.
+
+    A leaver is called when a person presses q.
+    """
 
     colours: bool
     rewraps: bool
+    footer: bool
     hint: str
     leave: Callable[[], None] | None = None
 
@@ -51,7 +55,8 @@ class Live:
         self._paint = paint if look.colours else plain
         self._paint_row = paint_row if look.colours else plain
         self._lines: list[str] = []
-        self._console = Console(self._lines.append, redact, lambda line: None)
+        progress = (lambda line: None) if look.footer else self._lines.append
+        self._console = Console(self._lines.append, redact, progress)
         self._heard: deque[_Heard | str] = deque()
         self._dropped = 0
         self._shown: list[str] = []
@@ -167,13 +172,14 @@ class Live:
     def _draw(self, *, with_footer: bool) -> None:
         self._take_heard()
         size = _size(self._descriptor)
-        rows = footer(self._console.tally, time.time(), size) if with_footer and self._in_front() else []
+        below = with_footer and self._look.footer and self._in_front()
+        rows = footer(self._console.tally, time.time(), size) if below else []
         lines = "".join(f"{self._paint(line)}\n" for line in self._lines)
         self._lines.clear()
         shown, self._shown = self._shown, rows
         if lines or rows != shown or size.columns != self._columns:
-            below = "\n".join(self._paint_row(row) for row in rows)
-            self._put(_erasing(shown, self._rows_of(shown, size)) + lines + below)
+            painted = "\n".join(self._paint_row(row) for row in rows)
+            self._put(_erasing(shown, self._rows_of(shown, size)) + lines + painted)
         self._columns, self._drawn_at = size.columns, time.monotonic()
 
     def _in_front(self) -> bool:

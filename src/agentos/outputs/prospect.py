@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentos.core.forecast import Forecast
+from agentos.core.forecast import Forecast, Unknown
 from agentos.core.trial import Bottleneck, Holdup
 from agentos.outputs.words import count, dollars, duration, tokens
 
@@ -50,9 +50,13 @@ def _time(found: Forecast) -> str:
 
 
 def _unknown(found: Forecast) -> str:
-    if found.runs:
-        return "earlier runs asked other models, or finished no item from its beginning"
-    return "known after a first run of this project with these keys"
+    match found.unknown:
+        case Unknown.NO_KEY:
+            return "there is no key to ask with: agentos keys add"
+        case Unknown.OTHERS:
+            return "earlier runs asked other models, or finished no item from its beginning"
+        case _:
+            return f"known after a first run of {found.like} on this project"
 
 
 def _stop(found: Forecast) -> list[str]:

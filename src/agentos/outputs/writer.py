@@ -1,12 +1,21 @@
 """Writes lines to a descriptor that may stall or close, without ever holding up the run."""
 
+import contextlib
 import os
+import select
 import threading
 import time
 from collections import deque
 
 AT_ONCE = 4096
 MOST_LINES = 20_000
+
+
+def write_at_once(descriptor: int, line: str) -> None:
+    """Past everything that is buffered, as a signal's handler must; not to a reader that takes nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [descriptor], [], 0)[1]:
+            os.write(descriptor, f"{line}\n".encode())
 
 
 class LineWriter:

@@ -154,7 +154,7 @@ class CredentialCoordinator:
     def get_stats(self) -> PoolStats:
         with self._change:
             now = time.monotonic()
-            states = [self._pool.state(name, now) for name in self._pool.names()]
+            states = [self._pool.keys.state(name, now) for name in self._pool.keys.names()]
         return PoolStats(
             total=len(states),
             available=states.count(KeyState.AVAILABLE),

@@ -36,6 +36,13 @@ _KNOWN: dict[str, type] = {
     "concurrency": int,
     "enabled": bool,
 }
+_MOST = 10**12
+_WORDS: dict[type, str] = {
+    str: "text in quotes",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a fraction",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class CredentialSource:
             raise PreflightError(f"{self.file} may be read by others: type chmod 600 {self.file}")
         try:
             tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise PreflightError(f"{self.file}: {error}") from error
         return _Reader(self.file, text, self.environment).read(tables)
 
@@ -149,10 +156,10 @@ class _Reader:
             raise self._error(
                 number,
                 name,
-                f"{name} is a {type(value).__name__}, expected a {kind.__name__}",
+                f"{name} is {_WORDS.get(type(value), 'something else')}, expected {_WORDS[kind]}",
             )
-        if kind is int and isinstance(value, int) and value < 1:
-            raise self._error(number, name, f"{name} = {value}, expected a number over 0")
+        if kind is int and isinstance(value, int) and not 0 < value <= _MOST:
+            raise self._error(number, name, f"{name} = {value}, expected a number from 1 to {_MOST:,}")
         if name == "provider" and value not in PROVIDERS:
             raise self._error(
                 number,

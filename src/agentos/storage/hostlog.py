@@ -32,6 +32,8 @@ PATIENCE = 0.2
 CREDENTIALS = "credentials.toml"
 CHUNK = 1 << 20
 TRIES = 100
+# Made once: it writes two lines for every call.
+_one_line = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class HostLog:
@@ -85,14 +87,18 @@ class HostLog:
         """All of it or nothing: what was written of lines that did not fit is taken back."""
         file = self._opened()
         begun = os.fstat(file).st_size
+        rest = lines
         try:
-            while lines:
-                lines = lines[os.write(file, lines) :]
+            while rest:
+                rest = rest[os.write(file, rest) :]
         except OSError as error:
             if not is_full(error):
                 raise
             os.ftruncate(file, begun)
             return False
+        if self._read_to == begun and not self._torn:
+            # Our own notes are no news.
+            self._read_to += len(lines)
         return True
 
     def gone(self, runs: set[str]) -> list[RunGone]:
@@ -127,7 +133,7 @@ class HostLog:
 
     def _line(self, note: Note) -> str:
         stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
-        return json.dumps({**encode(note), **stamp}, separators=(",", ":"))
+        return _one_line({**encode(note), **stamp})
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -249,7 +255,7 @@ def read_note(line: bytes) -> Note | None:
         if record["boot"] == boot_id():
             return note
         return _shifted(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
-    except (WireError, ValueError, KeyError, TypeError):
+    except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

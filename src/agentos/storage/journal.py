@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentos.core import events
 from agentos.core.events import Event
-from agentos.core.wire import WireError, decode, encode
+from agentos.core.wire import WireError, decode, encode, one_line
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
@@ -33,7 +33,7 @@ class Journal:
         if isinstance(event, events.LineWritten):
             return
         record = {"at": at, **encode(event)}
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        line = one_line(record)
         self._unwritten += (self._redact(line) + "\n").encode(errors=_AS_JSON)
         try:
             self._write()

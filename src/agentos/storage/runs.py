@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import shutil
-import time
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from agentos.core import events
 from agentos.core.results import Ending
 from agentos.core.tally import Tally
-from agentos.storage.files import private_folder
+from agentos.storage.files import TMP_PREFIX, private_folder
 from agentos.storage.journal import lines_with, read_journal
 from agentos.storage.locks import LockFile, is_locked
 
@@ -54,7 +54,7 @@ def new_run(runs: Path, wall: float) -> RunFolder:
             path.mkdir(mode=0o700)
             lock = LockFile(path / LOCK)
             lock.acquire()
-            _point(runs / LATEST, path.name)
+            _point_at(path)
             return RunFolder(path, lock)
     raise FileExistsError(f"{runs}/{stamp} and 998 more")
 
@@ -102,7 +102,7 @@ def _endings(run: Path) -> dict[str, str]:
     """How each item ended, without reading anything else of a journal that may be long."""
     found = {}
     for line in lines_with(run, b'"type":"ItemEnded"'):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
             found[str(record["item"])] = str(record["outcome"]["ending"])
     return found
@@ -132,11 +132,41 @@ def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
 
 
 def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
-    """Removes them; gives those that are gone."""
+    """Removes them; gives those that are gone. What stays of runs that were killed is tidied up."""
     old = old_runs(runs, keep, now)
+    _tidy(runs)
     for run in old:
         shutil.rmtree(run.path, ignore_errors=True)
     return [run.path for run in old if not run.path.exists()]
+
+
+def _tidy(runs: Path) -> None:
+    """Of a run that was killed: what it gathered gets the name it was to have, the rest is removed."""
+    for run in run_folders(runs):
+        left = _half_done(run)
+        if left and not is_alive(run):
+            for path in left:
+                with contextlib.suppress(OSError):  # another run does the same
+                    _settle(path)
+
+
+def _half_done(run: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        entries = list(os.scandir(run))
+        return [Path(one.path) for one in entries if one.name.startswith(".") or _is_socket(one)]
+    return []
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    return not entry.is_file() and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+
+
+def _settle(path: Path) -> None:
+    final = path.with_name(path.name.removeprefix("."))
+    if path == final or path.name.startswith(TMP_PREFIX) or final.exists():
+        path.unlink()
+    else:
+        path.rename(final)
 
 
 def _size(run: Path) -> int:
@@ -169,7 +199,12 @@ def _order(name: str) -> tuple[str, int]:
     return stamp, int(suffix) if suffix.isdigit() else 1
 
 
-def _point(link: Path, target: str) -> None:
-    tmp = link.with_name(f".{LATEST}-{os.getpid()}-{time.monotonic_ns()}")
-    os.symlink(target, tmp)
-    os.replace(tmp, link)
+def _point_at(run: Path) -> None:
+    """Under the run's lock; what a run that died in the middle of this has left is removed."""
+    mark = f".{LATEST}-"
+    for left in run.parent.glob(f"{mark}*"):
+        if not is_alive(run.with_name(left.name.removeprefix(mark))):
+            left.unlink(missing_ok=True)
+    tmp = run.with_name(f"{mark}{run.name}")
+    os.symlink(run.name, tmp)
+    os.replace(tmp, run.with_name(LATEST))

@@ -36,7 +36,7 @@ def read_evidence(path: Path) -> Evidence | None:
                 return None
             found = dict(_fields(file.readline() for _ in range(len(_NAMES) + 1)))
         return Evidence(**{**found, "status": Verdict(found["status"])})  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

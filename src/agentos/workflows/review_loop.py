@@ -11,6 +11,7 @@ from agentos.core.results import Verdict
 from agentos.core.verdicts import Review, read_review
 from agentos.workflows.desk import Desk, Kept
 from agentos.workflows.evidence import Evidence
+from agentos.workflows.sources.markdown import in_file
 from agentos.workflows.texts import package_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class ReviewLoop:
 
     async def load(self, body: str, problems: tuple[str, ...]) -> State:
         if problems or self._desk.item.problems:
-            raise InvalidSpec(self._desk.item.problems + problems)
+            item = self._desk.item
+            raise InvalidSpec((*item.problems, *(in_file(item.source, problem) for problem in problems)))
         return {
             "source": self._desk.keep(1, self._source_kind, body),
             "files": 1,

@@ -17,6 +17,8 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 _NOT_WHAT_IT_SAYS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What PyYAML lets through of a value that is not of the type it names."""
 _NUMBER = re.compile(r"\d{1,9}")
+_IN_FRONT = re.compile(r"(.*) \(at line (\d+), column \d+\)")
+_NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def read_page(path: Path) -> Page:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return _unusable(path, f"line {line} is not UTF-8 (byte {error.object[error.start]:#04x})")
+        return _unusable(path, f"line {line}: it is not UTF-8 (byte {error.object[error.start]:#04x})")
     return _page(path, raw, text)
 
 
@@ -93,7 +95,7 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     fallback = _heading(heading[1]) if heading else path.stem
     return Page(
         path=path,
-        number=_number(front.get("number"), path, problems),
+        number=_number(front.get("number"), path, text, problems),
         title=one_line(title if isinstance(title, str) and title else fallback),
         body=body,
         digest=hashlib.sha256(raw).hexdigest(),
@@ -129,7 +131,10 @@ def _toml(text: str) -> tuple[dict[str, object], str]:
     try:
         return tomllib.loads(text), ""
     except (ValueError, RecursionError) as error:
-        return {}, f"its TOML front matter cannot be read: {error}"
+        said = _IN_FRONT.fullmatch(str(error))
+        # Counted from the first line of the file, as an editor does.
+        where, why = (f"line {int(said[2]) + 1}: ", said[1]) if said else ("", error)
+        return {}, f"{where}its TOML front matter cannot be read: {why}"
 
 
 def _yaml(text: str) -> tuple[dict[str, object], str]:
@@ -141,28 +146,24 @@ def _yaml(text: str) -> tuple[dict[str, object], str]:
         found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is the safe one
     except (yaml.YAMLError, *_NOT_WHAT_IT_SAYS) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 2})" if mark else ""
-        return (
-            {},
-            f"its YAML front matter cannot be read: {getattr(error, 'problem', error)}{where}",
-        )
+        where = f"line {mark.line + 2}: " if mark else ""
+        return {}, f"{where}its YAML front matter cannot be read: {getattr(error, 'problem', error)}"
     if found is None:
         return {}, ""
     if not isinstance(found, dict):
-        return (
-            {},
-            f"its YAML front matter is a {type(found).__name__}, expected names and values",
-        )
+        return {}, f"line 2: its YAML front matter is a {type(found).__name__}, expected names and values"
     return {str(name): value for name, value in found.items()}, ""
 
 
-def _number(value: object, path: Path, problems: list[str]) -> int | None:
+def _number(value: object, path: Path, text: str, problems: list[str]) -> int | None:
     if value is None:
         return file_number(path)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value
     shown = repr(value)[:40] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-    problems.append(f"number = {shown} in its front matter is not a whole number over 0")
+    found = _NUMBER_LINE.search(text)
+    where = f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
+    problems.append(f"{where}number = {shown} in its front matter is not a whole number over 0")
     return file_number(path)
 
 
@@ -173,6 +174,11 @@ def _labels(value: object) -> tuple[str, ...]:
         # Plain values alone: a nest of aliases, written out, fills the memory.
         return tuple(one_line(str(part)) for part in value if isinstance(part, str | int | float))
     return ()
+
+
+def in_file(source: str, problem: str) -> str:
+    """`issues/042-dark-mode.md, line 2: ...`, where a problem names its line."""
+    return f"{source}, {problem}" if problem.startswith("line ") else f"{source}: {problem}"
 
 
 def _unusable(path: Path, problem: str) -> Page:

@@ -1,0 +1,25 @@
+"""What a call has on its way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentos.gateway.desk import Desk
+from agentos.gateway.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Durations by the host's, dates by the wall's."""
+
+    host: Callable[[], float]
+    wall: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Keys are lent by the desk to this holder, and used upstream."""
+
+    holder: str
+    desk: Desk
+    upstream: Upstream
+    clocks: Clocks

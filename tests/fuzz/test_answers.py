@@ -1,0 +1,125 @@
+"""Whatever a provider answers, the adapter of its vendor gives an answer or one of its own two errors."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.ports import Access, Answer, Provider, Question
+from agentos.http.connection import Connection, Incoming
+from tests.gateway.scripted import provider, whole
+from tests.models.test_providers import VENDORS, hang_up
+
+EXAMPLES = 60
+WHOLE = {
+    "gemini": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 3},
+        "modelVersion": "m",
+    },
+    "anthropic": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "a"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 2},
+    },
+    "openai": {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "a"}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    },
+}
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**25), 10**25),
+    st.floats(),
+    st.text(max_size=5),
+    st.just([]),
+    st.just({}),
+    st.lists(st.none() | st.text(max_size=2), max_size=2),
+    st.dictionaries(st.sampled_from(["0", "text", "type", "content"]), st.integers(), max_size=2),
+)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, vendor: str) -> bytes:
+    """A whole answer, with something else in some places; or nothing of the kind."""
+    if draw(st.integers(0, 5)) == 0:
+        return draw(st.one_of(st.binary(max_size=60), ODD.map(json.dumps).map(str.encode)))
+    answer = json.loads(json.dumps(WHOLE[vendor]))
+    for _ in range(draw(st.integers(1, 2))):
+        place, name = draw(st.sampled_from(list(_places(answer))))
+        if draw(st.booleans()):
+            place[name] = draw(ODD)
+        elif isinstance(place, dict):
+            place.pop(name, None)
+    return json.dumps(answer).encode()
+
+
+def _places(value: object) -> Iterator[tuple[Any, Any]]:
+    """Every place in it where something stands."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, one in list(inner):
+        yield value, name
+        yield from _places(one)
+
+
+@dataclass
+class Caller:
+    """One client of a vendor, before a server that says what it is told to."""
+
+    vendor: str
+    client: Provider
+    url: str
+    runner: asyncio.Runner
+    said: list[bytes]
+
+    def hears(self, body: bytes) -> Answer:
+        self.said[0] = body
+        access = Access("key-1", "secret", self.url, "m")
+        return self.runner.run(self.client.ask(Question("drafter", "write"), access))
+
+    def survives(self, body: bytes) -> None:
+        with contextlib.suppress(CallRefused, BadRequest):
+            answer = self.hears(body)
+            assert isinstance(answer.text, str) and answer.text and isinstance(answer.model, str)
+            spent = (answer.usage.input_tokens, answer.usage.output_tokens)
+            assert all(type(count) is int and count >= 0 for count in spent), spent
+
+
+@pytest.fixture(scope="module", params=VENDORS)
+def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
+    said = [b""]
+
+    async def act(incoming: Incoming, out: Connection) -> None:
+        whole(out, 200, said[0])
+
+    with provider(act) as url, asyncio.Runner() as runner:
+        client = VENDORS[request.param]()
+        yield Caller(request.param, client, url, runner, said)
+        runner.run(hang_up(client))
+
+
+@given(data=st.data())
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_answer_is_whole_or_an_error_of_ours(caller: Caller, data: st.DataObject) -> None:
+    caller.survives(data.draw(spoilt(caller.vendor)))
+
+
+def test_a_whole_answer_is_taken(caller: Caller) -> None:
+    found = caller.hears(json.dumps(WHOLE[caller.vendor]).encode())
+    assert (found.text, found.model, found.usage.input_tokens) == ("a", "m", 1)

@@ -1,0 +1,98 @@
+"""What random input hardly ever hits: nesting without end, numbers without end, halves of characters."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentos.core.errors import AgentosError
+from agentos.core.events import NodeStarted
+from agentos.core.results import Verdict
+from agentos.core.verdicts import read_review
+from agentos.core.wire import WireError, loads
+from agentos.models import anthropic_refusals, gemini_refusals, openai_refusals
+from agentos.settings import Flags, read_settings
+from agentos.storage.credentials import CredentialSource
+from agentos.storage.hostlog import NAME as NOTES
+from agentos.storage.hostlog import read_findings
+from agentos.storage.journal import NAME, read_journal
+from agentos.workflows.evidence import read_evidence
+from agentos.workflows.sources.markdown import read_page
+
+HARD = {
+    "lists": b"[" * 100_000,
+    "tables": b'{"a":' * 100_000,
+    "a list in a message": b'{"type":"NodeStarted","item":' + b"[" * 100_000,
+    "a long number": b"1" * 5000,
+    "a longer time": b'{"type":"BucketRefused","boot":"x","wall":1' + b"0" * 400 + b',"clock":1}',
+    "half a character": b'{"type":"NodeStarted","item":"\\ud800","node":"N","round":1,"at":1}',
+    "no number": b'{"type":"NodeStarted","item":"x","node":"N","round":NaN,"at":Infinity}',
+    "zeros": bytes(4096),
+    "a bomb of references": b"a: &a [x, x]\n"
+    + b"".join(b"%c: &%c [%s]\n" % (98 + n, 98 + n, b", ".join([b"*%c" % (97 + n)] * 9)) for n in range(8))
+    + b"title: *i\nnumber: *i\nlabels: *i",
+    "itself": b"number: &a [*a]\nlabels: *a",
+    "a date that is none": b"number: 2001-99-99\ntitle: !!timestamp x",
+    "code": b"number: !!python/object/apply:os.system [id]",
+}
+Reader = Callable[[Path, bytes], object]
+
+
+def wire(folder: Path, content: bytes) -> None:
+    with contextlib.suppress(WireError):
+        loads(content)
+
+
+def journal(folder: Path, content: bytes) -> None:
+    (folder / NAME).write_bytes(content + b"\n" + content)
+    assert {entry.event for entry in read_journal(folder)} <= {NodeStarted("\ud800", "N", 1)}
+
+
+def notes(folder: Path, content: bytes) -> None:
+    (folder / NOTES).write_bytes(content + b"\n" + content)
+    assert read_findings(folder) == []
+
+
+def verdict(folder: Path, content: bytes) -> None:
+    assert read_review(content.decode()).verdict is not Verdict.APPROVED
+
+
+def refusal(folder: Path, content: bytes) -> None:
+    for vendor in (gemini_refusals, anthropic_refusals, openai_refusals):
+        vendor.read_refusal(429, content, {"retry-after": content[:300].decode()}, 1_800_000_000.0)
+
+
+def page(folder: Path, content: bytes) -> None:
+    path = folder / "042-x.md"
+    for fence in (b"---", b"+++"):
+        for name in (b"", b"number = ", b"number: "):
+            path.write_bytes(b"%s\n%s%s\n%s\n# Title\n" % (fence, name, content, fence))
+            read_page(path)
+            read_evidence(path)
+
+
+def credentials(folder: Path, content: bytes) -> None:
+    path = folder / "credentials.toml"
+    for text in (
+        content,
+        b"[[credential]]\nkey = " + content,
+        b"[[credential]]\nkey = 'x'\nrpm = " + content,
+    ):
+        path.write_bytes(text)
+        path.chmod(0o600)
+        with pytest.raises(AgentosError):
+            CredentialSource(path, {}).read()
+
+
+def settings(folder: Path, content: bytes) -> None:
+    for name in (b"", b"parallel = ", b"prices = "):
+        (folder / "agentos.toml").write_bytes(name + content)
+        with pytest.raises(AgentosError):
+            read_settings(Flags(repo=folder), {"AGENTOS_HOME": str(folder / "home")})
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("read", [wire, journal, notes, verdict, refusal, page, credentials, settings])
+def test_no_reader_breaks_on_what_is_hard(tmp_path: Path, read: Reader, name: str) -> None:
+    read(tmp_path, HARD[name])
