@@ -36,8 +36,8 @@ from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.storage.alone import Alone
+from agentos.storage.clock import host_clock
 from agentos.storage.files import private_file
-from agentos.storage.hostlog import host_clock
 from agentos.storage.journal import Journal
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder

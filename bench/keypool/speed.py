@@ -29,8 +29,10 @@ from agentos.core.run import Run
 from agentos.core.secrets import Secret
 from agentos.core.turns import in_turn
 from agentos.core.wants import Lease, Want
-from agentos.engines.process import ProcessEngine, Recipe
-from agentos.storage.hostlog import HostLog, host_clock
+from agentos.engines.launch import Recipe
+from agentos.engines.process import ProcessEngine
+from agentos.storage.clock import host_clock
+from agentos.storage.hostlog import HostLog
 
 ROOT = Path(__file__).parents[2]
 MODEL = "offline-rules-1"

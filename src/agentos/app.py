@@ -1,100 +1,41 @@
-"""Puts a run together and conducts it."""
+"""A run from outside: what would be done, and doing it.
 
-import contextlib
-import importlib.util
-import json
-import os
-import random
-import time
+Little is loaded here, so that what takes long to begin can begin before the rest is loaded.
+"""
+
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agentos.audience import Caller, conduct_for, control_of, open_screen, people_listen, programs_listen
-from agentos.coordinator import Clock, Coordinator, Outside
-from agentos.core import events
-from agentos.core.commands import StartWorker
-from agentos.core.credentials import Credential
-from agentos.core.errors import PreflightError, UsageError
-from agentos.core.gates import GATES
-from agentos.core.items import Item
-from agentos.core.orders import Order, RoleModel
-from agentos.core.plan import Plan, Selection, make_plan
-from agentos.core.pool import Pool
-from agentos.core.ports import Engine, Listener
-from agentos.core.results import Outcome
-from agentos.core.roles import cast
-from agentos.core.run import Run
-from agentos.core.secrets import Redactor
-from agentos.core.wire import pack
-from agentos.engines.inline import InlineChannel, InlineEngine, awaited
-from agentos.engines.process import ProcessEngine, Recipe
-from agentos.engines.simulated import RefusingEngine
-from agentos.models.offline_process import OfflineServer, start_offline_server
-from agentos.models.prices import price_list
-from agentos.outputs.stepsummary import StepSummary
-from agentos.settings import ROLES, Settings, environment, trace_nothing, worker_environment
+from agentos.calling import Caller, conduct_for
+from agentos.core.errors import PreflightError
+from agentos.request import Request
 from agentos.signals import Signals
-from agentos.storage.alone import Alone
-from agentos.storage.credential_watch import CredentialWatch
-from agentos.storage.credentials import CredentialSource, no_key
-from agentos.storage.gates import read_parked
-from agentos.storage.hostlog import HostLog, host_clock
-from agentos.storage.layout import Home
-from agentos.storage.project import ProjectFolder
+from agentos.starting import begin
 from agentos.storage.room import is_full
-from agentos.storage.runs import Keep, RunFolder, new_run, prune
-from agentos.survey import check_project, survey, sweep
-from agentos.tracking import GitHubIssues, github_issues, refuse_offline
-from agentos.workflows.registry import BUILT_IN, find_workflow
 
-MOST_NAMED = 5
-WORKER = "agentos.worker:main"
-PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
-PRELOAD = (
-    "agentos.worker",
-    "agentos.models.preloaded",
-    "agentos.workflows.preloaded",
-    "encodings.utf_8_sig",
-    "langchain_core.tracers.run_collector",
-    "langchain_core.tracers.stdout",
-    "langgraph.checkpoint.sqlite.aio",
-    "langgraph.errors",
-    "langgraph.graph",
-    "langgraph.runtime",
-)
+if TYPE_CHECKING:
+    from agentos.core.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One `agentos run`, as asked for."""
-
-    workflow: str
-    selection: Selection
-    settings: Settings
-    command: str
-    offline: bool = False
-    json: bool = False
-    offline_arguments: tuple[str, ...] = ()
-    display: str = "auto"
-
-
-def plan_run(request: Request, say: Callable[[str], None]) -> Plan:
+def plan_run(request: Request, say: Callable[[str], None]) -> "Plan":
     """What would run; writes nothing. Says what it waits for."""
-    workflow = find_workflow(request.workflow, request.settings.project)
-    home = Home(request.settings.home)
-    if request.offline:
-        refuse_offline(request.settings)
-    if tracked := github_issues(request.settings, lambda: False, say):
-        workflow = tracked.workflow(workflow)
-    return make_plan(survey(workflow, request.settings.project, home), request.selection)
+    from agentos.assembly import planned
+
+    return planned(request, say)
 
 
 def run_workflow(request: Request, say: Callable[[str], None]) -> int:
     """The whole run; gives the exit code."""
+
+    def conduct(signals: Signals) -> int:
+        with begin(request) as begun:
+            from agentos.assembly import Assembly
+
+            signals.check()
+            return Assembly(request, begun, say).conduct(signals)
+
     try:
-        caller = Caller(2 if request.json else 1, say, request.command)
-        return conduct_for(caller, lambda signals: _Assembly(request, say).conduct(signals))
+        return conduct_for(Caller(2 if request.json else 1, say, request.command), conduct)
     except OSError as error:
         if not is_full(error):
             raise
@@ -102,262 +43,3 @@ def run_workflow(request: Request, say: Callable[[str], None]) -> int:
             f"no space left on the disk of {error.filename or request.settings.home}: free some; "
             "what was done is kept, and the same command goes on"
         ) from error
-
-
-class _Assembly:
-    """Builds the parts of one run, in the order in which they are needed."""
-
-    def __init__(self, request: Request, say: Callable[[str], None]) -> None:
-        self._request = request
-        self._settings = request.settings
-        self._say = say
-        self._home = Home(self._settings.home)
-        self._workflow = find_workflow(request.workflow, self._settings.project)
-        self._redact = Redactor()
-        self._items: dict[str, Item] = {}
-        self._roles: tuple[RoleModel, ...] = ()
-        self._prices = price_list(self._settings.prices)
-        self._redone: set[str] = set()
-        self._run_id = ""
-        self._tracked: GitHubIssues | None = None
-
-    def conduct(self, signals: Signals) -> int:
-        with contextlib.ExitStack() as stack:
-            self._reach_github(signals)
-            check_project(self._workflow, self._settings.project)
-            source = self._source()
-            found = [] if self._request.offline else source.read()
-            self._home.open()
-            server = self._server(stack)
-            signals.check()
-            log = None if server else self._host_log(stack)
-            engine = self._engine(found, log, stack)
-            plan = self._plan()
-            signals.check()
-            if not plan.entries:
-                return explain_nothing(plan, self._say)
-            explain_parked(plan, self._say)
-            pool = Pool(self._usable(source.adjusted(server.credentials()) if server else found))
-            self._cast(pool)
-            signals.check()
-            listeners = self._listeners(self._folder(stack), stack)
-            signals.wake = engine.wake
-            run = Run(plan.ids, pool, self._settings.limits(self._prices), random.random, host_clock())
-            clock = Clock(host_clock, time.time)
-            watch = (lambda: None) if server else CredentialWatch(source, self._usable)
-            outside = Outside(
-                signals.arrived,
-                watch,
-                self._decisions,
-                control_of(self._home.runs / self._run_id, engine, stack, self._say),
-                lambda: self._sleep(signals),
-            )
-            return Coordinator(run, engine, listeners, clock, log or Alone()).conduct(
-                self._started(plan, pool), outside
-            )
-
-    def _reach_github(self, signals: Signals) -> None:
-        if self._request.offline:
-            refuse_offline(self._settings)
-        self._tracked = github_issues(self._settings, lambda: bool(signals.arrived), self._say)
-        if self._tracked:
-            self._redact.learn([self._tracked.access.token])
-            self._workflow = self._tracked.workflow(self._workflow)
-
-    def _plan(self) -> Plan:
-        settings = self._settings
-        candidates = survey(self._workflow, settings.project, self._home)
-        plan = make_plan(candidates, self._request.selection)
-        if settings.database and len(plan.entries) > 1:
-            raise UsageError(
-                f"AGENTOS_WORKFLOW_DB names one database, but {len(plan.entries)} items are selected; "
-                "unset it, or name one item"
-            )
-        self._items = {entry.item.id: entry.item for entry in plan.entries}
-        if self._tracked and plan.entries:
-            self._tracked.look_for_filed(self._workflow)
-        self._redone = {entry.item.id for entry in plan.entries if entry.redo}
-        self._workflow.prepare(ProjectFolder(settings.project))
-        sweep(self._workflow, settings.project, self._home, candidates)
-        prune(self._home.runs, Keep(runs=settings.keep_runs), time.time())
-        return plan
-
-    def _server(self, stack: contextlib.ExitStack) -> OfflineServer | None:
-        if not self._request.offline:
-            return None
-        server = start_offline_server(worker_environment(), self._request.offline_arguments)
-        return stack.enter_context(contextlib.closing(server))
-
-    def _source(self) -> CredentialSource:
-        settings = self._settings
-        return CredentialSource(
-            self._home.credentials,
-            environment(),
-            settings.credential_limit,
-            settings.key_concurrency,
-        )
-
-    def _host_log(self, stack: contextlib.ExitStack) -> HostLog:
-        name = f"{os.getpid()}-{time.time_ns()}"
-        return stack.enter_context(contextlib.closing(HostLog(self._home.quota, name)))
-
-    def _usable(self, credentials: list[Credential]) -> list[Credential]:
-        self._redact.learn(credential.secret for credential in credentials)
-        if not any(credential.enabled for credential in credentials):
-            raise no_key("gemini", self._home.credentials)
-        for provider in {credential.provider for credential in credentials if credential.enabled}:
-            if importlib.util.find_spec(PACKAGES[provider]) is None:
-                raise PreflightError(
-                    f"there is a key for {provider}, but not its SDK: type pip install 'agentos[{provider}]'"
-                )
-        return credentials
-
-    def _cast(self, pool: Pool) -> None:
-        """Who plays which role; every role needs a key, and with a budget, a price."""
-        have = tuple(dict.fromkeys(pool.keys.providers()))
-        # Offline there is one model, whatever the settings name.
-        offline = tuple(cast(role, (), have) for role in ROLES)
-        self._roles = offline if self._request.offline else self._settings.role_models(have)
-        prices = self._prices
-        for role in self._roles:
-            if not set(role.providers) & set(have):
-                raise no_key(role.providers[0], self._home.credentials)
-            unknown = [model for model in role.models if prices.of(model) is None]
-            if self._settings.budget is not None and unknown and not self._request.offline:
-                raise PreflightError(
-                    f"--budget needs the price of {unknown[0]}: give it in agentos.toml as "
-                    f'[prices."{unknown[0]}"] with input and output, in dollars per million tokens'
-                )
-
-    def _engine(
-        self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
-    ) -> Engine:
-        """Its imports take a second: they begin here, while the rest is made ready."""
-        after = self._settings.simulate_429
-        if self._settings.engine == "inline":
-            engine: Engine = stack.enter_context(contextlib.closing(self._inline()))
-        else:
-            engine = self._processes(credentials, log, stack)
-        return engine if after is None else RefusingEngine(engine, after)
-
-    def _inline(self) -> InlineEngine:
-        """In this process, where a debugger can follow; nothing is isolated."""
-        trace_nothing()
-        from agentos.carrying import carry
-
-        async def work(command: StartWorker, channel: InlineChannel) -> Outcome:
-            return await carry(self._order(command), channel, channel.say)
-
-        return InlineEngine(awaited(work), self._redact)
-
-    def _processes(
-        self, credentials: list[Credential], log: HostLog | None, stack: contextlib.ExitStack
-    ) -> ProcessEngine:
-        tokens = [self._tracked.access.token] if self._tracked else []
-        surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
-        providers = {credential.provider for credential in credentials} or {"gemini"}
-        models = (f"agentos.models.{provider}" for provider in sorted(providers))
-        ours = [origin.partition(":")[0] for origin in BUILT_IN.values() if origin == self._workflow.origin]
-        preload = (*PRELOAD, *ours, *models)
-        recipe = Recipe(WORKER, preload, surroundings, (log.life,) if log else ())
-        engine = ProcessEngine(recipe, lambda command: json.dumps(pack(self._order(command))), self._redact)
-        stack.enter_context(contextlib.closing(engine)).warm_up()
-        return engine
-
-    def _order(self, command: StartWorker) -> Order:
-        item, settings, tracked = self._items[command.item], self._settings, self._tracked
-        filed = tracked.of(item) if tracked else None
-        return Order(
-            run=self._run_id,
-            coordinator=os.getpid(),
-            project=str(settings.project),
-            workflow=self._request.workflow,
-            origin=self._workflow.origin,
-            item=item,
-            database=str(self._database(item)),
-            max_iterations=settings.max_iterations,
-            models=self._roles,
-            fresh=self._request.selection.fresh and command.attempt == 1,
-            redo=item.id in self._redone,
-            gates=GATES[settings.review],
-            text=tracked.texts.get(item.source) if tracked else None,
-            github=tracked.access if tracked and filed else None,
-            filed=filed,
-        )
-
-    def _database(self, item: Item) -> Path:
-        settings = self._settings
-        return settings.database or self._home.checkpoint(settings.project, self._workflow.name, item.number)
-
-    def _decisions(self, parked: list[str]) -> list[events.ItemDecided]:
-        found = [(item, read_parked(self._database(self._items[item]))) for item in parked]
-        return [
-            events.ItemDecided(item, kept.decision.act.value)
-            for item, kept in found
-            if kept and kept.decision
-        ]
-
-    def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
-        folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
-        self._run_id = folder.id
-        return folder
-
-    def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people = self._shown = open_screen(
-            self._request.display, 2 if self._request.json else 1, self._redact
-        )
-        listeners = people_listen(folder.path, self._redact, people, stack)
-        if self._settings.step_summary:
-            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
-            stack.callback(listeners[-1].close)
-        return listeners + (programs_listen(self._redact, stack) if self._request.json else [])
-
-    def _sleep(self, signals: Signals) -> None:
-        """The shell has the terminal meanwhile."""
-        self._shown.rest()
-        signals.sleep()
-        self._shown.wake()
-
-    def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
-        return events.RunStarted(
-            run=self._run_id,
-            workflow=self._workflow.name,
-            project=str(self._settings.project),
-            items=plan.ids,
-            workers=self._settings.parallel,
-            keys=tuple(pool.keys.names()),
-            command=self._request.command,
-            place=_place(self._settings.project),
-            titles=tuple(entry.item.title for entry in plan.entries),
-            offline=self._request.offline,
-        )
-
-
-def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
-    """Nothing runs: says why, and what would."""
-    for candidate in plan.elsewhere:
-        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    for candidate in plan.done:
-        say(
-            f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"
-        )
-    explain_parked(plan, say)
-    if not plan.elsewhere and not plan.done and not plan.parked:
-        say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
-    return 0
-
-
-def explain_parked(plan: Plan, say: Callable[[str], None]) -> None:
-    """All of a few, the number of many."""
-    items = [candidate.item.id for candidate in plan.parked]
-    if len(items) > MOST_NAMED:
-        say(f"[COORDINATOR] {len(items)} items wait for a person; see them with: agentos review")
-        return
-    for item in items:
-        say(f"[COORDINATOR] {item} waits for a person: agentos review {item}")
-
-
-def _place(project: Path) -> str:
-    """The way from here to the project, for what people may type next; empty when we are there."""
-    way = os.path.relpath(project)
-    return "" if way == "." else f"{way if not way.startswith('../..') else project}/"

@@ -1,23 +1,19 @@
-"""Who hears the events of a run, and who may ask it for something: people, programs, records, signals."""
+"""Who hears the events of a run, and who may ask it for something: people, programs, records."""
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from agentos.control.server import ControlSocket
 from agentos.core.ports import Asked, Engine, Listener
-from agentos.core.stopping import EXIT_CODES
 from agentos.outputs.audit import Audit
 from agentos.outputs.display import Display, Manners, open_display
 from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.logfiles import LogFiles
 from agentos.outputs.records import SummaryFile
 from agentos.outputs.trouble import FileTrouble
-from agentos.outputs.writer import LineWriter, write_at_once
+from agentos.outputs.writer import LineWriter
 from agentos.settings import surroundings
-from agentos.signals import Signals, StoppedMeanwhile
 from agentos.storage.files import Folder, private_file
 from agentos.storage.journal import Journal
 
@@ -62,26 +58,6 @@ def control_of(
         return lambda: ()
     engine.watch(stack.enter_context(contextlib.closing(control)).fileno())
     return control.take
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who started a run: where to speak to people, and the words that start it again."""
-
-    descriptor: int
-    say: Callable[[str], None]
-    command: str
-
-
-def conduct_for(caller: Caller, conduct: Callable[[Signals], int]) -> int:
-    """The run; a signal that comes before it has begun is answered at once, and ends it."""
-    answer = partial(write_at_once, caller.descriptor, "[COORDINATOR] Shutting down...")
-    with Signals(answer).caught() as signals:
-        try:
-            return conduct(signals)
-        except StoppedMeanwhile:
-            caller.say(f"[COORDINATOR] Nothing was begun. Start it with: {caller.command}")
-            return EXIT_CODES[signals.arrived[0]]
 
 
 def _until_the_end(listeners: list[Listener], stack: contextlib.ExitStack) -> list[Listener]:

@@ -2,23 +2,17 @@
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
-import random
 import sqlite3
-import time
 import traceback
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from agentos.core.commands import GrantLease, StopWorker
 from agentos.core.errors import BadRequest, BrokenWorkflow, InvalidSpec, ItemError, LimitReached, TrackerError
-from agentos.core.events import DiskFreed, DiskFull, NodeFinished, NodeStarted
-from agentos.core.gates import Asked, Parking
+from agentos.core.events import DiskFreed, DiskFull
 from agentos.core.orders import Order
-from agentos.core.plan import FINISHED, Standing
+from agentos.core.plan import Standing
 from agentos.core.ports import Answer, Channel, Question
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
 from agentos.core.wire import pack, unpack
@@ -30,19 +24,15 @@ from agentos.storage.checkpoints import (
     delete_checkpoint,
     open_checkpoint,
 )
-from agentos.storage.gates import PARKING, decision_note
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 from agentos.storage.project import ProjectFolder
 from agentos.storage.room import has_room, is_full
-from agentos.workflows.announcing import announced
-from agentos.workflows.desk import Desk, Say, Tracker
-from agentos.workflows.gates import resumed
+from agentos.walking import Walk
+from agentos.workflows.desk import Say
 from agentos.workflows.registry import load_workflow
 
-GRACE = 2.0
 LOOK_FOR_ROOM = 0.5
 OUR_FRAMES = 3
-STEPS_A_ROUND = 8
 
 
 async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
@@ -104,6 +94,16 @@ class _Carrier:
         self._documents = ProjectFolder(Path(order.project))
         self._model = LeasedModel(self._item.id, order.models, PROVIDERS, channel.tell)
         self._stopping = asyncio.Event()
+        self._walk = Walk(
+            order=order,
+            workflow=self._workflow,
+            folder=self._documents,
+            ask=self._ask,
+            tell=channel.tell,
+            say=say,
+            stopping=self._stopping,
+            stop_waiting=self._model.stop_waiting,
+        )
         self._places = (self._database.parent, Path(order.project))
 
     async def carry(self) -> Outcome:
@@ -175,108 +175,17 @@ class _Carrier:
             if await self._is_outdated(checkpoint):
                 self._say("Its text has changed since its checkpoint: starting over")
             else:
-                return await self._walk(checkpoint)
+                return await self._walk.go(checkpoint)
         self._clear_up()
         async with open_checkpoint(self._database) as checkpoint:
             await self._is_outdated(checkpoint)
-            return await self._walk(checkpoint)
+            return await self._walk.go(checkpoint)
 
     async def _is_outdated(self, checkpoint: Checkpoint) -> bool:
         kept = await checkpoint.noted("digest")
         if kept is None:
             await checkpoint.note("digest", self._item.digest)
         return kept is not None and kept != self._item.digest
-
-    async def _walk(self, checkpoint: Checkpoint) -> Outcome:
-        """As far as the graph goes; at a gate only a person's decision leads on."""
-        graph = await self._graph(checkpoint)
-        config: Any = {
-            "configurable": {"thread_id": self._item.id},
-            "recursion_limit": max(STEPS_A_ROUND, len(graph.nodes)) * (self._order.max_iterations + 1),
-        }
-        begun = await checkpoint.saver.aget_tuple(config) is not None
-        given: Any = None if begun else {}
-        parking = await self._parking(graph, config) if begun else None
-        while True:
-            if parking:
-                decision = await checkpoint.noted(decision_note(parking.asked.number))
-                if decision is None:
-                    await checkpoint.note(PARKING, json.dumps(pack(parking)))
-                    return Outcome(Ending.PARKED, rounds=parking.asked.round)
-                given = resumed(decision)
-            if interrupted := await self._step(graph, given, config, checkpoint):
-                return interrupted
-            parking = await self._parking(graph, config)
-            if parking is None:
-                return await self._conclude(graph, config, checkpoint)
-
-    async def _parking(self, graph: Any, config: Any) -> Parking | None:
-        """The gate that the graph waits at, if it does."""
-        tasks = (await graph.aget_state(config)).tasks
-        waiting = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
-        if not waiting:
-            return None
-        node, interrupt = waiting[0]
-        item, asked = self._item, unpack(Asked, interrupt.value)
-        lineage = str(Path(asked.draft).parent)
-        return Parking(
-            item.id, self._order.workflow, item.title, node, lineage, self._order.run, time.time(), asked
-        )
-
-    async def _step(self, graph: Any, given: Any, config: Any, checkpoint: Checkpoint) -> Outcome | None:
-        """Walks to the next gate or to the end; gives an outcome only when told to stop on the way."""
-        from langgraph.errors import GraphDrained, NodeCancelledError
-        from langgraph.runtime import RunControl
-
-        control = RunControl()
-        walking = asyncio.ensure_future(graph.ainvoke(given, config, durability="sync", control=control))
-        stopping = asyncio.create_task(self._stop(walking, control))
-        try:
-            await walking
-        except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
-            if not self._stopping.is_set():
-                raise
-            following = (await graph.aget_state(config)).next
-            if following and not following[0].startswith("__"):
-                await checkpoint.note("node", following[0])
-            return Outcome(Ending.INTERRUPTED)
-        finally:
-            stopping.cancel()
-        return None
-
-    async def _conclude(self, graph: Any, config: Any, checkpoint: Checkpoint) -> Outcome:
-        snapshot = await graph.aget_state(config)
-        if snapshot.tasks:
-            return stumbled(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
-        await checkpoint.note("node", FINISHED)
-        found = self._workflow.conclude(snapshot.values)
-        return Outcome(Ending.FINISHED, found.verdict, found.rounds, result=found.result)
-
-    async def _graph(self, checkpoint: Checkpoint) -> Any:
-        kept = await checkpoint.noted(PARKING)
-        desk = Desk(
-            item=self._item,
-            folder=self._documents,
-            ask=functools.partial(self._ask, checkpoint),
-            say=self._say,
-            max_iterations=self._order.max_iterations,
-            prompts=self._workflow.prompts,
-            gates=self._order.gates,
-            parked=unpack(Parking, json.loads(kept)).asked.number if kept else 0,
-            text=self._order.text,
-            tracker=_tracker(self._order, self._say),
-        )
-        graph = announced(self._workflow.graph(desk), functools.partial(self._announce, checkpoint))
-        return graph.compile(checkpointer=checkpoint.saver)
-
-    @contextlib.asynccontextmanager
-    async def _announce(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
-        self._say(f">>> Executing: {node}")
-        self._channel.tell(NodeStarted(self._item.id, node, round))
-        await checkpoint.note("node", node)
-        began = time.monotonic()
-        yield
-        self._channel.tell(NodeFinished(self._item.id, node, time.monotonic() - began))
 
     async def _ask(self, checkpoint: Checkpoint, call: str, question: Question) -> Answer:
         """Each answer is kept before it is used: a crash after this does not pay again."""
@@ -309,28 +218,11 @@ class _Carrier:
                 case _:
                     pass
 
-    async def _stop(self, walking: "asyncio.Future[Any]", control: Any) -> None:
-        await self._stopping.wait()
-        control.request_drain()
-        self._model.stop_waiting()
-        await asyncio.sleep(GRACE)
-        walking.cancel()
-
 
 def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
     """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
     if not listening.cancelled() and listening.exception():
         os._exit(1)
-
-
-def _tracker(order: Order, say: Say) -> Tracker | None:
-    if order.github is None or order.filed is None:
-        return None
-    from agentos.workflows.github.client import GitHub
-    from agentos.workflows.github.tracker import GitHubTracker
-
-    github = GitHub(order.github, say, random.random)
-    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
 
 
 def _held_by(holder: Holder | None) -> str:

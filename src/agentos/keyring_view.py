@@ -14,9 +14,10 @@ from agentos.core.ports import Access, Question
 from agentos.core.roles import DEFAULTS
 from agentos.models.vendors import PROVIDERS
 from agentos.settings import environment, home_folder
+from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import set_enabled
-from agentos.storage.hostlog import HostLog, dead_runs, host_clock, read_notes
+from agentos.storage.hostlog import HostLog, dead_runs, read_notes
 from agentos.storage.layout import Home
 
 PATIENCE = 5.0

@@ -11,9 +11,10 @@ from agentos.core.trial import Scene
 from agentos.models.offline_process import expected_credentials
 from agentos.models.prices import price_list
 from agentos.settings import Settings, environment
+from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.history import Kin, read_experience
-from agentos.storage.hostlog import host_clock, read_findings
+from agentos.storage.hostlog import read_findings
 from agentos.storage.layout import Home
 from agentos.storage.recent import recent_calls
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.audience import Caller, conduct_for, control_of, open_screen, people_listen, programs_listen
+from agentos.audience import control_of, open_screen, people_listen, programs_listen
+from agentos.calling import Caller, conduct_for
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
@@ -28,15 +29,16 @@ from agentos.core.run import Run
 from agentos.core.secrets import Redactor, Secret
 from agentos.core.wire import pack
 from agentos.engines.counting import CountingEngine
-from agentos.engines.process import ProcessEngine, Recipe
+from agentos.engines.launch import Recipe
+from agentos.engines.process import ProcessEngine
 from agentos.gateway.child import GatewayChild, start_gateway
 from agentos.outputs.joblog import JobLog
 from agentos.settings import Settings, environment, is_secretive, worker_environment
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
+from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.files import private_file
-from agentos.storage.hostlog import host_clock
 from agentos.storage.layout import Home
 from agentos.storage.locks import ItemLocks
 from agentos.storage.marks import Marks

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.items import Item
 from agentos.core.orders import Filed, GitHubAccess
+from agentos.core.secrets import Secret
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.words import spoken
 from agentos.settings import Settings, environment
@@ -73,16 +74,19 @@ class GitHubIssues:
 
 
 def github_issues(
-    settings: Settings, stopped: Callable[[], bool], say: Callable[[str], None]
+    settings: Settings,
+    stopped: Callable[[], bool],
+    say: Callable[[str], None],
+    token: Secret | None = None,
 ) -> GitHubIssues | None:
-    """None for a project that keeps its issues in its own folder."""
+    """None for a project that keeps its issues in its own folder; a token that is known is not looked for again."""
     if not settings.github:
         return None
     from agentos.workflows.github.token import github_token
 
     longest = min(settings.max_wait, settings.timeout / 2)
-    token = github_token(settings.github, settings.github_url, environment())
-    access = GitHubAccess(settings.github, settings.github_url, token, longest)
+    found = token or github_token(settings.github, settings.github_url, environment())
+    access = GitHubAccess(settings.github, settings.github_url, found, longest)
     return GitHubIssues(access, stopped, say)
 
 

@@ -18,7 +18,8 @@ from agentos.core.ports import Engine
 from agentos.core.results import Ending, Outcome
 from agentos.core.secrets import Secret
 from agentos.engines.inline import InlineEngine, awaited
-from agentos.engines.process import ProcessEngine, Recipe
+from agentos.engines.launch import Recipe
+from agentos.engines.process import ProcessEngine
 
 from .workers import APPROVED, behave, work
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from agentos.core import events
 from agentos.core.commands import StartWorker
-from agentos.engines.process import ProcessEngine, Recipe
+from agentos.engines.launch import Recipe
+from agentos.engines.process import ProcessEngine
 from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles
 from agentos.storage.files import private_file

@@ -22,8 +22,9 @@ from agentos.core.neighbours import (
     ProviderFailed,
 )
 from agentos.core.wire import encode
+from agentos.storage.clock import host_clock
 from agentos.storage.digest import Digest
-from agentos.storage.hostlog import NAME, HostLog, host_clock, read_findings, read_notes
+from agentos.storage.hostlog import NAME, HostLog, read_findings, read_notes
 
 HOUR, DAY, NOW = 3600.0, 86400.0, 1_000_000.0
 

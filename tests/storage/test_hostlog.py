@@ -28,7 +28,8 @@ from agentos.core.neighbours import (
 from agentos.core.pool import Pool
 from agentos.core.secrets import Secret
 from agentos.core.wire import encode
-from agentos.storage.hostlog import CHUNK, NAME, HostLog, boot_id, host_clock, read_notes
+from agentos.storage.clock import boot_id, host_clock
+from agentos.storage.hostlog import CHUNK, NAME, HostLog, read_notes
 
 LIVE = """
 import os, subprocess, sys

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from agentos.core.loads import Load
 from agentos.core.neighbours import BucketBack, CallOver, CallSent, Note
+from agentos.storage.clock import host_clock
 from agentos.storage.digest import RECENT
-from agentos.storage.hostlog import HostLog, host_clock
+from agentos.storage.hostlog import HostLog
 from agentos.storage.recent import recent_calls
 
 

@@ -26,7 +26,8 @@ from agentos.core.wants import Lease
 from agentos.models.gemini_refusals import read_refusal
 from agentos.models.leased import LeasedModel
 from agentos.storage.alone import Alone
-from agentos.storage.hostlog import HostLog, host_clock
+from agentos.storage.clock import host_clock
+from agentos.storage.hostlog import HostLog
 from bench.keypool.call import Wire
 from bench.keypool.drive import Ask
 from bench.keypool.job import Job, JobKey, Told

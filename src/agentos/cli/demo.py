@@ -13,8 +13,9 @@ LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAU
 
 
 def _run(directory: Path, parallel: int) -> int:
-    from agentos.app import Request, run_workflow
+    from agentos.app import run_workflow
     from agentos.core.plan import Selection
+    from agentos.request import Request
     from agentos.settings import Flags, read_settings
 
     parallel = capped(parallel)

@@ -4,10 +4,12 @@ import json
 
 import click
 
-from agentos.app import Request, explain_nothing, explain_parked, plan_run
+from agentos.app import plan_run
 from agentos.core.plan import Entry
 from agentos.outlook import look_ahead
 from agentos.outputs.prospect import forecast_json, forecast_lines
+from agentos.outputs.unplanned import explain_nothing, explain_parked
+from agentos.request import Request
 
 
 def dry_run(request: Request) -> int:

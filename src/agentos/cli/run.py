@@ -68,8 +68,9 @@ def execute(workflow: str, words: Words, name: str) -> int:
 
 
 def _execute(workflow: str, words: Words, name: str) -> int:
-    from agentos.app import Request, run_workflow
+    from agentos.app import run_workflow
     from agentos.core.plan import Selection
+    from agentos.request import Request
     from agentos.settings import Flags, read_settings
 
     _check_selection(words, name)

@@ -1,15 +1,12 @@
 """Workers as local processes, one per item."""
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -19,22 +16,12 @@ from agentos.core.events import EngineEvent, WorkerEvent
 from agentos.core.lines import LineAssembler
 from agentos.core.results import Ending, Outcome
 from agentos.core.wire import WireError, dumps, loads
-from agentos.engines.template import LARGEST
+from agentos.engines.launch import Recipe, TemplateProcess
 
 CHUNK = 65536
 LAST_WORDS = 1.0
 FAREWELL = 0.3
 Told = list[EngineEvent | WorkerEvent]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a worker is made: what it runs, what is loaded before, what it finds around it."""
-
-    entry: str
-    preload: tuple[str, ...]
-    environment: Mapping[str, str]
-    inherited: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -53,13 +40,17 @@ class _Worker:
 
 
 class ProcessEngine:
-    """Forks workers from a template process, reads what they say, ends them."""
+    """Forks workers from a template process, reads what they say, ends them.
+
+    It may be given a template that was started before it, by the same recipe; then that one is its own.
+    """
 
     def __init__(
         self,
         recipe: Recipe,
         order: Callable[[commands.StartWorker], str],
         redact: Callable[[str], str],
+        template: TemplateProcess | None = None,
     ) -> None:
         self._recipe = recipe
         self._order = order
@@ -71,15 +62,18 @@ class ProcessEngine:
         self._told: Told = []
         self._has_worked = False
         self._is_ready = False
-        self._template: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._is_reached = False
+        self._template = template
+        if template is not None:
+            self._reach(template)
 
     # The port.
 
     def warm_up(self) -> None:
         """Starts the template, whose imports take a second, before the first worker is wanted."""
-        if self._control is None:
-            self._start_template()
+        if not self._is_reached:
+            self._template = TemplateProcess(self._recipe)
+            self._reach(self._template)
 
     def obey(self, command: Command) -> None:
         match command:
@@ -116,49 +110,33 @@ class ProcessEngine:
         self._selector.register(descriptor, selectors.EVENT_READ, lambda: None)
 
     def close(self) -> None:
-        self._drop_control()
+        self._hang_up()
         for worker in list(self._workers.values()):
             for descriptor in list(worker.open):
                 self._close(worker, descriptor)
         if self._template is not None:
-            try:
-                self._template.wait(FAREWELL if self._has_worked else 0)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._template.pid, signal.SIGKILL)
-                self._template.wait()
+            self._template.close(FAREWELL if self._has_worked else 0.0)
         self._selector.close()
         os.close(self._bell)
         os.close(self._bell_rope)
 
     # The template.
 
-    def _start_template(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [
-            str(theirs.fileno()),
-            str(os.getpid()),
-            self._recipe.entry,
-            *self._recipe.preload,
-        ]
-        self._template = subprocess.Popen(
-            [sys.executable, "-P", "-m", "agentos.engines.template", *arguments],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno(), *self._recipe.inherited],
-            env=dict(self._recipe.environment),
-            start_new_session=True,
-        )
-        theirs.close()
+    def _reach(self, template: TemplateProcess) -> None:
+        """What all processes of the run hold is given to it before anything else."""
         self._is_ready = False
-        self._control = ours
-        self._selector.register(ours, selectors.EVENT_READ, self._hear_template)
+        self._is_reached = True
+        self._selector.register(template, selectors.EVENT_READ, self._hear_template)
+        if self._recipe.inherited:
+            template.tell({"hold": "this"}, self._recipe.inherited)
 
     def _hear_template(self) -> None:
-        assert self._control is not None
-        with contextlib.suppress(ConnectionError):
-            if message := self._control.recv(LARGEST):
-                self._is_ready = True
-                return self._hear_news(json.loads(message))
-        self._lose_template()
+        assert self._template is not None
+        if news := self._template.hear():
+            self._is_ready = True
+            self._hear_news(news)
+        else:
+            self._lose_template()
 
     def _hear_news(self, news: dict[str, object]) -> None:
         match news:
@@ -178,9 +156,8 @@ class ProcessEngine:
             worker.stops = True
         if self._is_ready or self._template is None or not all(one.stops for one in self._workers.values()):
             return
-        os.killpg(self._template.pid, signal.SIGKILL)
-        self._template.wait()
-        self._drop_control()
+        self._template.kill()
+        self._hang_up()
         for worker in list(self._workers.values()):
             self._told.append(events.WorkerReported(worker.item, Outcome(Ending.INTERRUPTED)))
             worker.status = 0
@@ -188,22 +165,21 @@ class ProcessEngine:
 
     def _lose_template(self) -> None:
         """Its children die with it, by the kernel's hand; each channel's end tells when."""
-        self._drop_control()
+        self._hang_up()
         for worker in list(self._workers.values()):
             worker.status = -signal.SIGKILL if worker.status is None else worker.status
             worker.given_up_at = time.monotonic() + LAST_WORDS
             self._end_if_over(worker)
 
-    def _drop_control(self) -> None:
-        if self._control is not None:
-            self._selector.unregister(self._control)
-            self._control.close()
-            self._control = None
+    def _hang_up(self) -> None:
+        if self._template is not None and self._is_reached:
+            self._is_reached = False
+            self._selector.unregister(self._template)
+            self._template.hang_up()
 
     def _send_control(self, message: dict[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        if self._control is not None:
-            with contextlib.suppress(ConnectionError):
-                socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
+        if self._template is not None and self._is_reached:
+            self._template.tell(message, descriptors)
 
     # One worker.
 

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentos.engines.kernel import adopt_orphans, die_with_parent, leave_no_dump
+from agentos.engines.launch import LARGEST
+from agentos.engines.postponed import postpone
 
-LARGEST = 65536
 Entry = Callable[[socket.socket], None]
 
 
@@ -60,6 +61,8 @@ class Template:
         match order:
             case {"start": str(item)}:
                 self._start(item, descriptors)
+            case {"hold": _}:
+                pass  # open here and in every worker from now on, until the last of them is gone
             case {"kill": str(item)}:
                 self._signal(item, signal.SIGKILL)
             case {"freeze": str(item)}:
@@ -157,7 +160,7 @@ def _children_of(parent: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> None:
+def main(control_fd: int, coordinator: int, entry: str, preload: list[str], postponed: list[str]) -> None:
     """The life of the template process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -165,11 +168,12 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> N
     adopt_orphans()
     # Looking for garbage among what is imported takes a tenth of the time, and finds none.
     gc.disable()
+    postpone(postponed)
     for name in preload:
         importlib.import_module(name)
     module, _, function = entry.partition(":")
     worker: Entry = getattr(importlib.import_module(module), function)
-    gc.collect()
+    # Nor is any given back now: workers would put their own things into the gaps, and get a copy of each page for it.
     gc.freeze()
     gc.enable()
     Template(socket.socket(fileno=control_fd), worker).serve()
@@ -177,4 +181,9 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str]) -> N
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    main(
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        sys.argv[3],
+        *([*filter(None, word.split(","))] for word in sys.argv[4:6]),
+    )

@@ -36,9 +36,10 @@ from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.writer import LineWriter
 from agentos.settings import Settings, environment, worker_environment
 from agentos.storage.alone import Alone
+from agentos.storage.clock import host_clock
 from agentos.storage.credential_watch import CredentialWatch
 from agentos.storage.credentials import PROVIDERS, CredentialSource, no_key
-from agentos.storage.hostlog import HostLog, host_clock
+from agentos.storage.hostlog import HostLog
 from agentos.storage.layout import Home
 
 MOST_BODY = 128 * 1024 * 1024

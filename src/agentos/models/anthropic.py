@@ -24,8 +24,9 @@ MOST_TOKENS = 16_000
 class Anthropic:
     """One client per base URL serves all its keys: the key goes with each call."""
 
-    def __init__(self, longest: float = LONGEST) -> None:
+    def __init__(self, longest: float = LONGEST, transport: Any = None) -> None:
         self._longest = longest
+        self._transport = transport
         self._clients: dict[str | None, anthropic.AsyncAnthropic] = {}
 
     async def ask(self, question: Question, access: Access) -> Answer:
@@ -53,7 +54,9 @@ class Anthropic:
                 base_url=access.base_url,
                 max_retries=0,
                 timeout=TIMEOUT,
-                http_client=anthropic.DefaultAsyncHttpxClient(event_hooks=HOOKS, verify=trusted()),
+                http_client=anthropic.DefaultAsyncHttpxClient(
+                    event_hooks=HOOKS, verify=trusted(), transport=self._transport
+                ),
             )
         return self._clients[access.base_url].with_options(api_key=access.secret)
 

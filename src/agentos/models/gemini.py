@@ -23,8 +23,9 @@ TIMEOUT_MS = 300_000
 class Gemini:
     """One client per base URL serves all its keys: the key goes with each call, in a header."""
 
-    def __init__(self, longest: float = LONGEST) -> None:
+    def __init__(self, longest: float = LONGEST, transport: Any = None) -> None:
         self._longest = longest
+        self._transport = {"transport": transport} if transport else {}
         self._clients: dict[str | None, genai.Client] = {}
 
     async def ask(self, question: Question, access: Access) -> Answer:
@@ -53,7 +54,7 @@ class Gemini:
                 base_url=base_url,
                 timeout=TIMEOUT_MS,
                 client_args=trust,
-                async_client_args={**trust, "event_hooks": HOOKS},
+                async_client_args={**trust, "event_hooks": HOOKS, **self._transport},
             )
             self._clients[base_url] = genai.Client(api_key="given-per-call", http_options=options)
         return self._clients[base_url]

@@ -1,24 +1,26 @@
-"""The vendors by name, each loaded when it is wanted."""
+"""The vendors by name, each loaded when it is wanted; a transport given to one takes the network's place."""
+
+from typing import Any
 
 from agentos.core.ports import Provider
 
 
-def _gemini() -> Provider:
+def _gemini(transport: Any = None) -> Provider:
     from agentos.models.gemini import Gemini
 
-    return Gemini()
+    return Gemini(transport=transport)
 
 
-def _anthropic() -> Provider:
+def _anthropic(transport: Any = None) -> Provider:
     from agentos.models.anthropic import Anthropic
 
-    return Anthropic()
+    return Anthropic(transport=transport)
 
 
-def _openai() -> Provider:
+def _openai(transport: Any = None) -> Provider:
     from agentos.models.openai import OpenAI
 
-    return OpenAI()
+    return OpenAI(transport=transport)
 
 
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}

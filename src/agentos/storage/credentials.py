@@ -13,7 +13,7 @@ from agentos.core.days import day_began
 from agentos.core.errors import NoCredentials, PreflightError
 from agentos.core.loads import Dimension, Rate
 from agentos.core.secrets import Secret
-from agentos.storage.hostlog import host_clock
+from agentos.storage.clock import host_clock
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 NO_KEY = """no API key for {provider}. Give one in one of three ways:

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import functools
 import json
 import os
 import time
@@ -22,6 +21,7 @@ from agentos.core.neighbours import (
     RunGone,
 )
 from agentos.core.wire import WireError, decode, encode
+from agentos.storage.clock import boot_id, host_clock
 from agentos.storage.digest import Digest
 from agentos.storage.files import private_folder
 from agentos.storage.locks import LockFile, is_locked
@@ -259,16 +259,6 @@ def read_note(line: bytes) -> Note | None:
         return _shifted(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
     except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def host_clock() -> float:
-    """Seconds since the machine was started, the same for every process, sleep included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-@functools.cache
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
 
 
 def _shifted(note: Note, seconds: float) -> Note:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from agentos.core.neighbours import CallOver, CallSent, Note
+from agentos.storage.clock import host_clock
 from agentos.storage.digest import RECENT
-from agentos.storage.hostlog import NAME, host_clock, read_note
+from agentos.storage.hostlog import NAME, read_note
 
 _TELLING = (b'"type":"CallSent"', b'"type":"CallOver"')
 

@@ -1,0 +1,52 @@
+"""What is loaded, where and when."""
+
+import re
+import subprocess
+import sys
+
+from .stage import Stage
+from .test_own_workflows import tutorial_code
+
+SOON = "import agentos.cli.run, agentos.app, agentos.settings, agentos.request, agentos.core.plan, sys"
+
+
+def test_a_worker_imports_nothing(stage: Stage) -> None:
+    """Python tells what it imports: of the template in our errors, of a worker in its item's output."""
+    stage.issue(42)
+    done = stage.run("42", "--offline", PYTHONPROFILEIMPORTTIME="1")
+    assert done.code == 0, done.out
+    assert _imported("\n".join(done.of("LLD-42"))) == []
+    before = _imported(done.err)
+    assert {"google.genai.types", "langgraph.pregel"} <= set(before)
+    # Of these, only what is needed.
+    assert "langsmith.types.run_select_field" in before and "langsmith.types.sandbox_response" not in before
+    assert "langgraph_sdk.auth" in before and "langgraph_sdk.client" not in before
+
+
+def test_a_worker_imports_what_a_workflow_that_is_not_ours_needs_besides(stage: Stage) -> None:
+    (stage.project / "haiku_flow.py").write_text(f"import sched\n{tutorial_code()}")
+    (stage.project / "notes").mkdir()
+    (stage.project / "notes" / "1-note.md").write_text("# Note\n\nSnow falls.\n")
+    words = ("run", "haiku_flow:Haiku", "1", "--offline")
+    done = stage.run(*words, program="agentos", PYTHONPROFILEIMPORTTIME="1")
+    assert done.code == 0, done.out
+    assert _imported("\n".join(done.of("HAIKU-1"))) == ["sched"]
+
+
+def test_the_template_can_start_before_most_of_the_coordinator_is_loaded() -> None:
+    """Its imports take longest: they must not wait for ours."""
+    code = f"{SOON}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "agentos.engines.launch" in loaded
+    assert not loaded & {
+        "agentos.assembly",
+        "agentos.core.events",
+        "agentos.core.run",
+        "agentos.outputs",
+        "asyncio",
+    }
+
+
+def _imported(text: str) -> list[str]:
+    return re.findall(r"import time: +\d+ \| +\d+ \| +(\S+)", text)
