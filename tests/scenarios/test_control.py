@@ -29,6 +29,8 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(stage: Stage) -> None:
     until(lambda: len(stage.events("LeaseWanted")) > granted)
     status = stage.run("status", program="agentos")
     assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
+    assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
+    assert "keys in use: 0/4" in status.lines[-2]
     assert "paused already" in stage.run("pause", program="agentos").out
     assert len(stage.events("LeaseGranted")) == granted
     assert "Resumed after" in stage.run("resume", program="agentos").out
