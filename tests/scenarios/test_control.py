@@ -115,7 +115,7 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(stage: Stage) -> None:
 
 def test_of_two_runs_the_one_that_is_meant_must_be_named(stage: Stage) -> None:
     stage.issues(40, 41)
-    stage.server("--latency", "1.9,1.9")
+    stage.server("--latency", "5,5")
     first, second = stage.start(40), stage.start(41)
     until(lambda: len(stage.runs()) == 2 and all(stage.events("WorkerStarted", run) for run in stage.runs()))
     asked = stage.run("pause", program="agentos")
