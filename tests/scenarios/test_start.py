@@ -43,7 +43,7 @@ def test_the_template_can_start_before_most_of_the_coordinator_is_loaded() -> No
         "agentos.assembly",
         "agentos.core.events",
         "agentos.core.run",
-        "agentos.outputs",
+        "agentos.outputs.console",
         "asyncio",
     }
 
