@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
-.PHONY: demo test long check bench forecast-bench scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -41,6 +41,11 @@ overhead: $(DEV)
 # What --dry-run says beside what a run then takes, on the offline server.
 forecast-bench: $(DEV)
 	@$(BIN)/python -m bench.forecast
+
+# The pictures of the README, from real runs; best on a quiet machine.
+pictures: $(DEV)
+	@$(BIN)/python docs/images/make_demo_svg.py
+	@$(BIN)/python docs/images/make_timeline_svg.py
 
 # Ten thousand items on one machine.
 scale: $(DEV)

@@ -1,9 +1,10 @@
 """What `--dry-run` says beside what the run then takes, on the offline server, for several shapes.
 
-python -m bench.forecast [--items 9] [--runs 3]
+python -m bench.forecast [--items 8] [--runs 2] [--shape tokens]
 
 Every item needs two calls, and the server takes the same time for the same prompt: so rounds and latency are the same in
 each run, and the error is that of the forecast and of a machine that is busier than before. "Minutes" have 10 s.
+The share of the error that is the machine's stands beside it: how much later the first worker was there than before.
 Ends with 1 if a forecast, from the second run on, is off by more than 15 %.
 """
 
@@ -12,6 +13,7 @@ import json
 import shutil
 import sys
 from dataclasses import dataclass
+from statistics import median
 
 from bench.stage import Stage, stage
 
@@ -41,6 +43,7 @@ class Measured:
     fact: float
     calls: tuple[int, int]
     bottleneck: str
+    later: float
 
     @property
     def error(self) -> float:
@@ -52,7 +55,7 @@ def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
     found = []
     with stage(items, list(shape.server)) as here:
         here.environment["AGENTOS_KEY_CONCURRENCY"] = str(shape.concurrency)
-        _run(here, shape)
+        warm_ups = [_warm_up(_run(here, shape))]
         for _ in range(runs - 1):
             shutil.rmtree(here.project / "docs")
             told = _foretold(here, shape)
@@ -61,7 +64,15 @@ def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
             assert isinstance(seconds, float) and isinstance(usage, dict)
             assert isinstance(told["seconds"], float) and isinstance(told["calls"], int)
             calls = (told["calls"], int(usage["calls"]))
-            found.append(Measured(told["seconds"], seconds, calls, str(told["bottleneck"])))
+            later = _warm_up(fact) - median(warm_ups[-3:])
+            warm_ups.append(_warm_up(fact))
+            found.append(Measured(told["seconds"], seconds, calls, str(told["bottleneck"]), later))
+    return found
+
+
+def _warm_up(fact: dict[str, object]) -> float:
+    found = fact["warm_up"]
+    assert isinstance(found, float)
     return found
 
 
@@ -80,16 +91,19 @@ def _run(here: Stage, shape: Shape) -> dict[str, object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=9)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--items", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--shape", default="", help="only those whose name begins so")
     given = parser.parse_args()
-    print(f"{'shape':<40} {'run':>3} {'forecast':>9} {'fact':>8} {'error':>7}  calls    bottleneck")
+    print(
+        f"{'shape':<40} {'run':>3} {'forecast':>9} {'fact':>8} {'error':>7} {'later':>6}  calls    bottleneck"
+    )
     worst = 0.0
-    for shape in SHAPES:
+    for shape in (one for one in SHAPES if one.name.startswith(given.shape)):
         for number, one in enumerate(measure(shape, given.items, given.runs), 2):
             worst = max(worst, abs(one.error))
             print(
-                f"{shape.name:<40} {number:>3} {one.forecast:>8.1f}s {one.fact:>7.1f}s {one.error:>+7.1%}  "
+                f"{shape.name:<40} {number:>3} {one.forecast:>8.1f}s {one.fact:>7.1f}s {one.error:>+7.1%} {one.later:>+5.1f}s  "
                 f"{one.calls[0]}/{one.calls[1]}    {one.bottleneck}",
                 flush=True,
             )

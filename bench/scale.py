@@ -23,11 +23,12 @@ from agentos.core import events
 from agentos.core.commands import GrantLease, StartWorker, StopWorker
 from agentos.core.credentials import Credential
 from agentos.core.items import Item
+from agentos.core.limits import Limits
 from agentos.core.plan import Plan, Selection, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Listener
 from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Secret
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.audit import Audit

@@ -21,10 +21,11 @@ from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.leasing import Leasing
+from agentos.core.limits import Limits
 from agentos.core.loads import Dimension, Rate
 from agentos.core.money import PriceList, Purse
 from agentos.core.pool import Pool
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Secret
 from agentos.core.turns import in_turn
 from agentos.core.wants import Lease, Want

@@ -1,8 +1,7 @@
 """Draws docs/images/demo.svg from a real run: `.venv/bin/python docs/images/make_demo_svg.py`.
 
 Runs `agentos demo` in a pseudo-terminal, in a folder of its own, and draws two screens of it, colours and all: while a
-key rests, and at the end.
-Needs what `make docs` installs.
+key rests, and at the end. `make pictures` draws this and the timeline.
 """
 
 import fcntl

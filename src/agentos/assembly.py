@@ -24,7 +24,7 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.results import Outcome
 from agentos.core.roles import cast
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
 from agentos.engines.process import ProcessEngine
@@ -100,7 +100,7 @@ class Assembly:
             signals.check()
             listeners = self._listeners(self._folder(stack), stack)
             signals.wake = engine.wake
-            run = Run(plan.ids, pool, self._limits(), random.random, host_clock())
+            run = Run(plan.ids, pool, self._settings.limits(self._prices), random.random, host_clock())
             clock = Clock(host_clock, time.time)
             watch = (lambda: None) if server else CredentialWatch(source, self._usable)
             outside = Outside(
@@ -255,17 +255,6 @@ class Assembly:
         self._shown.rest()
         signals.sleep()
         self._shown.wake()
-
-    def _limits(self) -> Limits:
-        settings = self._settings
-        return Limits(
-            settings.parallel,
-            settings.retries,
-            settings.timeout,
-            settings.max_wait,
-            settings.budget,
-            self._prices,
-        )
 
     def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
         return events.RunStarted(

@@ -162,11 +162,14 @@ class _Carrier:
         """Waits until there is space again; false when it is stopped before."""
         full = next((place for place in self._places if not has_room(place)), self._places[0])
         self._channel.tell(DiskFull(self._item.id, str(full)))
-        while not all(map(has_room, self._places)):
+        # At least one pause: what was to be written may be more than what is tried here.
+        while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), LOOK_FOR_ROOM)
-            if self._stopping.is_set():
-                return False
+            if all(map(has_room, self._places)):
+                break
+        else:
+            return False
         self._channel.tell(DiskFreed(self._item.id))
         return True
 

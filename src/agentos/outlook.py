@@ -7,7 +7,6 @@ from agentos.core.errors import AgentosError
 from agentos.core.experience import Seats
 from agentos.core.forecast import Forecast, forecast
 from agentos.core.plan import Plan
-from agentos.core.run import Limits
 from agentos.core.trial import Scene
 from agentos.models.offline_process import expected_credentials
 from agentos.models.prices import price_list
@@ -34,7 +33,7 @@ def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) 
         entries=plan.entries,
         credentials=tuple(credentials),
         notes=() if offline else (*read_findings(home.quota), *recent_calls(home.quota)),
-        limits=_limits(settings),
+        limits=settings.limits(price_list(settings.prices)),
         now=host_clock(),
     )
     like = f"{workflow} with {'--offline' if offline else 'keys'}"
@@ -52,14 +51,3 @@ def _seats(settings: Settings, credentials: list[Credential]) -> Seats:
     have = tuple(dict.fromkeys(credential.provider for credential in credentials if credential.enabled))
     roles = settings.role_models(have)
     return frozenset(pair for role in roles for pair in zip(role.providers, role.models, strict=True))
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        settings.parallel,
-        settings.retries,
-        settings.timeout,
-        settings.max_wait,
-        settings.budget,
-        price_list(settings.prices),
-    )

@@ -19,12 +19,13 @@ from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.errors import PreflightError
 from agentos.core.items import Item
+from agentos.core.limits import Limits
 from agentos.core.plan import Candidate, Plan, Selection, Standing, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.programs import PLACES, Errand, Variable, called, program_items, record_name, workflow_name
 from agentos.core.results import Ending
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Redactor, Secret
 from agentos.core.wire import pack
 from agentos.engines.counting import CountingEngine

@@ -1,21 +1,19 @@
 """Flags, then environment, then the project's file, then the user's: the one reader of all four."""
 
 import os
-import re
-import subprocess
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentos.core.bounds import DISPLAYS, MAX_PARALLEL, REVIEWS
+from agentos.core.bounds import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
-from agentos.core.money import Price
+from agentos.core.limits import Limits
+from agentos.core.money import Price, PriceList
 from agentos.core.orders import RoleModel
 from agentos.core.roles import cast
 from agentos.core.secrets import Secret
-from agentos.core.tomllines import line_in
+from agentos.settings_file import FILE_KEYS, read_file
 
 PROJECT_FILE = "agentos.toml"
 ROLES = ("drafter", "reviewer")
@@ -56,6 +54,9 @@ class Settings:
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
         return tuple(cast(role, getattr(self, role), providers) for role in ROLES)
 
+    def limits(self, prices: PriceList) -> Limits:
+        return Limits(self.parallel, self.retries, self.timeout, self.max_wait, self.budget, prices)
+
 
 @dataclass(frozen=True, slots=True)
 class Flags:
@@ -80,8 +81,8 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         raise PreflightError(
             f"{project} is not a folder: expected a project folder; name one with --repo PATH"
         )
-    merged = {**_read_file(home / "config.toml"), **_read_file(project / PROJECT_FILE)}
-    said = {name: value for name in _FILE_KEYS if (value := getattr(flags, name, None)) is not None}
+    merged = {**read_file(home / "config.toml"), **read_file(project / PROJECT_FILE)}
+    said = {name: value for name in FILE_KEYS if (value := getattr(flags, name, None)) is not None}
     return Settings(
         home=home,
         project=project,
@@ -154,102 +155,6 @@ def is_secretive(name: str) -> bool:
     )
 
 
-_FILE_KEYS: dict[str, type] = {
-    "drafter": tuple,
-    "reviewer": tuple,
-    "budget": float,
-    "prices": dict,
-    "max_iterations": int,
-    "timeout": float,
-    "retries": int,
-    "max_wait": float,
-    "parallel": int,
-    "keep_runs": int,
-    "review": str,
-    "display": str,
-    "github": str,
-}
-
-
-def _read_file(path: Path) -> dict[str, object]:
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise PreflightError(f"{path} cannot be read: {error}") from error
-    try:
-        found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PreflightError(f"{path}: {error}") from error
-    return {name: _checked(_Place(path, text, name), name, value) for name, value in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A setting's file and line, for whoever has to mend it."""
-
-    path: Path
-    text: str
-    name: str
-
-    def __str__(self) -> str:
-        line = line_in(self.text, self.name)
-        return f"{self.path}, line {line}" if line else str(self.path)
-
-
-def _checked(path: _Place, name: str, value: object) -> object:
-    kind = _FILE_KEYS.get(name)
-    if kind is None:
-        raise PreflightError(f"{path}: unknown setting {name!r}; known: {', '.join(_FILE_KEYS)}")
-    if kind is tuple:
-        return _models(path, name, value)
-    if kind is dict:
-        return _prices(path, value)
-    if kind is str:
-        return _word(path, name, value)
-    if kind is float and type(value) is int:
-        value = float(value)
-    least, most = _BOUNDS.get(name, (0, None))
-    if (
-        type(value) is not kind
-        or not isinstance(value, int | float)
-        or value < least
-        or (most is not None and value > most)
-    ):
-        raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: {_expected(kind, name)}")
-    return value
-
-
-def _expected(kind: type, name: str) -> str:
-    least, most = _BOUNDS.get(name, (0, None))
-    word = "a whole number" if kind is int else "a number"
-    return f"{word} from {least:g} to {most:g}" if most is not None else f"{word} from {least:g} on"
-
-
-def _models(path: _Place, name: str, value: object) -> tuple[str, ...]:
-    words = [value] if isinstance(value, str) else value
-    if isinstance(words, list) and words and all(isinstance(word, str) and word for word in words):
-        return tuple(words)
-    raise PreflightError(f"{path}: {name} = {value!r} is not what was expected: a model, or a list of models")
-
-
-def _word(path: _Place, name: str, value: object) -> str:
-    if name == "github":
-        return _repository(path, value)
-    if isinstance(value, str) and value in _WORDS[name]:
-        return value
-    raise PreflightError(
-        f"{path}: {name} = {value!r} is not what was expected: one of {', '.join(_WORDS[name])}"
-    )
-
-
-def _repository(path: _Place, value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,100}/[\w.-]{1,100}", value, re.ASCII):
-        return value
-    raise PreflightError(f'{path}: github = {value!r} is not what was expected: "owner/repository"')
-
-
 def _api_url(env: Mapping[str, str]) -> str:
     """The token is sent there, so it has to be a place that nobody can listen to."""
     url = env.get("GITHUB_API_URL") or GITHUB_URL
@@ -259,49 +164,6 @@ def _api_url(env: Mapping[str, str]) -> str:
     ):
         return url.rstrip("/")
     raise UsageError(f"GITHUB_API_URL={url} is not an address that begins with https://")
-
-
-def github_token(settings: Settings, environment: Mapping[str, str] | None = None) -> Secret:
-    """From GITHUB_TOKEN or GH_TOKEN, else what gh, GitHub's own program, is logged in with."""
-    env = os.environ if environment is None else environment
-    found = env.get("GITHUB_TOKEN") or env.get("GH_TOKEN") or _token_of_gh(settings.github_url)
-    if found and found.isprintable() and found.isascii():
-        return Secret(found.strip())
-    raise PreflightError(
-        f"no token for GitHub, where {settings.github} has its issues: set GITHUB_TOKEN or GH_TOKEN, "
-        "or type: gh auth login"
-    )
-
-
-def _token_of_gh(url: str) -> str:
-    host = [] if url == GITHUB_URL else ["--hostname", urlsplit(url).hostname or ""]
-    try:
-        done = subprocess.run(["gh", "auth", "token", *host], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
-
-
-def _prices(path: _Place, value: object) -> tuple[tuple[str, Price], ...]:
-    try:
-        assert isinstance(value, dict)
-        return tuple(
-            (str(name), Price(float(one["input"]), float(one["output"]))) for name, one in value.items()
-        )
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise PreflightError(
-            f'{path}: prices are not what was expected: [prices."model"] with input and output'
-        ) from error
-
-
-_WORDS: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS}
-
-_BOUNDS: dict[str, tuple[float, float | None]] = {
-    "parallel": (1, MAX_PARALLEL),
-    "max_iterations": (1, None),
-    "keep_runs": (1, None),
-    "timeout": (0.001, None),
-}
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:

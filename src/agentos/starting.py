@@ -12,7 +12,7 @@ from agentos.core.secrets import Secret
 from agentos.engines.launch import Recipe, TemplateProcess
 from agentos.models.offline_process import OfflineServer, start_offline_server
 from agentos.request import Request
-from agentos.settings import Settings, environment, github_token, worker_environment
+from agentos.settings import Settings, environment, worker_environment
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.layout import Home
 
@@ -56,7 +56,7 @@ def begin(request: Request) -> Iterator[Begun]:
     """Nothing that was started outlives this."""
     settings, source = request.settings, _source(request.settings)
     found = [] if request.offline else source.read()
-    token = github_token(settings) if settings.github and not request.offline else None
+    token = None if request.offline else _token(settings)
     recipe = _recipe(found, [token] if token else [])
     with contextlib.ExitStack() as stack:
         template = server = None
@@ -75,6 +75,14 @@ def _source(settings: Settings) -> CredentialSource:
         settings.credential_limit,
         settings.key_concurrency,
     )
+
+
+def _token(settings: Settings) -> Secret | None:
+    if not settings.github:
+        return None
+    from agentos.workflows.github.token import github_token
+
+    return github_token(settings.github, settings.github_url, environment())
 
 
 def _recipe(credentials: list[Credential], tokens: list[Secret]) -> Recipe:

@@ -12,7 +12,7 @@ from agentos.core.orders import Filed, GitHubAccess
 from agentos.core.secrets import Secret
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.words import spoken
-from agentos.settings import Settings, github_token
+from agentos.settings import Settings, environment
 from agentos.signals import StoppedMeanwhile
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
@@ -82,8 +82,11 @@ def github_issues(
     """None for a project that keeps its issues in its own folder; a token that is known is not looked for again."""
     if not settings.github:
         return None
+    from agentos.workflows.github.token import github_token
+
     longest = min(settings.max_wait, settings.timeout / 2)
-    access = GitHubAccess(settings.github, settings.github_url, token or github_token(settings), longest)
+    found = token or github_token(settings.github, settings.github_url, environment())
+    access = GitHubAccess(settings.github, settings.github_url, found, longest)
     return GitHubIssues(access, stopped, say)
 
 

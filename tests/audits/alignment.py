@@ -6,9 +6,9 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentos import settings
 from agentos.core import events
 from agentos.core.stopping import EXIT_CODES
+from agentos.settings_file import FILE_KEYS
 from agentos.storage import credentials
 
 from . import commands, inventory, wordings
@@ -93,7 +93,7 @@ def settings_out_of_step() -> Iterator[str]:
     page = pages()[SETTINGS]
     tables = {
         "Environment": set(wordings.variables()),
-        "agentos.toml and config.toml": set(settings._FILE_KEYS),
+        "agentos.toml and config.toml": set(FILE_KEYS),
         "credentials.toml": set(credentials._KNOWN),
     }
     for heading, known in tables.items():

@@ -14,6 +14,8 @@ from tests.scenarios.stage import Stage
 
 NEEDED = {"review-1": "answer draft-1"}
 """Whoever asks for the first has been told that the second is kept."""
+NOTES = "quota/notes.jsonl"
+"""What earlier runs have found out about the keys."""
 
 
 @dataclass(slots=True)
@@ -29,10 +31,11 @@ class PowerCuts:
 def cut_everywhere(stage: Stage, shim: Shim, program: str = "lld-workflow", every: int = 1) -> PowerCuts:
     """One run is recorded; after each of its calls the power is cut, in both ways."""
     disk = Disk(stage.project, stage.home)
+    known = {NOTES} if (stage.home / NOTES).exists() else set()
     done = stage.run("--all", program=program, **shim.environment(record=shim.record))
     assert done.code == 0, done.out + done.err
     found, place = PowerCuts(), stage.root / "after-the-cut"
-    promised: dict[str, set[str]] = {"ended": set(), "kept": set()}
+    promised: dict[str, set[str]] = {"ended": set(), "kept": set(), "known": known}
     for number, call in enumerate(read_record(shim.record)):
         disk.apply(call)
         found.calls += 1
@@ -69,6 +72,7 @@ def _look(stage: Stage, place: Path, promised: dict[str, set[str]]) -> Iterator[
     for path in project.glob("issues/[!.]*.md"):
         if path.name not in given and (problem := flaw(path.read_bytes(), FILED)):
             yield f"{path.name} is {problem}"
+    yield from (f"{name} is empty" for name in promised["known"] if not (home / name).read_bytes())
     for item in promised["ended"]:
         if not list(project.glob(f"docs/lld/*/{item.replace('-', '-0')}.md")) and item.startswith("LLD"):
             yield f"{item} was acknowledged, and is lost"

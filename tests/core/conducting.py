@@ -7,10 +7,11 @@ from agentos.core import events
 from agentos.core.commands import Command, GrantLease, StartWorker
 from agentos.core.credentials import Credential
 from agentos.core.decision import Decision
+from agentos.core.limits import Limits
 from agentos.core.neighbours import Note
 from agentos.core.refusals import Refusal
 from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 
 from .making import proven, steady
 

@@ -2,9 +2,9 @@
 
 from agentos.core import events
 from agentos.core.commands import KillWorker, StopWorker
+from agentos.core.limits import Limits
 from agentos.core.money import Price, PriceList
 from agentos.core.results import Ending, Outcome, Usage
-from agentos.core.run import Limits
 
 from .conducting import Conducted
 from .making import keys

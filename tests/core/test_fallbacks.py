@@ -3,8 +3,8 @@
 import pytest
 
 from agentos.core.commands import GrantLease, StopWorker
+from agentos.core.limits import Limits
 from agentos.core.refusals import Refusal, RefusalKind
-from agentos.core.run import Limits
 
 from .conducting import Conducted
 from .making import key, steady

@@ -10,12 +10,12 @@ from agentos.core.credentials import Credential
 from agentos.core.experience import Call, Chronicle, Experience, Life
 from agentos.core.forecast import forecast
 from agentos.core.items import Item
+from agentos.core.limits import Limits
 from agentos.core.loads import Dimension, LimitSeen, Load, Rate
 from agentos.core.money import Price, PriceList
 from agentos.core.neighbours import BucketLearnt, BucketRefused, CallOver, CallSent
 from agentos.core.plan import FINISHED, Entry
 from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Limits
 from agentos.core.trial import Holdup, Scene
 
 from .making import keys
@@ -105,6 +105,41 @@ def test_a_rate_that_an_earlier_run_found_out_counts() -> None:
     learnt = BucketLearnt("earlier", key.quota, "gemini-2.5-pro", per_second=0.1)
     found = forecast(replace(scene(12, 4, [key]), notes=(learnt,)), known(life(1.0)))
     assert found.seconds is not None and found.seconds >= 23 * 10.0
+
+
+def test_a_rate_that_is_still_sought_allows_no_more_than_the_last_run_got_through() -> None:
+    """Just after a search the rate found may be too high; what there was is a fact."""
+    credentials = keys(2)
+    notes = tuple(BucketLearnt("before", key.quota, "gemini-2.5-pro", per_second=0.5) for key in credentials)
+    planned = replace(scene(10, parallel=4, credentials=credentials), notes=notes)
+    hopeful = forecast(planned, known(life(0.5)))
+    sober = forecast(planned, replace(known(life(0.5)), pace=0.4))
+    named = tuple(replace(note, window=10.0) for note in notes)
+    sure = [
+        forecast(replace(planned, notes=named), replace(known(life(0.5)), pace=pace)).seconds
+        for pace in (None, 0.4)
+    ]
+    assert hopeful.seconds and sober.seconds and hopeful.seconds < 30
+    assert sober.seconds == pytest.approx(20 / 0.4, rel=0.1)
+    assert sober.one_more_key is not None and sober.one_more_key < 0.8 * sober.seconds
+    assert sure[0] == sure[1], "a window that was found is certain"
+
+
+def test_the_pace_of_a_run_is_told_by_calls_that_waited() -> None:
+    paces = []
+    for wait in (3.0, 0.1):
+        chronicle = Chronicle()
+        chronicle.hear(events.ItemStarted("LLD-9", 1, 1), 0.0)
+        for number in range(4):
+            begin = number * (wait + 1.0)
+            for at, event in (
+                (begin, wish()),
+                (begin + wait, events.LeaseGranted("LLD-9", "key-1", f"{number}", wait)),
+                (begin + wait + 1.0, events.LeaseReturned("LLD-9", f"{number}", 1.0, Usage(1, 10, 10))),
+            ):
+                chronicle.hear(event, at)
+        paces.append(chronicle.pace)
+    assert paces == [pytest.approx(0.25), None]
 
 
 def test_a_limit_that_a_provider_named_counts() -> None:

@@ -3,8 +3,8 @@
 from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
+from agentos.core.limits import Limits
 from agentos.core.results import Ending, Outcome, stumbled
-from agentos.core.run import Limits
 from agentos.core.secrets import Secret
 
 from .conducting import Conducted

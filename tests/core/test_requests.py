@@ -2,8 +2,8 @@
 
 from agentos.core import events
 from agentos.core.commands import FreezeWorker, GrantLease, KillWorker, StopWorker, ThawWorker
+from agentos.core.limits import Limits
 from agentos.core.results import Ending, Outcome, failed
-from agentos.core.run import Limits
 
 from .conducting import Conducted
 from .making import keys

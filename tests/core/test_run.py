@@ -8,10 +8,11 @@ import pytest
 from agentos.core import events
 from agentos.core.commands import Command, GrantLease, KillWorker, StartWorker, StopWorker
 from agentos.core.decision import Decision
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Usage, Verdict, failed, stumbled
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 
 from .conducting import pass_time
 from .making import keys, steady

@@ -8,9 +8,10 @@ import pytest
 from agentos.core.credentials import Credential
 from agentos.core.events import LeaseWanted
 from agentos.core.experience import Call, Life
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
 from agentos.core.results import Usage
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Secret
 from agentos.core.understudies import Understudies
 from agentos.core.world import World

@@ -7,6 +7,7 @@ import pytest
 from agentos.core import events
 from agentos.core.credentials import Credential, KeyState
 from agentos.core.days import day_began
+from agentos.core.limits import Limits
 from agentos.core.loads import DAY, Dimension, Load, Rate
 from agentos.core.meters import Meter
 from agentos.core.neighbours import (
@@ -22,7 +23,6 @@ from agentos.core.neighbours import (
     RunGone,
 )
 from agentos.core.refusals import Refusal, RefusalKind
-from agentos.core.run import Limits
 
 from .conducting import Conducted
 from .making import key, keys

@@ -1,12 +1,15 @@
 """The table of faults names tests that exist."""
 
 import ast
+import base64
+import hashlib
 import re
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
 
-from tests.audits import installed, sbom
+from tests.audits import installed, locks, sbom
 
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "docs/reports/reliability.md"
@@ -38,3 +41,23 @@ def test_the_bill_of_materials_is_that_of_the_lock() -> None:
 def test_installed_files_are_what_their_records_say() -> None:
     assert installed.counted() > 1000
     assert not list(installed.objections())
+
+
+def test_every_requirement_is_pinned_with_a_hash() -> None:
+    assert not list(locks.objections())
+
+
+def test_a_file_that_was_changed_or_taken_away_is_objected_to(tmp_path: Path) -> None:
+    hashed = base64.urlsafe_b64encode(hashlib.sha256(b"as it came").digest()).rstrip(b"=").decode()
+    names = ("thing.py", "changed.py", "gone.py")
+    for name in names[:2]:
+        (tmp_path / name).write_bytes(b"as it came")
+    record = tmp_path / "thing-1.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Name: thing\nVersion: 1\n")
+    (record / "RECORD").write_text("".join(f"{name},sha256={hashed},10\n" for name in names))
+    (tmp_path / "changed.py").write_bytes(b"otherwise")
+    assert list(installed.objections([PathDistribution(record)])) == [
+        "thing: changed.py is not what was installed",
+        "thing: gone.py is missing",
+    ]

@@ -82,4 +82,4 @@ def _require_namespaces() -> None:
     except FileNotFoundError:
         found = 1
     if found != 0 or os.geteuid() != 0:
-        pytest.skip("needs root and mount namespaces, to make a small disk")
+        pytest.skip("needs root, mount namespaces and unshare (package util-linux), to make a small disk")

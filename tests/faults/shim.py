@@ -74,7 +74,9 @@ def shim_for(stage: Stage, name: str = "shim") -> Shim:
     """Skips the test where there is no C compiler."""
     library = compiled()
     if library is None:
-        pytest.skip("needs a C compiler (gcc or cc), for the shim between program and kernel")
+        pytest.skip(
+            "needs a C compiler (packages gcc and libc6-dev), for the shim between program and kernel"
+        )
     return Shim(library, stage, name)
 
 

@@ -70,7 +70,7 @@ def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     stage.server()
     limit = ("prlimit", f"--nofile={descriptors}:{descriptors}") if shutil.which("prlimit") else ()
     if not limit:
-        pytest.skip("needs prlimit, to take descriptors away")
+        pytest.skip("needs prlimit (package util-linux), to take descriptors away")
     done = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit).end(60)
     said = done.out + done.err
     assert "being worked on" not in said and "another run" not in said

@@ -34,8 +34,7 @@ def test_without_a_network_the_run_waits_and_leaves_everything_resumable(stage: 
 
 def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable(stage: Stage) -> None:
     """Neither a name nor an address can be reached: not refused, but without any network."""
-    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and network namespaces")
+    _require_namespaces()
     stage.issues(42, 43)
     stage.keys = ("canary-by-name-5c1d", "canary-by-number-77aa")
     urls: dict[str, Any] = {
@@ -56,12 +55,11 @@ def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable
 def test_a_run_needs_no_network_but_loopback(stage: Stage) -> None:
     """The same run, in a network namespace with nothing but loopback, and outside of it."""
     inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null || true; exec "$@"', "sh")
-    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and network namespaces")
+    _require_namespaces()
     stage.issues(42, 43)
     up = subprocess.run([*inside, sys.executable, "-c", _LOOPBACK], capture_output=True, check=False)
     if up.returncode != 0:
-        pytest.skip("loopback cannot be used in a new network namespace")
+        pytest.skip("needs ip (package iproute2), to switch on the loopback of a new network namespace")
     found = []
     for before in (inside, ()):
         done = stage.start("--all", "--parallel", 2, "--offline", before=before).end(60)
@@ -76,7 +74,7 @@ def test_a_run_needs_no_network_but_loopback(stage: Stage) -> None:
 
 def test_nothing_connects_to_anything_but_loopback(stage: Stage) -> None:
     if shutil.which("strace") is None:
-        pytest.skip("needs strace, to see every connect")
+        pytest.skip("needs strace (package strace), to see every connect")
     stage.issue(42)
     stage.server()
     log = stage.root / "strace.log"
@@ -89,3 +87,9 @@ def test_nothing_connects_to_anything_but_loopback(stage: Stage) -> None:
     named = [line for line in log.read_text(errors="replace").splitlines() if "sa_family=AF_INET" in line]
     abroad = [line for line in named if '"127.0.0.1"' not in line and '"::1"' not in line]
     assert any("connect(" in line for line in named) and not abroad, abroad
+
+
+def _require_namespaces() -> None:
+    new = ["unshare", "-n", "true"]
+    if not shutil.which(new[0]) or subprocess.run(new, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs root, network namespaces and unshare (package util-linux)")

@@ -49,7 +49,7 @@ def held_by_another(path: Path, mode: int) -> Iterator[None]:
 @pytest.mark.parametrize("mode", [0o600, 0o666])
 def test_a_lock_that_another_user_holds_is_held_and_never_taken(stage: Stage, mode: int) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("needs root and setpriv, to become another user")
+        pytest.skip("needs root and setpriv (package util-linux), to become another user")
     stage.issues(42, 43)
     witness = stage.server()
     path = stage.project / ".locks" / "task-LLD-42.lock"

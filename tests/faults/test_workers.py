@@ -109,7 +109,7 @@ def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alo
 @pytest.mark.long
 def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage, project: Path) -> None:
     if shutil.which("prlimit") is None:
-        pytest.skip("needs prlimit, to take memory away")
+        pytest.skip("needs prlimit (package util-linux), to take memory away")
     deeds(project, "pass", "eat()", "pass", "pass")
     limit = ("prlimit", f"--as={2 << 30}")
     ended = stage.start(*ALL, "--retries", 1, program="agentos", before=limit).end(90)

@@ -19,6 +19,8 @@ from agentos.storage.credentials import CredentialSource
 from agentos.storage.hostlog import read_note
 from agentos.storage.journal import NAME, read_journal
 from agentos.workflows.evidence import read_evidence
+from agentos.workflows.github.issues import as_page
+from agentos.workflows.github.limits import limit_seconds
 from agentos.workflows.sources.markdown import read_page, split_front_matter
 
 JSON = st.recursive(
@@ -87,6 +89,34 @@ def test_only_a_clean_verdict_is_an_approval(text: str) -> None:
 def test_an_answer_of_a_provider_is_a_refusal_or_none(code: int, body: Any, headers: dict[str, str]) -> None:
     for reader in (gemini_refusals, anthropic_refusals, openai_refusals):
         reader.read_refusal(code, body, headers, 1_800_000_000.0)
+
+
+ISSUES = st.dictionaries(
+    st.sampled_from(["number", "title", "body", "labels", "state", "pull_request", "user"]),
+    JSON | st.integers(1, 99) | st.lists(st.fixed_dictionaries({"name": JSON}), max_size=2),
+)
+
+
+@given(ISSUES)
+def test_whatever_github_calls_an_issue_is_a_page_or_none(issue: Any) -> None:
+    page = as_page(issue, "acme/shop")
+    if page is not None:
+        assert page.number == issue["number"] and all(isinstance(label, str) for label in page.labels)
+
+
+@given(
+    st.sampled_from([200, 403, 429]),
+    st.dictionaries(
+        st.sampled_from(["retry-after", "x-ratelimit-remaining", "x-ratelimit-reset", "date"]),
+        st.text(max_size=30) | st.integers(0, 10**40).map(str) | st.just("Wed, 21 Oct 2026 07:28:00 GMT"),
+    ),
+    JSON,
+)
+def test_a_limit_of_github_is_a_time_that_can_be_waited_for(
+    status: int, headers: dict[str, str], body: Any
+) -> None:
+    seconds = limit_seconds(status, headers, body)
+    assert seconds is None or 1.0 <= seconds <= 10**12
 
 
 @given(st.text(max_size=300), st.sampled_from(["---", "+++"]))

@@ -20,10 +20,11 @@ from agentos.core.commands import (
     ThawWorker,
 )
 from agentos.core.decision import Decision
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
 from agentos.core.results import Ending, Outcome, Verdict, failed, stumbled
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from tests.core.making import keys, steady
 
 ENOUGH_STEPS = 2000

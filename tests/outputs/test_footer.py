@@ -71,7 +71,10 @@ def test_a_narrow_screen_leaves_out_what_was_used_and_keeps_who_is_stalled() -> 
 def test_a_snapshot_fits_into_eighty_columns() -> None:
     found = tally(1)
     found.hear(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 1_900_000, 3000)), 102.0)
-    assert max(len(f"[COORDINATOR] {line}") for line in snapshot(found, 9000.0)[:2]) <= 80
+    found.hear(events.KeyLimited("key-1", 9300.0, "429"), 103.0)
+    shown = snapshot(found, 9000.0)
+    assert max(len(f"[COORDINATOR] {line}") for line in shown) <= 80
+    assert "workflows complete" in shown[-3] and "1903k tokens" in shown[-1]
 
 
 def test_wide_characters_count_as_two() -> None:

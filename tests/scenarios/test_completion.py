@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -93,6 +94,26 @@ def test_tab_completes_items_by_id_or_number(stage: Stage, name: str) -> None:
     screen = Screen(shell(stage, name))
     for typed, completed in ITEMS:
         offers(screen, typed, completed)
+
+
+def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(stage: Stage) -> None:
+    """In three shells; neither what is at work nor what has failed in an earlier run."""
+    stage.issue(39).write_text("no heading\n")
+    stage.server()
+    assert stage.run("39").code == 1
+    stage.issues(40, 41)
+    witness = stage.server("--latency", "90,90")
+    running = stage.start("40", "41", "--parallel", 2, "--retries", 0)
+    until(lambda: witness.ledger()["running"] == 2, 60)
+    assert fish(stage, "agentos retry L") == []
+    os.kill(stage.worker("LLD-40"), signal.SIGKILL)
+    until(lambda: stage.events("ItemEnded"), 30)
+    for name in ("bash", "zsh"):
+        offers(Screen(shell(stage, name)), "agentos retry l", "agentos retry LLD-40")
+    assert fish(stage, "agentos retry L") == ["LLD-40"]
+    running.signal(signal.SIGINT)
+    assert running.end().code == 130
+    assert fish(stage, "agentos retry L") == [], "nothing is under way"
 
 
 @pytest.mark.long

@@ -29,6 +29,8 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(stage: Stage) -> None:
     until(lambda: len(stage.events("LeaseWanted")) > granted)
     status = stage.run("status", program="agentos")
     assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
+    assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
+    assert "keys in use: 0/4" in status.lines[-2]
     assert "paused already" in stage.run("pause", program="agentos").out
     assert len(stage.events("LeaseGranted")) == granted
     assert "Resumed after" in stage.run("resume", program="agentos").out
@@ -113,7 +115,7 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(stage: Stage) -> None:
 
 def test_of_two_runs_the_one_that_is_meant_must_be_named(stage: Stage) -> None:
     stage.issues(40, 41)
-    stage.server("--latency", "1.9,1.9")
+    stage.server("--latency", "5,5")
     first, second = stage.start(40), stage.start(41)
     until(lambda: len(stage.runs()) == 2 and all(stage.events("WorkerStarted", run) for run in stage.runs()))
     asked = stage.run("pause", program="agentos")

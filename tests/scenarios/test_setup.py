@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentos.origins import VARIABLES, line_of
-from agentos.settings import _FILE_KEYS, Flags, Settings
+from agentos.settings import Flags, Settings
+from agentos.settings_file import FILE_KEYS
 
 from .stage import Done, Stage, snapshot
 
@@ -45,7 +46,7 @@ def test_the_commented_settings_are_the_ones_that_there_are(stage: Stage) -> Non
     path = stage.project / "shop" / "agentos.toml"
     before = agentos(stage, "config", "show", "--repo", path.parent).out
     named = set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
-    assert named - {"input", "output"} <= set(_FILE_KEYS)
+    assert named - {"input", "output"} <= set(FILE_KEYS)
     path.write_text(re.sub(r"^# (?=\w+ = |\[)", "", path.read_text(), flags=re.MULTILINE))
     after = agentos(stage, "config", "show", "--repo", path.parent)
     assert after.code == 0 and after.out != before
@@ -157,7 +158,7 @@ def test_no_setting_is_without_a_source() -> None:
     """A new setting comes from a flag, a file or a variable, and `config show` knows which."""
     fields = {field.name for field in dataclasses.fields(Settings)} - {"project"}
     flags = {field.name for field in dataclasses.fields(Flags)}
-    assert fields - flags - set(_FILE_KEYS) <= set(VARIABLES) <= fields
+    assert fields - flags - set(FILE_KEYS) <= set(VARIABLES) <= fields
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from agentos.core import events
 from agentos.core.commands import GrantLease, KillWorker, StartWorker, StopWorker
 from agentos.core.credentials import Credential
 from agentos.core.decision import Decision
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
 from agentos.core.refusals import RefusalKind
 from agentos.core.results import Ending
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.secrets import Secret
 from agentos.core.world import Seen, World
 

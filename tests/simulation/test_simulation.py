@@ -12,8 +12,9 @@ import pytest
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.decision import Decision
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 
 from .__main__ import FIXED, survive
 from .life import Life, Told

@@ -11,11 +11,11 @@ from agentos.cli.records import complete_runs
 
 def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     from agentos.cli.records import find_run
-    from agentos.core.lines import one_line
     from agentos.core.results import Ending
+    from agentos.outputs.footer import progress_rows
     from agentos.outputs.summary import as_json as summary_json
     from agentos.outputs.summary import without_fresh
-    from agentos.outputs.words import clock, count, duration, tokens
+    from agentos.outputs.words import clock
     from agentos.storage.runs import is_alive, tally_of
 
     run = find_run(run_id or run_option)
@@ -36,14 +36,9 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     click.echo(f"  project {tally.started.project}")
     width = max((len(item) for item in tally.rows), default=0)
     for row in tally.rows.values():
-        word = "died here" if row.running and not alive else row.word
-        since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
-        where = f" at {row.node}" if row.running and row.node else ""
-        error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
-        click.echo(
-            f"  {row.item:<{width}}  {word + where:<26} {count(row.round, 'round'):<9} {since:>7} "
-            f"{tokens(row.usage.tokens):>6} tokens{error}".rstrip()
-        )
+        click.echo(f"  {row.item:<{width}}  {_standing(row, alive)}")
+    if alive:
+        click.echo("\n".join(progress_rows(tally, time.time())))
     if not alive and tally.ended is None:
         click.echo(f"It was killed. Go on with: {without_fresh(tally.started.command)}")
     elif tally.ended is not None and tally.ended.exit_code:
@@ -59,6 +54,23 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     else:
         click.echo("Everything reached a verdict. Earlier runs: agentos runs")
     return 0
+
+
+def _standing(row: Any, alive: bool) -> str:
+    """Where one item is; nothing more of one that has not begun."""
+    from agentos.core.lines import one_line
+    from agentos.outputs.words import count, duration, tokens
+
+    word = "died here" if row.running and not alive else row.word
+    if not row.running and row.outcome is None and not row.usage.calls:
+        return str(word)
+    since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
+    where = f" at {row.node}" if row.running and row.node else ""
+    error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
+    return (
+        f"{word + where:<26} {count(row.round, 'round'):<9} {since:>7} "
+        f"{tokens(row.usage.tokens):>6} tokens{error}"
+    )
 
 
 def _state(tally: Any, alive: bool) -> str:

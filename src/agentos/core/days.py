@@ -21,6 +21,6 @@ def seconds_to_midnight_pacific(wall: float) -> float:
         pacific = ZoneInfo("America/Los_Angeles")
     except KeyError:
         # No time zone data on this machine: midnight in winter time is never too early.
-        return 86400 - (wall - 8 * 3600) % 86400
+        return DAY - (wall - 8 * 3600) % DAY
     tomorrow = now.astimezone(pacific).date() + timedelta(days=1)
     return datetime.combine(tomorrow, time(), pacific).timestamp() - wall

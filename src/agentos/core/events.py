@@ -1,5 +1,7 @@
 """Facts: what happened, in the past tense."""
 
+# One page, long as it is: it is looked through by name, and cut up each name would stand in three places.
+
 from dataclasses import dataclass, field
 
 from agentos.core.loads import Dimension, LimitSeen

@@ -1,6 +1,6 @@
 """What items of earlier runs were like: their calls, and the work between them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentos.core import events
 from agentos.core.plan import FINISHED
@@ -43,22 +43,26 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Lives of earlier runs, and how long the first worker of a run takes to be there."""
+    """Lives of earlier runs, and how long the first worker of a run takes to be there.
+
+    `pace`: calls per second that the newest run got through, if its calls mostly waited; else None.
+    """
 
     lives: tuple[Life, ...] = ()
     runs: int = 0
     warm_up: float = 0.0
+    pace: float | None = None
 
     def whole(self) -> "Experience":
         """Without the lives that went on from a checkpoint: they began where others were on the way."""
         later = {name for life in self.lives for name, _ in life.nodes[1:]}
         lives = tuple(life for life in self.lives if life.nodes and life.nodes[0][0] not in later)
-        return Experience(lives, self.runs, self.warm_up)
+        return replace(self, lives=lives)
 
     def among(self, seats: Seats) -> "Experience":
         """Only what was asked of models that would be asked now."""
         lives = tuple(life for life in self.lives if all(_seats(call) <= seats for call in life.calls))
-        return Experience(lives, self.runs, self.warm_up)
+        return replace(self, lives=lives)
 
 
 def _seats(call: Call) -> Seats:
@@ -73,6 +77,7 @@ class _Page:
     start: float = 0.0
     since: float | None = None
     worked: float = 0.0
+    wanted: float = 0.0
     granted: float = 0.0
     wish: events.LeaseWanted | None = None
     calls: list[Call] = field(default_factory=list)
@@ -86,6 +91,31 @@ class _Page:
         self.since = None
 
 
+@dataclass(slots=True)
+class _Queue:
+    """The calls of a run, before a key and with one."""
+
+    calls: int = 0
+    waited: float = 0.0
+    called: float = 0.0
+    first: float | None = None
+    last: float = 0.0
+
+    def count(self, page: _Page, at: float) -> None:
+        self.calls += 1
+        self.waited += page.granted - page.wanted
+        self.called += at - page.granted
+        self.first = page.wanted if self.first is None else min(self.first, page.wanted)
+        self.last = at
+
+    @property
+    def pace(self) -> float | None:
+        """Of a run whose calls waited longer than they took; others say nothing about what keys allow."""
+        if self.first is None or self.waited <= self.called:
+            return None
+        return self.calls / (self.last - self.first)
+
+
 class Chronicle:
     """Fed with the events of one run, in order; a part of them will do."""
 
@@ -95,6 +125,11 @@ class Chronicle:
         self._began: float | None = None
         self._ready = float("-inf")
         self._pages: dict[str, _Page] = {}
+        self._queue = _Queue()
+
+    @property
+    def pace(self) -> float | None:
+        return self._queue.pace
 
     def hear(self, event: events.Event, at: float) -> None:
         match event:
@@ -115,7 +150,7 @@ class Chronicle:
                 page.nodes.append((event.node, len(page.calls)))
             case events.LeaseWanted():
                 page.work(at)
-                page.wish = event
+                page.wish, page.wanted = event, at
             case events.LeaseGranted():
                 page.granted = at
             case events.LeaseReturned():
@@ -137,6 +172,7 @@ class Chronicle:
     def _hear_return(self, event: events.LeaseReturned, page: _Page, at: float) -> None:
         if page.wish is not None and event.refusal is None and event.usage.calls:
             page.calls.append(Call(page.worked, page.wish, at - page.granted, event.usage))
+            self._queue.count(page, at)
             page.worked = 0.0
         page.since = at
 

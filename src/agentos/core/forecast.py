@@ -7,7 +7,8 @@ from statistics import fmean
 
 from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.experience import Experience
-from agentos.core.neighbours import BucketLearnt
+from agentos.core.learner import BELOW
+from agentos.core.neighbours import BucketLearnt, Note
 from agentos.core.results import Usage
 from agentos.core.secrets import Secret
 from agentos.core.trial import Bottleneck, Result, Scene, Trial
@@ -54,6 +55,7 @@ def forecast(scene: Scene, experience: Experience) -> Forecast:
     unknown = _unknown(scene, experience.runs, known)
     if unknown:
         return Forecast(items=len(scene.entries), runs=experience.runs, unknown=unknown)
+    scene = replace(scene, notes=_tempered(scene.notes, known.pace))
     tried = _expected(_tries(scene, known))
     more_workers = replace(scene.limits, parallel=scene.limits.parallel + 1)
     at_most = scene.limits.parallel >= MAX_PARALLEL
@@ -78,6 +80,25 @@ def _unknown(scene: Scene, runs: int, known: Experience) -> Unknown | None:
     if not runs:
         return Unknown.NO_RUN
     return None if known.lives else Unknown.OTHERS
+
+
+def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
+    """A rate that is still being looked for may be too high: all of them together allow no more than there was."""
+    sought = [note for note in notes if isinstance(note, BucketLearnt) and _is_sought(note)]
+    if pace is None or not sought:
+        return notes
+    share = pace / (BELOW * len(sought))
+    return tuple(_slowed(note, share) if note in sought else note for note in notes)
+
+
+def _is_sought(note: BucketLearnt) -> bool:
+    return note.per_second is not None and note.window is None and note.weight is None
+
+
+def _slowed(note: Note, share: float) -> Note:
+    if isinstance(note, BucketLearnt) and note.per_second is not None:
+        return replace(note, per_second=min(note.per_second, share))
+    return note
 
 
 def _tries(scene: Scene, known: Experience) -> list[Result]:

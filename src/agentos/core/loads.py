@@ -23,9 +23,6 @@ class Rate:
     amount: float
     seconds: float
 
-    def faster(self, factor: float) -> "Rate":
-        return Rate(self.amount, self.seconds / factor)
-
     @property
     def per_second(self) -> float:
         return self.amount / self.seconds

@@ -30,6 +30,11 @@ class PriceList:
         return max(fitting, key=lambda pair: len(pair[0]))[1] if fitting else None
 
 
+def together(first: float | None, second: float | None) -> float | None:
+    """Two costs; with one that nobody knows, nobody knows their sum."""
+    return None if first is None or second is None else first + second
+
+
 class Purse:
     """Counts what was spent, and what the calls under way may still cost."""
 

@@ -184,7 +184,7 @@ class Pool:
 
     def _probed(self, want: Want, now: float) -> Key | None:
         """A key whose limit seems used up for long, for the one call that finds out how it is counted."""
-        for key in self._probable(want, now):
+        for key in self._probable(want):
             at = self._probe_at(key, want, now)
             if at <= now:
                 self._buckets.manners(key.credential).probe(now)
@@ -192,7 +192,7 @@ class Pool:
             self._next_at = min(self._next_at, at)
         return None
 
-    def _probable(self, want: Want, now: float) -> list[Key]:
+    def _probable(self, want: Want) -> list[Key]:
         return [
             key
             for key in self.keys
@@ -289,7 +289,7 @@ class Pool:
             for key in self.keys
             if key.living and key.free and key.credential.provider in want.providers
         )
-        probes = (self._probe_at(key, want, now) for key in self._probable(want, now))
+        probes = (self._probe_at(key, want, now) for key in self._probable(want))
         return min(itertools.chain(opens, probes), default=NEVER)
 
     def storms(self) -> list[tuple[str, float]]:

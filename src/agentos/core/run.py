@@ -1,7 +1,6 @@
 """The brain of a run: an event and the time in, commands and news out."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from agentos.core import events
 from agentos.core.aftermath import Aftermath
@@ -12,7 +11,8 @@ from agentos.core.credentials import Credential
 from agentos.core.decision import Decision
 from agentos.core.episodes import Episodes, Standstill
 from agentos.core.leasing import Leasing, granted
-from agentos.core.money import PriceList, Purse
+from agentos.core.limits import Limits
+from agentos.core.money import Purse
 from agentos.core.patience import Patience
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Outcome, stumbled
@@ -21,18 +21,6 @@ from agentos.core.roster import Roster
 from agentos.core.stopping import EXIT_CODES, Stop
 
 HEARTBEAT = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run may use: workers, tries, seconds, dollars."""
-
-    parallel: int = 1
-    retries: int = 2
-    timeout: float = 1800.0
-    max_wait: float = 3600.0
-    budget: float | None = None
-    prices: PriceList = field(default_factory=PriceList)
 
 
 class Run:

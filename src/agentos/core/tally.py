@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentos.core import events
+from agentos.core.money import together
 from agentos.core.results import Ending, Outcome, Usage, Verdict
 
 OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED)
@@ -22,7 +23,6 @@ class Row:
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
-    busy: float = 0.0
     calls: float = 0.0
     cost: float | None = 0.0
     quiet: str = ""
@@ -85,13 +85,11 @@ class Tally:
                     event.node,
                     event.round,
                 )
-            case events.NodeFinished():
-                self.rows[event.item].busy += event.seconds
             case events.LeaseGranted():
                 self.held[event.lease] = event.key
             case events.CallCounted():
                 row = self.rows[event.item]
-                row.cost, self.cost = _sum(row.cost, event.cost), _sum(self.cost, event.cost)
+                row.cost, self.cost = together(row.cost, event.cost), together(self.cost, event.cost)
             case events.LeaseReturned():
                 self._hear_return(event)
             case events.KeyLimited() | events.KeySpent():
@@ -154,7 +152,7 @@ class Tally:
         if event.outcome.ending is Ending.FINISHED:
             self.finished += 1
             self.finished_seconds += event.seconds
-            self.finished_cost = _sum(self.finished_cost, row.cost)
+            self.finished_cost = together(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
     # What people ask for.
@@ -178,10 +176,6 @@ class Tally:
     def reviewed(self) -> bool:
         """Whether any item has come to a verdict."""
         return any(row.outcome and row.outcome.verdict for row in self.rows.values())
-
-
-def _sum(cost: float | None, more: float | None) -> float | None:
-    return None if cost is None or more is None else cost + more
 
 
 def bar(done: int, total: int) -> str:

@@ -9,12 +9,13 @@ from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.experience import Experience, Life
 from agentos.core.learner import Learner
+from agentos.core.limits import Limits
 from agentos.core.loads import DAY, Dimension, LimitSeen, Rate
 from agentos.core.neighbours import BucketLearnt, Note
 from agentos.core.plan import Entry
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Usage
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.core.understudies import Understudies
 from agentos.core.world import Seen, World
 

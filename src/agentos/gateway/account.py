@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agentos.core.money import together
 from agentos.core.results import Usage
 
 
@@ -71,8 +72,3 @@ class Accounts:
             found.waited += account.waited
             found.estimates += account.estimates
         return found
-
-
-def together(first: float | None, second: float | None) -> float | None:
-    """Two costs; with one that nobody knows, nobody knows their sum."""
-    return None if first is None or second is None else first + second

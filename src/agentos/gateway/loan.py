@@ -2,10 +2,11 @@
 
 from agentos.core import events
 from agentos.core.loads import LimitSeen
+from agentos.core.money import together
 from agentos.core.refusals import Refusal
 from agentos.core.results import Usage
 from agentos.core.wants import Lease
-from agentos.gateway.account import CallRecord, together
+from agentos.gateway.account import CallRecord
 from agentos.gateway.asking import Asked
 from agentos.gateway.reading import AnswerReader
 from agentos.gateway.veil import Veil

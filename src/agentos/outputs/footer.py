@@ -10,6 +10,8 @@ from agentos.core.tally import Row, Tally, bar
 from agentos.outputs.words import clock, count, dollars, duration, tokens
 
 NARROWEST, LOWEST = 20, 4
+# Eighty, without who speaks and two spaces.
+SNAPSHOT_COLUMNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,12 @@ def snapshot(tally: Tally, at: float) -> list[str]:
     lines = [f"Snapshot at {clock(at)}, {duration(at - tally.began)} after the start:"]
     lines += [item_row(row, at) for row in tally.running]
     lines.append(f"  {waiting} waiting, {len(tally.running)} at work, {tally.over} ended")
-    return [*lines, f"  {' | '.join(progress_parts(tally, at))}"]
+    return [*lines, *progress_rows(tally, at)]
+
+
+def progress_rows(tally: Tally, at: float) -> list[str]:
+    """How far it has come and what it waits for, where there is no bottom of a screen."""
+    return [f"  {row}" for row in _wrapped(progress_parts(tally, at), SNAPSHOT_COLUMNS)]
 
 
 def item_row(row: Row, at: float) -> str:

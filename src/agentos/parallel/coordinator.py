@@ -14,9 +14,10 @@ from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.commands import StartWorker
+from agentos.core.limits import Limits
 from agentos.core.pool import Pool
 from agentos.core.results import Ending, Outcome, failed
-from agentos.core.run import Limits, Run
+from agentos.core.run import Run
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.words import over_maximum
 from agentos.parallel.credentials import CredentialCoordinator, ReservedCredential

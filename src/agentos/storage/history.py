@@ -43,17 +43,18 @@ class Kin:
 def read_experience(runs: Path, kin: Kin) -> Experience:
     """From the newest runs, no more than is needed; of a long journal, its first part."""
     lives: list[Life] = []
-    told, warm_ups = 0, list[float]()
+    told, warm_ups, pace = 0, list[float](), None
     for run in run_folders(runs)[:MOST_RUNS]:
         chronicle = _chronicle(run, kin)
         if chronicle is None or not chronicle.lives:
             continue
         lives += chronicle.lives
+        pace = pace if told else chronicle.pace
         told += 1
         warm_ups.append(chronicle.warm_up)
         if len(lives) >= ENOUGH_LIVES:
             break
-    return Experience(tuple(lives), told, median(warm_ups[:RECENT]) if warm_ups else 0.0)
+    return Experience(tuple(lives), told, median(warm_ups[:RECENT]) if warm_ups else 0.0, pace)
 
 
 def _chronicle(run: Path, kin: Kin) -> Chronicle | None:

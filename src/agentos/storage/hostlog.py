@@ -193,8 +193,10 @@ class HostLog:
             return
         kept = [self._line(note) for note in _digest(_notes(_lines(self._folder), self._folder)).notes()]
         tmp = path.with_suffix(".tmp")
-        tmp.write_text("".join(f"{line}\n" for line in kept))
-        tmp.chmod(0o600)
+        with open(tmp, "w", opener=_private) as file:
+            file.write("".join(f"{line}\n" for line in kept))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(tmp, path)
 
     def _life_path(self, run: str) -> Path:
@@ -279,6 +281,10 @@ def _shifted(note: Note, seconds: float) -> Note:
             return replace(note, open_until=open_until, at=note.at + seconds)
         case _:
             return note
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _life_path(folder: Path, run: str) -> Path:

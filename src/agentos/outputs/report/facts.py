@@ -90,7 +90,7 @@ def run_facts(story: Story) -> list[Fact]:
     tally, started = story.tally, story.tally.started
     facts = [Fact("State", story.state)]
     if started:
-        began = datetime.fromtimestamp(tally.began).astimezone().isoformat(" ", "seconds")
+        began = datetime.fromtimestamp(tally.began).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
         facts += [
             Fact("Began", began),
             Fact("Project", plain(started.project)),

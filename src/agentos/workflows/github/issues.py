@@ -16,7 +16,7 @@ async def open_pages(github: GitHub, repository: str) -> list[Page]:
 
 def as_page(issue: Json, repository: str) -> Page | None:
     number = issue.get("number")
-    if not isinstance(number, int) or "pull_request" in issue:
+    if type(number) is not int or number < 1 or "pull_request" in issue:
         return None
     title, body = str(issue.get("title") or ""), str(issue.get("body") or "")
     text = f"# {title}\n\n{body.replace(chr(13), '')}".rstrip() + "\n"
@@ -25,5 +25,6 @@ def as_page(issue: Json, repository: str) -> Page | None:
 
 
 def _labels(value: Any) -> tuple[str, ...]:
-    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in value or ()]
+    entries = value if isinstance(value, list) else []
+    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
     return tuple(name for name in names if isinstance(name, str))

@@ -6,6 +6,7 @@ from typing import Any
 
 WITHOUT_HINT = 60.0
 LEAST = 1.0
+MOST_DIGITS = 12
 SECONDARY = "secondary-rate-limits"
 
 
@@ -26,10 +27,11 @@ def _until_reset(headers: Mapping[str, str]) -> float:
     reset = _number(headers.get("x-ratelimit-reset"))
     try:
         now = parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return WITHOUT_HINT
     return WITHOUT_HINT if reset is None else max(LEAST, reset - now + LEAST)
 
 
 def _number(text: str | None) -> float | None:
-    return float(text) if text and text.isascii() and text.isdigit() else None
+    """A moment or a span in seconds; nothing that a clock could not show."""
+    return float(text) if text and text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else None

@@ -1,0 +1,70 @@
+"""Files of settings, right and wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from agentos.core.errors import PreflightError
+from agentos.core.money import Price
+from agentos.settings_file import read_file
+
+
+def read(folder: Path, text: str) -> dict[str, object]:
+    path = folder / "agentos.toml"
+    path.write_text(text)
+    return read_file(path)
+
+
+def test_settings_are_read_in_the_form_that_a_run_needs(tmp_path: Path) -> None:
+    text = """
+        drafter = "gemini-2.5-pro"
+        reviewer = ["gemini-2.5-flash", "gpt-5"]
+        timeout = 60
+        parallel = 10
+        github = "owner/shop"
+        prices = { "gpt-5" = { input = 1, output = 10.5 } }
+    """
+    assert read(tmp_path, text) == {
+        "drafter": ("gemini-2.5-pro",),
+        "reviewer": ("gemini-2.5-flash", "gpt-5"),
+        "timeout": 60.0,
+        "parallel": 10,
+        "github": "owner/shop",
+        "prices": (("gpt-5", Price(1.0, 10.5)),),
+    }
+
+
+def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+    assert read_file(tmp_path / "agentos.toml") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("paralel = 3", "unknown setting 'paralel'; known: drafter,"),
+        ("parallel = 11", "a whole number from 1 to 10"),
+        ("parallel = 2.0", "a whole number from 1 to 10"),
+        ("retries = true", "a whole number from 0 on"),
+        ("timeout = 0", "a number from 0.001 on"),
+        ("timeout = nan", "a number from 0.001 on"),
+        ("budget = nan", "a number from 0 on"),
+        (f"timeout = 1{'0' * 400}", "a number from 0.001 on"),
+        ("drafter = []", "a model, or a list of models"),
+        ('review = "never"', "one of none, draft, verdict, all"),
+        ('github = "shop"', '"owner/repository"'),
+        ("prices = 3", '[prices."model"] with input and output'),
+        ("prices = { m = { input = 1 } }", '[prices."model"] with input and output'),
+        ("prices = { m = { input = -1, output = 1 } }", '[prices."model"] with input and output'),
+        ("prices = { m = { input = nan, output = 1 } }", '[prices."model"] with input and output'),
+        (
+            f"prices = {{ m = {{ input = 1{'0' * 400}, output = 1 }} }}",
+            '[prices."model"] with input and output',
+        ),
+        ("\nparallel = 0", "agentos.toml, line 2: parallel"),
+        ("parallel =", "Invalid value"),
+    ],
+)
+def test_a_wrong_setting_says_what_was_expected(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(PreflightError) as refused:
+        read(tmp_path, text)
+    assert expected in str(refused.value) and "agentos.toml" in str(refused.value)
