@@ -74,9 +74,7 @@ class _Memory:
         """The usual one of the most at once; what hardly lived, such as a shell's helper, is none."""
         looks = [self._workers(look) for look in self._looks]
         most = max(map(len, looks), default=0)
-        usual = [
-            _Size(_median(look, "own"), _median(look, "share")) for look in looks if 0 < len(look) == most
-        ]
+        usual = [_usual(look) for look in looks if 0 < len(look) == most]
         return max(usual, key=lambda size: size.share, default=_Size())
 
     def _workers(self, look: dict[int, _Size]) -> list[_Size]:
