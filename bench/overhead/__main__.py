@@ -3,7 +3,7 @@
 python -m bench.overhead [--items 6] [--latency 1.0] [--alone]
 
 Everybody asks the same offline server the same number of times through the vendor's SDK, in one run.
-"beyond" is what a run takes over the time of its calls. "MB own" is what a worker adds, at its largest (private
+"beyond" is what a run takes over the time of its calls. "MB own" is what a worker adds while all are at work (private
 memory), "MB shared out" is that with its share of what it shares with others (PSS), "MB in all" is the PSS of all
 processes together at their largest.
 """
@@ -22,6 +22,8 @@ WORKERS = 3
 CALLS = 2
 KEYS = 4
 MANY = 20
+MOST_WORKERS = 10
+LONG_CALL = 4.0
 Command = Callable[[Path, int], list[str] | None]
 
 
@@ -54,7 +56,7 @@ def _row(name: str, command: Command, items: int, latency: float) -> Row | None:
 
 
 def _measure(command: Command, items: int, latency: float, workers: int) -> Watched | None:
-    with stage(items, ["--keys", str(KEYS), "--latency", f"{latency},{latency}"]) as here:
+    with stage(items, ["--keys", str(max(KEYS, workers)), "--latency", f"{latency},{latency}"]) as here:
         words = command(here.project, workers)
         if words is None:
             return None
@@ -108,6 +110,10 @@ def _tell_ours(items: int, latency: float) -> None:
     )
     print(f"coordination, of the workers' time with calls of {latency:g} s: {100 * slow.coordination:.2f} %")
     print(f"all that is no call, saving the state included: {100 * slow.apart:.1f} %")
+    for workers in (WORKERS, MOST_WORKERS):
+        # So long that all of them have begun before the first one ends.
+        if watched := _measure(_ours, workers, LONG_CALL, workers):
+            print(f"a worker of {workers}: {watched.own:.0f} MB own, {watched.share:.0f} MB shared out")
 
 
 def _told(items: int, latency: float, workers: int) -> pauses.Told:

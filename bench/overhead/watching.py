@@ -15,9 +15,10 @@ KILOBYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Memory in MB: of a worker, at its largest, what is its own and what is its share; of all together, the most.
+    """Memory in MB: of a worker, what is its own and what is its share; of all together, the most.
 
-    A worker is a process that never has children; what two processes share is halved between them (PSS).
+    A worker is a process that never has children; what two processes share is halved between them (PSS). It is looked
+    at while most of them are at work, at its largest: with fewer, each has more of what they share.
     """
 
     seconds: float
@@ -58,7 +59,7 @@ class _Memory:
         self.over = threading.Event()
         self.whole = 0.0
         self._root = root
-        self._most: dict[int, _Size] = {}
+        self._looks: list[dict[int, _Size]] = []
         self._parents = {root}
 
     def look(self) -> None:
@@ -67,17 +68,23 @@ class _Memory:
             sizes = {pid: _size(pid) for pid in _family(self._root, children)}
             self._parents.update(pid for pid in sizes if pid in children)
             self.whole = max(self.whole, sum(size.share for size in sizes.values()))
-            for pid, size in sizes.items():
-                self._most[pid] = max(self._most.get(pid, _Size()), size, key=lambda one: one.share)
+            self._looks.append(sizes)
 
     def worker(self) -> _Size:
-        """The usual one; what hardly lived, such as a shell's helper, is none."""
-        found = [size for pid, size in self._most.items() if pid not in self._parents and size.share > 1]
-        if not found:
-            return _Size()
-        return _Size(
-            statistics.median(size.own for size in found), statistics.median(size.share for size in found)
-        )
+        """The usual one of the most at once; what hardly lived, such as a shell's helper, is none."""
+        looks = [self._workers(look) for look in self._looks]
+        most = max(map(len, looks), default=0)
+        usual = [_usual(look) for look in looks if 0 < len(look) == most]
+        return max(usual, key=lambda size: size.share, default=_Size())
+
+    def _workers(self, look: dict[int, _Size]) -> list[_Size]:
+        return [size for pid, size in look.items() if pid not in self._parents and size.share > 1]
+
+
+def _usual(sizes: list[_Size]) -> _Size:
+    return _Size(
+        statistics.median(size.own for size in sizes), statistics.median(size.share for size in sizes)
+    )
 
 
 def _cpu() -> float:
