@@ -30,7 +30,7 @@ from agentos.core.wire import pack
 from agentos.engines.process import ProcessEngine
 from agentos.engines.simulated import RefusingEngine
 from agentos.models.prices import price_list
-from agentos.outputs.unplanned import explain_nothing, explain_parked
+from agentos.outputs.unplanned import explain_left_out, explain_nothing
 from agentos.request import Request
 from agentos.settings import ROLES, trace_nothing
 from agentos.signals import Signals
@@ -93,7 +93,7 @@ class Assembly:
             signals.check()
             if not plan.entries:
                 return explain_nothing(plan, self._say)
-            explain_parked(plan, self._say)
+            explain_left_out(plan, self._say)
             brought = source.adjusted(server.credentials()) if server else self._begun.credentials
             pool = Pool(self._usable(brought))
             self._cast(pool)

@@ -75,6 +75,14 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(stage: Stage) -> Non
     assert {found[2] for found in held} == {stage.runs()[0].name}
     named = stage.run(42)
     assert named.code == 0 and "LLD-42 is being worked on by" in named.out
+    stage.issue(44)
+    third = stage.run("--all", "--offline")
+    assert third.code == 0 and stage.document(44).exists(), third.out
+    assert "[COORDINATOR] LLD-42 is being worked on by process" in third.out, "also when something is free"
+    stage.issue(45)
+    fourth = stage.run("44", "45", "--offline")
+    assert "[COORDINATOR] LLD-44 is approved already; do it again with --fresh 44" in fourth.lines
+    assert stage.document(45).exists()
     first.signal(signal.SIGINT)
     assert first.end().code == 130
     assert len(witness.calls()) == 2

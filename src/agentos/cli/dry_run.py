@@ -8,7 +8,7 @@ from agentos.app import plan_run
 from agentos.core.plan import Entry
 from agentos.outlook import look_ahead
 from agentos.outputs.prospect import forecast_json, forecast_lines
-from agentos.outputs.unplanned import explain_nothing, explain_parked
+from agentos.outputs.unplanned import explain_left_out, explain_nothing
 from agentos.request import Request
 
 
@@ -26,9 +26,7 @@ def dry_run(request: Request) -> int:
     say("\n".join(lines))
     if request.json:
         click.echo("\n".join(json.dumps(_planned(entry), ensure_ascii=False) for entry in plan.entries))
-    for candidate in plan.elsewhere:
-        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    explain_parked(plan, say)
+    explain_left_out(plan, say)
     found = look_ahead(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
         click.echo(json.dumps(forecast_json(found), ensure_ascii=False))

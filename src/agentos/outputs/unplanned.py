@@ -1,31 +1,46 @@
 """Why nothing runs, or not all of what was asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from agentos.core.plan import Plan
+from agentos.core.plan import Candidate, Plan
 
 MOST_NAMED = 5
+Say = Callable[[str], None]
 
 
-def explain_nothing(plan: Plan, say: Callable[[str], None]) -> int:
+def explain_nothing(plan: Plan, say: Say) -> int:
     """Nothing runs: says why, and what would."""
-    for candidate in plan.elsewhere:
-        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    for candidate in plan.done:
-        say(
-            f"[COORDINATOR] {candidate.item.id} is approved already; do it again with --fresh {candidate.item.number}"
-        )
-    explain_parked(plan, say)
+    explain_left_out(plan, say)
     if not plan.elsewhere and not plan.done and not plan.parked:
         say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
     return 0
 
 
-def explain_parked(plan: Plan, say: Callable[[str], None]) -> None:
-    """All of a few, the number of many."""
-    items = [candidate.item.id for candidate in plan.parked]
-    if len(items) > MOST_NAMED:
-        say(f"[COORDINATOR] {len(items)} items wait for a person; see them with: agentos review")
+def explain_left_out(plan: Plan, say: Say) -> None:
+    """What was asked for and does not run: all of a few, the number of many."""
+    _tell(
+        plan.elsewhere,
+        lambda one: f"{one.item.id} is being worked on by {one.held_by}",
+        "items are being worked on by other runs; see them with: agentos runs",
+        say,
+    )
+    _tell(
+        plan.done,
+        lambda one: f"{one.item.id} is approved already; do it again with --fresh {one.item.number}",
+        "items are approved already; do them again with --fresh",
+        say,
+    )
+    _tell(
+        plan.parked,
+        lambda one: f"{one.item.id} waits for a person: agentos review {one.item.id}",
+        "items wait for a person; see them with: agentos review",
+        say,
+    )
+
+
+def _tell(found: Sequence[Candidate], each: Callable[[Candidate], str], many: str, say: Say) -> None:
+    if len(found) > MOST_NAMED:
+        say(f"[COORDINATOR] {len(found)} {many}")
         return
-    for item in items:
-        say(f"[COORDINATOR] {item} waits for a person: agentos review {item}")
+    for candidate in found:
+        say(f"[COORDINATOR] {each(candidate)}")
