@@ -10,7 +10,7 @@ from .tree import modules
 
 LEAST = 5
 SPOKEN = re.compile(r"^\[(?:COORDINATOR|(?:LLD|ISSUE)-\d+)\] (.*)$|^((?:Warning|Error): .*)$")
-FILE = re.compile(r"^\S+\.(?:md|toml): ")
+IN_FILE = re.compile(r"^ *\S+\.md(?:, line \d+)?: ")
 VARIABLE = re.compile(r"\bAGENTOS_[A-Z0-9_]+\b")
 
 
@@ -33,7 +33,7 @@ def variables() -> set[str]:
 
 def _is_written(line: str, text: str) -> bool:
     """As a whole line, as what stands behind a prefix or the name of a file, or as parts between bars."""
-    ways = ([line], [text], [text.strip()], [FILE.sub("", text.strip())], text.split(" | ")[:1])
+    ways = ([line], [text], [text.strip()], text.split(" | ")[:1], [IN_FILE.sub("", text)])
     return not text.strip() or any(all(_matches(part) for part in way) for way in ways)
 
 

@@ -142,6 +142,21 @@ def test_a_day_quota_spares_its_key_until_the_reset(stage: Stage) -> None:
     assert len(witness.answered()) == 8
 
 
+def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(stage: Stage) -> None:
+    """The end that can be counted on, not the hourly look whether it was true."""
+    stage.issues(40, 41)
+    stage.server("--latency", "0.1,0.1", keys=KEYS[:1], fault={"kind": "429-day", "nth": 3, "times": None})
+    done = stage.run("--all")
+    assert done.code == 75, done.out
+    (spent,) = re.findall(r"Daily quota of key-1 is used up until (.*?) \(429", done.out)
+    assert f"All keys rate limited. Pausing all workflows until {spent} (key-1)..." in done.out
+    assert f"no key comes back within --max-wait; the first is key-1, at {spent}" in done.out
+    said = stage.run("--all", "--dry-run").out
+    assert "It would stop for quota or budget (exit 75) with 0 of 1 item ended" in said
+    assert "Bottleneck" not in said, "what stops it is what holds it up"
+    assert "  LLD-40  approved" in stage.run("status", program="agentos").out
+
+
 def test_a_rejected_key_is_quarantined_after_one_wasted_call(stage: Stage) -> None:
     stage.issues(42, 43, 44)
     kinds = ("400-key", "401", "402", "403")

@@ -62,7 +62,7 @@ def _standing(row: Any, alive: bool) -> str:
     from agentos.outputs.words import count, duration, tokens
 
     word = "died here" if row.running and not alive else row.word
-    if not row.running and row.outcome is None and not row.usage.calls:
+    if word in ("waiting", "not begun") and not row.usage.calls:
         return str(word)
     since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
     where = f" at {row.node}" if row.running and row.node else ""

@@ -92,7 +92,8 @@ class Episodes:
         begins = self._limited_since is None and waiting and not slots
         if begins and (earliest := self._pool.keys.earliest(now)):
             self._limited_since = now
-            return [events.AllKeysLimited(earliest[1], earliest[0] - now)]
+            at, name = self._pool.keys.first_back(now) or earliest
+            return [events.AllKeysLimited(name, at - now)]
         if self._limited_since is not None and (slots or not waiting):
             since, self._limited_since = self._limited_since, None
             return [events.KeysBack(now - since)]

@@ -120,10 +120,15 @@ class Keys:
         ends = [(key.opens_at(), key.credential.name) for key in self if key.living]
         return min([end for end in ends if end[0] > now], default=None)
 
+    def first_back(self, now: float) -> tuple[float, str] | None:
+        """When the first resting one can be counted on again, and which: a look at a spent day is luck."""
+        ends = [(rest.back_at(), key.credential.name) for key in self if key.living for rest in key.rests]
+        return min([end for end in ends if end[0] > now], default=None)
+
     def more_usable_at(self, now: float) -> float | None:
         """When, by waiting alone, one is not limited or spent any more."""
-        ends = [rest.back_at() for key in self if key.living for rest in key.rests]
-        return min([end for end in ends if end > now], default=None)
+        first = self.first_back(now)
+        return None if first is None else first[0]
 
     # Which there are.
 

@@ -17,8 +17,11 @@ def forecast_lines(found: Forecast) -> list[str]:
     first = f"Forecast: calls {calls}, tokens {used}, cost {cost}, time {_time(found)}"
     if found.usage is None:
         return [f"{first} ({_unknown(found)})"]
-    told = f"{count(found.lives, 'item')} of {count(found.runs, 'earlier run')}"
-    return [f"{first} (as {told} went)", *_stop(found), *_bottleneck(found.bottleneck), *_changes(found)]
+    told = f"{first} (as {count(found.lives, 'item')} of {count(found.runs, 'earlier run')} went)"
+    if stop := _stop(found):
+        # What stops it is what holds it up.
+        return [told, *stop]
+    return [told, *_bottleneck(found.bottleneck), *_changes(found)]
 
 
 def forecast_json(found: Forecast) -> dict[str, Any]:

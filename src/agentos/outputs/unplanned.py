@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from agentos.core.plan import Candidate, Plan
+from agentos.outputs.console import COORDINATOR
+from agentos.outputs.words import spoken
 
 MOST_NAMED = 5
 Say = Callable[[str], None]
@@ -40,7 +42,7 @@ def explain_left_out(plan: Plan, say: Say) -> None:
 
 def _tell(found: Sequence[Candidate], each: Callable[[Candidate], str], many: str, say: Say) -> None:
     if len(found) > MOST_NAMED:
-        say(f"[COORDINATOR] {len(found)} {many}")
+        say(spoken(COORDINATOR, f"{len(found)} {many}"))
         return
     for candidate in found:
-        say(f"[COORDINATOR] {each(candidate)}")
+        say(spoken(COORDINATOR, each(candidate)))
