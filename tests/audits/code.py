@@ -8,7 +8,7 @@ from .tree import modules
 
 READERS = {"settings.py"}
 PRINTERS = {"worker.py", "cli/offline_server.py"}
-STARTERS = {"engines/launch.py", "gateway/child.py", "models/offline_process.py", "settings.py"}
+STARTERS = {"engines/launch.py", "gateway/child.py", "models/offline_process.py", "workflows/github/token.py"}
 FORKERS = {"engines/template.py"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "multiprocessing"}
