@@ -80,7 +80,8 @@ def test_the_number_of_workers_changes_during_the_run(stage: Stage) -> None:
     assert "Warning: Requested parallelism 12 exceeds maximum 10. Capping to 10." in more.err
     assert more.code == 0 and "10 workers from now on (before: 1)." in more.out
     until(lambda: len(stage.events("WorkerStarted")) == 4, 3)
-    assert stage.run("set", "parallel", 0, program="agentos").code == 2
+    none = stage.run("set", "parallel", 0, program="agentos")
+    assert none.code == 2 and none.err.endswith("expected 1 to 10\n")
     assert running.end().code == 0
 
 

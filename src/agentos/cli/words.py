@@ -43,11 +43,10 @@ class Workers(click.ParamType[int]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value)
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
+            # An option without its number stands for the usual; an argument has no such form.
+            unsaid = "" if isinstance(param, click.Argument) else f", or nothing for {DEFAULT_PARALLEL}"
             self.fail(
-                f"{text!r} is not a number of workers; expected 1 to {MAX_PARALLEL}, "
-                f"or nothing for {DEFAULT_PARALLEL}",
-                param,
-                ctx,
+                f"{text!r} is not a number of workers; expected 1 to {MAX_PARALLEL}{unsaid}", param, ctx
             )
         return int(text)
 
