@@ -43,10 +43,16 @@ KEYS = 20
 STEP = 0.0005
 DECISIONS = 50_000
 DEATHS = 15
+TRIES = 9
 
 
 def main() -> None:
-    print(f"{decisions_a_second():,.0f} decisions a CPU second, {KEYS} keys with known limits")
+    # Others on the machine can only make it slower.
+    fast = [decisions_a_second() for _ in range(TRIES)]
+    print(
+        f"{max(fast):,.0f} decisions a CPU second, {KEYS} keys with known limits, in the best of {TRIES} tries "
+        f"({statistics.median(fast):,.0f} in the median)"
+    )
     print(f"{decisions_a_second(waiting=200):,.0f} decisions a CPU second, {KEYS} keys, 200 calls waiting")
     waits = lease_waits()
     print(

@@ -88,7 +88,7 @@ def test_a_large_call_is_not_passed_for_ever_by_small_ones() -> None:
 def test_one_who_asks_for_another_model_is_not_held_up() -> None:
     pool = paced(REQUESTS, TOKENS)
     for holder, model in (("first", "pro"), ("second", "pro"), ("other", "flash")):
-        pool.ask(replace(want(holder, load=Load(90)), models=(model,)))
+        pool.ask(want(holder, load=Load(90))._replace(models=(model,)))
     assert served(pool, 0.0) == ["first", "other"]
 
 

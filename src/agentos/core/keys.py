@@ -144,7 +144,7 @@ class Keys:
     def known_as(self, credential: Credential) -> str | None:
         """The name that this credential's secret has now; None if it is gone."""
         key = self._by_name.get(credential.name)
-        if key is not None and key.credential.secret == credential.secret:
+        if key is not None and (key.credential is credential or key.credential.secret == credential.secret):
             return credential.name
         names = (name for name, key in self._by_name.items() if key.credential.secret == credential.secret)
         return next(names, None)

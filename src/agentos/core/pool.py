@@ -3,7 +3,6 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from agentos.core.buckets import Bucket, Buckets
 from agentos.core.credentials import Credential
@@ -52,7 +51,7 @@ class Pool:
     def hurry(self, provider: str, now: float) -> None:
         """It serves again: nobody who may use it waits out a back-off any more."""
         self._waiting = [
-            replace(want, not_before=min(want.not_before, now)) if provider in want.providers else want
+            want._replace(not_before=min(want.not_before, now)) if provider in want.providers else want
             for want in self._waiting
         ]
 
@@ -170,13 +169,13 @@ class Pool:
         for provider in want.providers:
             usable = False
             for key in self.keys:
-                if not key.living or key.credential.provider != provider:
+                if key.credential.provider != provider or not key.living:
                     continue
-                at = self._opens_at(key, want, now)
-                if at <= now and key.free:
+                at, free = self._opens_at(key, want, now), key.free
+                if free and at <= now:
                     return key
                 usable = usable or self._can_soon(key, want, now)
-                if key.free:
+                if free:
                     self._next_at = min(self._next_at, at)
             if usable:
                 return None
@@ -221,8 +220,8 @@ class Pool:
         )
 
     def _opens_at(self, key: Key, want: Want, now: float) -> float:
-        weather = self.weather(key.credential.provider)
-        if not weather.lets_through(now):
+        weather = self._weathers[key.credential.provider]
+        if weather.began is not None and not weather.lets_through(now):
             return weather.open_until if weather.open_until > now else NEVER
         bucket = self._bucket(key, self._model(key, want))
         if bucket.rest.closed(now):
@@ -242,7 +241,7 @@ class Pool:
         lease = Lease(f"lease-{next(self._numbers)}", want, key.credential, now, booking, model)
         key.lent(lease.id, now)
         self.keys.used(key)
-        self.weather(key.credential.provider).sent(lease.id)
+        self._weathers[key.credential.provider].sent(lease.id)
         bucket.rest.proved(now)
         if bucket.rest.spent(now):
             bucket.rest.probed(now)

@@ -1,6 +1,6 @@
 """A wish for one call, and the right to it."""
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentos.core.bookings import Booking
 from agentos.core.credentials import Credential
@@ -9,8 +9,7 @@ from agentos.core.loads import Load
 HEAD_START = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """A holder's wish for one call; it is not served before `not_before`.
 
     Each call that its item has behind it counts as if it had asked a little earlier, so that documents
@@ -23,7 +22,7 @@ class Want:
     asked_at: float
     not_before: float = 0.0
     models: tuple[str, ...] = ()
-    load: Load = field(default_factory=Load)
+    load: Load = Load()
     behind: int = 0
 
     @property
@@ -39,8 +38,7 @@ class Want:
         return self.models[self.providers.index(provider)] if self.models else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right of one holder to one credential for one call."""
 
     id: str
