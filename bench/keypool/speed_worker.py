@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 import time
 
@@ -9,6 +10,9 @@ from agentos.core.commands import GrantLease
 from agentos.core.events import LeaseReturned, LeaseWanted, WorkerReported
 from agentos.core.results import Ending, Outcome, Usage, Verdict
 from agentos.engines.channel import SocketChannel
+
+# What a worker does between two calls: it saves its state.
+SAVES = 0.005
 
 
 def main(connection: socket.socket) -> None:
@@ -24,7 +28,8 @@ async def _live(connection: socket.socket) -> None:
     await channel.drain()
 
 
-async def _ask(channel: SocketChannel, item: str, call: int, thinks: float) -> float:
+async def _ask(channel: SocketChannel, item: str, call: int, between: tuple[float, float]) -> float:
+    thinks = random.uniform(*between)
     began = time.perf_counter()
     channel.tell(LeaseWanted(item, str(call), ("gemini",), ("offline-rules-1",), 500, 1500))
     command = await channel.next()
@@ -32,4 +37,5 @@ async def _ask(channel: SocketChannel, item: str, call: int, thinks: float) -> f
     assert isinstance(command, GrantLease)
     await asyncio.sleep(thinks)
     channel.tell(LeaseReturned(item, command.lease, thinks, Usage(1, 500, 1500)))
+    await asyncio.sleep(SAVES)
     return seconds

@@ -103,7 +103,10 @@ class Coordinator:
             # A request is not a fact yet; what comes of it is.
             if not isinstance(event, events.Request):
                 self._tell(event)
-        return self._decide(lambda now: self._run.hear_all(heard, now))
+        news = self._decide(lambda now: self._run.take(heard, now))
+        rest = self._run.follow(self._clock.monotonic())
+        self._apply(rest, told=False)
+        return [*news, *rest.news]
 
     def _decide(self, decide: Callable[[float], Decision]) -> list[events.News]:
         decision, told = in_turn(self._run.leasing, self._neighbours, lambda: decide(self._clock.monotonic()))

@@ -117,18 +117,22 @@ class Keys:
 
     def earliest(self, now: float) -> tuple[float, str] | None:
         """When, by waiting alone, the first resting one can serve again, and which."""
-        ends = [(key.opens_at(), key.credential.name) for key in self if key.living]
+        ends = [(key.opens_at(), key.credential.name) for key, _ in self._resting(now)]
         return min([end for end in ends if end[0] > now], default=None)
 
     def first_back(self, now: float) -> tuple[float, str] | None:
         """When the first resting one can be counted on again, and which: a look at a spent day is luck."""
-        ends = [(rest.back_at(), key.credential.name) for key in self if key.living for rest in key.rests]
+        ends = [(rest.back_at(), key.credential.name) for key, rest in self._resting(now)]
         return min([end for end in ends if end[0] > now], default=None)
 
     def more_usable_at(self, now: float) -> float | None:
         """When, by waiting alone, one is not limited or spent any more."""
         first = self.first_back(now)
         return None if first is None else first[0]
+
+    def _resting(self, now: float) -> list[tuple[Key, Rest]]:
+        """What living ones still have to wait for, for one of their models; mostly nothing."""
+        return [(key, rest) for key in self for rest in key.rests if not rest.over(now) and key.living]
 
     # Which there are.
 

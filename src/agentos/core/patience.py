@@ -12,10 +12,16 @@ class Patience:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._longest_call = 0.0
+        # After how much silence an item is worth a word.
+        self._usual = SHORTEST_USUAL
 
     def saw_call(self, seconds: float) -> None:
-        self._longest_call = max(self._longest_call, seconds)
+        self._usual = max(self._usual, USUAL_FACTOR * seconds)
+
+    def is_over(self, work: Work, now: float) -> bool:
+        """Whether there is anything to be done about it; asked of every worker whenever anything happens."""
+        due = self.deadline(work)
+        return due is not None and due <= now
 
     def ends_with(self, work: Work, now: float) -> bool:
         """Whether its worker is to be killed: out of time, or still there when it should have left."""
@@ -25,11 +31,7 @@ class Patience:
         return work.lingers(now) or work.overstays(now)
 
     def wonders_about(self, work: Work, now: float) -> ItemQuiet | None:
-        return work.falls_quiet(self._usual(), now)
+        return work.falls_quiet(self._usual, now)
 
     def deadline(self, work: Work) -> float | None:
-        return work.deadline(self._timeout, self._usual())
-
-    def _usual(self) -> float:
-        """After how much silence an item is worth a word."""
-        return max(SHORTEST_USUAL, USUAL_FACTOR * self._longest_call)
+        return work.deadline(self._timeout, self._usual)

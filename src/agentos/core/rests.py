@@ -77,6 +77,10 @@ class Rest:
     def spent(self, now: float) -> bool:
         return now < self.spent_until
 
+    def over(self, now: float) -> bool:
+        """Whether nothing of it is left to be waited for."""
+        return now >= self.until and now >= self.spent_until and now >= (self.proving_until or 0.0)
+
     def closed(self, now: float) -> bool:
         """Whether no call may be sent now."""
         proving = self.proving_until is not None and now < self.proving_until

@@ -64,10 +64,23 @@ class Run:
 
     def hear_all(self, heard: Iterable[events.Event], now: float) -> Decision:
         """What follows is decided once, of all that is known by now."""
+        decision = self.take(heard, now)
+        self._follow(decision, now)
+        return decision
+
+    def take(self, heard: Iterable[events.Event], now: float) -> Decision:
+        """What was heard, and the keys that may be had: nobody waits for one until all else is thought of."""
         decision = Decision()
         for event in heard:
             self._hear(event, decision, now)
-        return self._settle(decision, now)
+        self._give(decision, now)
+        return decision
+
+    def follow(self, now: float) -> Decision:
+        """All else, after `take`."""
+        decision = Decision()
+        self._follow(decision, now)
+        return decision
 
     def wake(self, now: float) -> Decision:
         """Time has passed, nothing else."""
@@ -200,8 +213,15 @@ class Run:
     # What follows from all of it.
 
     def _settle(self, decision: Decision, now: float) -> Decision:
+        self._give(decision, now)
+        self._follow(decision, now)
+        return decision
+
+    def _give(self, decision: Decision, now: float) -> None:
         decision.news.extend(self._leasing.weather_news(now))
         self._grant(decision, now)
+
+    def _follow(self, decision: Decision, now: float) -> None:
         episodes = self._episodes.look(now)
         decision.news.extend([] if self._stop else episodes)
         if standstill := self._standstill(now):
@@ -212,7 +232,6 @@ class Run:
         self._strand(decision)
         self._beat(decision, now)
         self._finish(decision, now)
-        return decision
 
     def _grant(self, decision: Decision, now: float) -> None:
         for lease in self._leasing.grants(now) if not self._control.paused else ():
@@ -240,7 +259,7 @@ class Run:
         self._end_queue(Outcome(Ending.INTERRUPTED), decision)
 
     def _watch(self, decision: Decision, now: float) -> None:
-        for work in self._roster.running():
+        for work in [work for work in self._roster.running() if self._patience.is_over(work, now)]:
             if self._patience.ends_with(work, now):
                 decision.commands.append(KillWorker(work.item))
             if quiet := self._patience.wonders_about(work, now):

@@ -78,7 +78,8 @@ def pack(value: object) -> Any:
 
 
 def _pack_fields(message: object) -> dict[str, Any]:
-    return {name: pack(getattr(message, name)) for name in _hints(typing.cast(type, type(message)))}
+    fields = {name: getattr(message, name) for name in _hints(typing.cast(type, type(message)))}
+    return {name: value if type(value) in _PLAIN else pack(value) for name, value in fields.items()}
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from agentos.core.results import Ending, Outcome, Usage, stumbled
 LINGER = 5.0
 LONGEST_START = 60.0
 LEVELS = (("SLOW", 1), ("STALLED", 4))
+NEVER = float("inf")
 
 
 class Work:
@@ -138,14 +139,13 @@ class Work:
     def deadline(self, timeout: float, usual: float) -> float | None:
         if self._reported_at is not None:
             return self._reported_at + LINGER
-        moments = [] if self._leave_by is None or self.reported else [self._leave_by]
-        if self._active_since is None:
-            return min(moments, default=None)
-        if not self.timed_out and not self.reported:
-            moments.append(self._active_since + timeout - self._tried)
-        if self._level < len(LEVELS):
-            moments.append(self._quiet_at(usual))
-        return min(moments, default=None)
+        due = NEVER if self._leave_by is None or self.reported else self._leave_by
+        if self._active_since is not None:
+            if not self.timed_out and not self.reported:
+                due = min(due, self._active_since + timeout - self._tried)
+            if self._level < len(LEVELS):
+                due = min(due, self._quiet_at(usual))
+        return None if due == NEVER else due
 
     def is_over_time(self, timeout: float, now: float) -> bool:
         if self._active_since is None or self.timed_out or self.reported:

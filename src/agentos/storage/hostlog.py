@@ -72,7 +72,7 @@ class HostLog:
 
     def leave(self, notes: list[Note]) -> bool:
         """Writes to the others, within a turn; false while it is not ours, or a full disk keeps it from them."""
-        self._unwritten += [self._line(replace(note, run=self._run)) for note in notes]
+        self._unwritten += [self._line(note, run=self._run) for note in notes]
         if not self._ours:
             return False
         if self._unwritten:
@@ -131,9 +131,9 @@ class HostLog:
             found += [note for note in _notes(lines, self._folder) if note.run != self._run]
         return found
 
-    def _line(self, note: Note) -> str:
+    def _line(self, note: Note, **more: str) -> str:
         stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
-        return _one_line({**encode(note), **stamp})
+        return _one_line({**encode(note), **more, **stamp})
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
