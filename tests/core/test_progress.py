@@ -50,6 +50,21 @@ def test_an_item_that_takes_longer_than_usual_is_never_taken_for_done() -> None:
     assert project(found, 1000.0).seconds_left == pytest.approx((4 * 10 + 1) / 2)
 
 
+def test_with_fewer_keys_than_workers_it_takes_as_long_as_its_pace_says() -> None:
+    call = events.LeaseReturned("LLD-2", "lease-2", 5.0, Usage(1, 1, 1))
+    first = events.ItemEnded("LLD-1", FINISHED, 10.0, Usage(2, 2, 2), 1)
+    found = tally(started("LLD-1", 0.0), started("LLD-2", 0.0), (9.0, call), (10.0, first))
+    assert project(found, 10.0).seconds_left == pytest.approx(4.5 * 10 / 1.5), "one and a half in ten seconds"
+
+
+def test_the_time_of_a_pause_is_no_part_of_the_pace() -> None:
+    first = events.ItemEnded("LLD-1", FINISHED, 10.0, Usage(2, 2, 2), 1)
+    heard = (started("LLD-1", 0.0), (10.0, first), started("LLD-2", 10.0))
+    before = project(tally(*heard), 10.0)
+    paused = ((10.0, events.RunPaused(False)), (3610.0, events.RunResumed(3600.0)))
+    assert project(tally(*heard[:2], *paused, started("LLD-2", 3610.0)), 3610.0) == before
+
+
 def test_at_the_end_nothing_is_left_and_the_cost_is_what_was_spent() -> None:
     found = tally(*((cost(item, 1.0, 0.25)) for item in ITEMS), *((ended(item, 2.0)) for item in ITEMS))
     assert project(found, 2.0) == Projection(0.0, 1.5)

@@ -25,12 +25,23 @@ def project(tally: Tally, at: float) -> Projection:
     usual = tally.finished_seconds / tally.finished
     running = tally.running
     work = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
-    return Projection(work / min(tally.workers, left), _cost(tally, left))
+    seconds = max(work / min(tally.workers, left), _by_pace(tally, left, at))
+    return Projection(seconds, _cost(tally, left))
 
 
 def _left(row: Row, usual: float, at: float) -> float:
     """Of an item that takes longer than usual, a little is always left."""
     return max(usual - (at - row.since), LEAST_LEFT * usual)
+
+
+def _by_pace(tally: Tally, left: int, at: float) -> float:
+    """At the pace so far, told by calls: with fewer keys than workers, those that run hardly get on."""
+    usual = tally.finished_calls / tally.finished
+    elapsed = at - tally.began - tally.warm_up - tally.stood_still
+    if not usual or elapsed <= 0:
+        return 0.0
+    begun = sum(min(row.usage.calls / usual, 1 - LEAST_LEFT) for row in tally.running)
+    return (left - begun) * elapsed / (tally.finished + begun)
 
 
 def _cost(tally: Tally, left: int) -> float | None:

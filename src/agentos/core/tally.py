@@ -65,7 +65,10 @@ class Tally:
     """Items that ended in whatever way; of them, those that finished, with their time and cost."""
     finished: int = 0
     finished_seconds: float = 0.0
+    finished_calls: int = 0
     finished_cost: float | None = 0.0
+    stood_still: float = 0.0
+    """Seconds for which a person had paused or suspended the run."""
     _running: dict[str, Row] = field(default_factory=dict)
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
@@ -108,6 +111,9 @@ class Tally:
                 self.paused = event
             case events.RunResumed():
                 self.paused = None
+                self.stood_still += event.seconds
+            case events.RunContinued():
+                self.stood_still += event.seconds
             case events.ItemEnded():
                 self._hear_end(event)
             case events.StopBegan():
@@ -152,6 +158,7 @@ class Tally:
         if event.outcome.ending is Ending.FINISHED:
             self.finished += 1
             self.finished_seconds += event.seconds
+            self.finished_calls += event.usage.calls
             self.finished_cost = together(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
