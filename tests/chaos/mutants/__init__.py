@@ -95,7 +95,7 @@ MUTANTS = (
         "key pool in memory only",
         "keys",
         "agentos.storage.hostlog",
-        "        self._unwritten += [self._line(replace(note, run=self._run)) for note in notes]\n",
+        "        self._unwritten += [self._line(note, run=self._run) for note in notes]\n",
         "",
     ),
     Mutant(
