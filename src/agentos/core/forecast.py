@@ -1,5 +1,6 @@
 """How a run would go: the same brain, on a clock that is not waited for."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -83,7 +84,10 @@ def _unknown(scene: Scene, runs: int, known: Experience) -> Unknown | None:
 
 
 def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
-    """A rate that is still being looked for may be too high: all of them together allow no more than there was."""
+    """A rate that is still being looked for may be too high, and the run that looked for it was too slow for that.
+
+    What there will be is taken to be in the middle between the two.
+    """
     sought = [note for note in notes if isinstance(note, BucketLearnt) and _is_sought(note)]
     if pace is None or not sought:
         return notes
@@ -97,7 +101,7 @@ def _is_sought(note: BucketLearnt) -> bool:
 
 def _slowed(note: Note, share: float) -> Note:
     if isinstance(note, BucketLearnt) and note.per_second is not None:
-        return replace(note, per_second=min(note.per_second, share))
+        return replace(note, per_second=min(note.per_second, math.sqrt(note.per_second * share)))
     return note
 
 
