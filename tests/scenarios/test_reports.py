@@ -71,7 +71,7 @@ def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(stage:
         journal.write(b'{"at":17948,"type":"ItemEn')
     until(lambda: "died here" in report(stage).out)
     done = report(stage, run.name, "-o", stage.root / "r.html")
-    assert done.code == 0 and done.out == "" and "Written: " in done.err
+    assert done.code == 0 and done.out == "" and "Written: " in done.err and " items," in done.err
     text = "".join(ET.parse(stage.root / "r.html").getroot().itertext())
     assert "1 line of the journal cannot be read (the last one was torn while it was written)" in text
     assert "Go on with: lld-workflow --all --parallel 2" in text

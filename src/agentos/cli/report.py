@@ -17,6 +17,7 @@ SUFFIXES = {".md": "md", ".html": "html", ".htm": "html", ".xml": "junit", ".csv
 def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
     from agentos.cli.records import find_run
     from agentos.core.errors import NothingMatches
+    from agentos.outputs.words import count
     from agentos.storage.stories import story_of
 
     chosen = form or (SUFFIXES.get(output.suffix.lower(), "md") if output else "md")
@@ -32,9 +33,8 @@ def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
         click.echo(text, nl=False)
         return 0
     _keep(output, text)
-    click.echo(
-        f"Written: {output} ({chosen}, {len(story.tally.rows)} items, the run {story.state})", err=True
-    )
+    items = count(len(story.tally.rows), "item")
+    click.echo(f"Written: {output} ({chosen}, {items}, the run {story.state})", err=True)
     return 0
 
 
