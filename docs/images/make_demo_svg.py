@@ -74,7 +74,8 @@ def _start(folder: Path) -> int:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         program = Path(sys.executable).parent / "agentos"
         around = {
-            "PATH": os.environ["PATH"],
+            # As for somebody who has installed it: the picture is of no machine.
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",

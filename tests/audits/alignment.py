@@ -20,7 +20,9 @@ CLI, EVENTS, SETTINGS = "docs/reference/cli.md", "docs/reference/events.md", "do
 FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
 LONG_FLAG = re.compile(r"(?<!\S)--[a-z][a-z0-9-]+")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
-PRIVATE = re.compile(r"(?<!\w)/(?:home|root|Users)/\w+|(?<!\w)(?:issue|ticket) #\d+", re.IGNORECASE)
+PRIVATE = re.compile(
+    r"(?<!\w)/(?:home|root|Users)/\w+|(?<!\w)/\w\S*/\.venv\b|(?<!\w)(?:issue|ticket) #\d+", re.IGNORECASE
+)
 
 
 def run() -> Report:
@@ -122,9 +124,11 @@ def missing_tests() -> Iterator[str]:
 
 
 def private_places() -> Iterator[str]:
-    for page in pages().values():
-        text = (ROOT / page.name).read_text("utf-8")
-        yield from (f"{page.name}: {found}" for found in PRIVATE.findall(text))
+    """Also in pictures, which are drawn from what a run has said."""
+    pictures = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "images").glob("*.svg"))]
+    for name in [page.name for page in pages().values()] + pictures:
+        text = (ROOT / name).read_text("utf-8")
+        yield from (f"{name}: {found}" for found in PRIVATE.findall(text))
 
 
 def unreachable_pages() -> Iterator[str]:
