@@ -79,7 +79,7 @@ def test_a_key_of_another_provider_serves_nobody_who_did_not_name_it() -> None:
 
 def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
     pool = Pool(keys(1))
-    pool.rest("key-1").limit(10.0, 30.0, "429")
+    pool.bucket("key-1").rest.limit(10.0, 30.0, "429")
     pool.ask(want("LLD-1"))
     assert granted(pool, 39.9) == []
     assert pool.keys.state("key-1", 39.9) is KeyState.RATE_LIMITED
@@ -89,7 +89,7 @@ def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
 
 def test_keys_of_one_bucket_rest_together() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project"), key("key-3")])
-    pool.rest("key-1").limit(0.0, 30.0, "429")
+    pool.bucket("key-1").rest.limit(0.0, 30.0, "429")
     states = [pool.keys.state(name, 1.0) for name in pool.keys.names()]
     assert states == [KeyState.RATE_LIMITED, KeyState.RATE_LIMITED, KeyState.AVAILABLE]
     assert pool.keys.usable_slots(1.0) == 1
@@ -97,7 +97,7 @@ def test_keys_of_one_bucket_rest_together() -> None:
 
 def test_a_spent_day_is_looked_at_by_one_call_an_hour() -> None:
     pool = proven([key("key-1", concurrency=3)])
-    pool.rest("key-1").spend(0.0, 80000.0, "429")
+    pool.bucket("key-1").rest.spend(0.0, 80000.0, "429")
     for holder in ("LLD-1", "LLD-2"):
         pool.ask(want(holder))
     assert granted(pool, 3599.0) == []
@@ -149,7 +149,7 @@ def test_added_and_removed_keys_are_named() -> None:
 
 def test_a_changed_secret_is_a_new_key_under_the_old_name() -> None:
     pool = Pool(keys(1))
-    pool.rest("key-1").limit(0.0, 30.0, "429")
+    pool.bucket("key-1").rest.limit(0.0, 30.0, "429")
     assert pool.replace([replace(key("key-1"), secret=Secret("another one"))]) == (("key-1",), ("key-1",))
     assert pool.keys.state("key-1", 1.0) is KeyState.AVAILABLE
 
@@ -159,7 +159,7 @@ def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
     pool.ask(want("LLD-1"))
     pool.ask(want("LLD-2"))
     _, second = pool.grant(0.0)
-    pool.rest("key-2").limit(0.0, 30.0, "429")
+    pool.bucket("key-2").rest.limit(0.0, 30.0, "429")
     pool.replace([replace(key("key-2"), name="key-1")])
     assert pool.keys.state("key-1", 1.0) is KeyState.RATE_LIMITED
     assert pool.keys.state("key-1", 30.0) is KeyState.RESERVED
@@ -170,7 +170,7 @@ def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
 
 def test_a_bucket_rests_on_when_one_of_its_keys_is_removed() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project")])
-    pool.rest("key-1").limit(0.0, 30.0, "429")
+    pool.bucket("key-1").rest.limit(0.0, 30.0, "429")
     pool.replace([key("key-2", bucket="project")])
     assert pool.keys.state("key-2", 1.0) is KeyState.RATE_LIMITED
 
@@ -212,7 +212,7 @@ def test_a_spent_key_whose_call_is_still_under_way_wakes_the_pool_at_the_end_of_
     pool = Pool([key("key-1", concurrency=2)])
     pool.ask(want("LLD-1"))
     pool.grant(0.0)
-    pool.rest("key-1").spend(0.0, 600.0, "429")
+    pool.bucket("key-1").rest.spend(0.0, 600.0, "429")
     pool.ask(want("LLD-2"))
     assert granted(pool, 36.0) == []
     assert pool.wake_at(36.0) == 600.0

@@ -141,7 +141,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.give_back(lease.id)
         if name := self._name_of(lease):
             shut = self._shut(self.keys[name])
-            rests = self.pool.rest(name).limit(self.now, hint, "429")
+            rests = self.pool.bucket(name).rest.limit(self.now, hint, "429")
             assert clamp_hint(hint) <= rests + 1e-6, "a rest is never shorter than the hint"
             shut.until = max(shut.until, self.now + clamp_hint(hint))
             shut.refused_at = self.now
@@ -153,7 +153,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.give_back(lease.id)
         if name := self._name_of(lease):
             shut = self._shut(self.keys[name])
-            self.pool.rest(name).spend(self.now, day, "429")
+            self.pool.bucket(name).rest.spend(self.now, day, "429")
             shut.probe_at = self.now + HOUR
             shut.spent_until = max(shut.spent_until, self.now + day)
             shut.refused_at = self.now
@@ -165,7 +165,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.give_back(lease.id)
         self.pool.weather(lease.credential.provider).clear()
         if name := self._name_of(lease):
-            self.pool.rest(name).served(lease.granted_at)
+            self.pool.bucket(name).rest.served(lease.granted_at)
             if lease.granted_at >= self._shut(self.keys[name]).refused_at:
                 self.shut[self.keys[name].quota] = Shut()
 
@@ -289,7 +289,7 @@ class PoolMachine(RuleBasedStateMachine):
             for name, credential in self.keys.items():
                 # A fallback is for when the preferred provider has no usable key, not when it is busy.
                 fits = credential.provider == want.providers[0] and credential.provider not in stormy
-                proving = self.pool.rest(name).closed(self.now)
+                proving = self.pool.bucket(name).rest.closed(self.now)
                 idle = self.pool.keys.state(name, self.now) is KeyState.AVAILABLE
                 assert not (fits and idle and not proving)
 
@@ -301,14 +301,14 @@ class PoolMachine(RuleBasedStateMachine):
             return KeyState.QUARANTINED
         if self.now < shut.spent_until:
             return KeyState.EXHAUSTED
-        if self.now < self.pool.rest(name).until:
+        if self.now < self.pool.bucket(name).rest.until:
             return KeyState.RATE_LIMITED
         free = self._calls_on(credential) < credential.concurrency
         return KeyState.AVAILABLE if free else KeyState.RESERVED
 
     def _moments(self) -> list[float]:
         shuts = [moment for shut in self.shut.values() for moment in (shut.until, shut.spent_until)]
-        rests = [self.pool.rest(name) for name in self.keys]
+        rests = [self.pool.bucket(name).rest for name in self.keys]
         opening = [moment for rest in rests for moment in (rest.until, rest.probe_at, rest.spent_until)]
         storms = [self.pool.weather(provider).open_until for provider in PROVIDERS]
         return [*shuts, *opening, *storms, *(want.not_before for want in self.waiting), self.now + 7 * DAY]

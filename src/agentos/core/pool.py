@@ -1,5 +1,6 @@
 """Who gets which key, when."""
 
+import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -10,7 +11,6 @@ from agentos.core.keys import Key, Keys
 from agentos.core.loads import Load
 from agentos.core.neighbourhood import Neighbourhood
 from agentos.core.neighbours import Note
-from agentos.core.rests import Rest
 from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 from agentos.core.wants import Lease, Want
@@ -42,10 +42,7 @@ class Pool:
     # What holders do.
 
     def ask(self, want: Want) -> None:
-        place = len(self._waiting)
-        while place and self._waiting[place - 1].turn > want.turn:
-            place -= 1
-        self._waiting.insert(place, want)
+        bisect.insort(self._waiting, want, key=lambda one: one.turn)
         self._unseen.append(want)
 
     def hurry(self, provider: str, now: float) -> None:
@@ -82,9 +79,6 @@ class Pool:
 
     def bucket_of(self, lease: Lease) -> Bucket:
         return self._buckets.of(lease.credential, lease.model)
-
-    def rest(self, name: str, model: str = "") -> Rest:
-        return self.bucket(name, model).rest
 
     def weather(self, provider: str) -> Weather:
         return self._weathers[provider]
@@ -276,8 +270,7 @@ class Pool:
         """The next moment at which a waiting wish might be served without anything else happening."""
         if not self._waiting:
             return None
-        moments = [self._next_at] + [self._soonest(want, now) for want in self._unseen]
-        soonest = min(moments)
+        soonest = min([self._next_at] + [self._soonest(want, now) for want in self._unseen])
         return None if soonest == NEVER else max(soonest, now)
 
     def _soonest(self, want: Want, now: float) -> float:

@@ -48,6 +48,10 @@ class Roster:
         moments = [slot.rests_until for slot in self._slots] + [work.not_before for work in self._returned]
         return min((at for at in moments if at > now), default=None) if self._queue else None
 
+    def waited(self) -> float:
+        """Seconds that items have waited for keys, added up."""
+        return sum(work.waited for work in self.works.values())
+
     # The slots.
 
     def running(self) -> list[Work]:

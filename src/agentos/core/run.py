@@ -64,9 +64,7 @@ class Run:
 
     def hear_all(self, heard: Iterable[events.Event], now: float) -> Decision:
         """What follows is decided once, of all that is known by now."""
-        decision = self.take(heard, now)
-        self._follow(decision, now)
-        return decision
+        return self._follow(self.take(heard, now), now)
 
     def take(self, heard: Iterable[events.Event], now: float) -> Decision:
         """What was heard, and the keys that may be had: nobody waits for one until all else is thought of."""
@@ -78,13 +76,11 @@ class Run:
 
     def follow(self, now: float) -> Decision:
         """All else, after `take`."""
-        decision = Decision()
-        self._follow(decision, now)
-        return decision
+        return self._follow(Decision(), now)
 
     def wake(self, now: float) -> Decision:
         """Time has passed, nothing else."""
-        return self._settle(Decision(), now)
+        return self.hear_all((), now)
 
     def change_credentials(self, credentials: list[Credential], now: float) -> Decision:
         return self._settle(Decision(news=self._leasing.replaced(credentials)), now)
@@ -113,10 +109,6 @@ class Run:
     def parked(self) -> list[str]:
         """Items that wait for a person."""
         return self._roster.parked()
-
-    def waited(self) -> float:
-        """Seconds that items have waited for keys, added up."""
-        return sum(work.waited for work in self._roster.works.values())
 
     # What each event means.
 
@@ -214,14 +206,13 @@ class Run:
 
     def _settle(self, decision: Decision, now: float) -> Decision:
         self._give(decision, now)
-        self._follow(decision, now)
-        return decision
+        return self._follow(decision, now)
 
     def _give(self, decision: Decision, now: float) -> None:
         decision.news.extend(self._leasing.weather_news(now))
         self._grant(decision, now)
 
-    def _follow(self, decision: Decision, now: float) -> None:
+    def _follow(self, decision: Decision, now: float) -> Decision:
         episodes = self._episodes.look(now)
         decision.news.extend([] if self._stop else episodes)
         if standstill := self._standstill(now):
@@ -232,6 +223,7 @@ class Run:
         self._strand(decision)
         self._beat(decision, now)
         self._finish(decision, now)
+        return decision
 
     def _grant(self, decision: Decision, now: float) -> None:
         for lease in self._leasing.grants(now) if not self._control.paused else ():
@@ -302,5 +294,7 @@ class Run:
         if not self.over and not self._roster.is_unfinished():
             self.over = True
             decision.news.append(
-                events.RunEnded(self.exit_code(), now - self._started_at, self.waited(), self._stop.detail)
+                events.RunEnded(
+                    self.exit_code(), now - self._started_at, self._roster.waited(), self._stop.detail
+                )
             )

@@ -205,7 +205,7 @@ class CredentialCoordinator:
 
     def _rest(self, credential: Credential, seconds: float) -> None:
         now = time.monotonic()
-        self._pool.rest(credential.name, credential.model or "").recall(
+        self._pool.bucket(credential.name, credential.model or "").rest.recall(
             now + seconds, 0.0, "rate limited", now
         )
         self._change.notify_all()
