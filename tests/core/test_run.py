@@ -391,6 +391,8 @@ def test_waiting_for_a_key_does_not_count_against_the_items_time() -> None:
     assert stage.told(KillWorker) == []
     stage.at(1100.0)
     assert stage.told(KillWorker) == [KillWorker("LLD-1")]
+    stage.hear(events.StopRequested("SIGINT"), ended("LLD-1", "signal 9"))
+    assert stage.told(events.RunEnded)[-1].waited == 1000.0
 
 
 def test_a_silent_item_is_slow_then_stalled_each_said_once() -> None:
