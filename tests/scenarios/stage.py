@@ -173,6 +173,16 @@ class Witness:
     """The model server, and what it saw."""
 
     url: str
+    pid: int
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Calls under way stay under way, however long the test takes for what it does meanwhile."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(f"{self.url}{path}", data=body, method=method)
@@ -284,7 +294,7 @@ class Stage:
         assert process.stdout
         self.urls.append(json.loads(process.stdout.readline())["url"])
         self.keys = keys
-        return Witness(self.urls[-1])
+        return Witness(self.urls[-1], process.pid)
 
     # The commands.
 

@@ -6,22 +6,17 @@ import stat
 
 import pytest
 
-from .stage import Running, Stage, until
+from .stage import Stage, until
 
 PAUSED = "Paused: no further item starts, workers wait at their next model call."
 
 
-def begin(stage: Stage, *words: object, latency: str = "0.3,0.3") -> Running:
-    stage.server("--latency", latency)
-    running = stage.start("--all", *words)
-    until(lambda: stage.events("WorkerStarted"))
-    return running
-
-
 def test_a_paused_run_calls_nobody_until_it_is_resumed(stage: Stage) -> None:
     stage.issues(40, 41, 42, 43)
-    running = begin(stage, "--parallel", 2)
-    asked = stage.run("pause", program="agentos")
+    with stage.server("--latency", "0.3,0.3").holding():
+        running = stage.start("--all", "--parallel", 2)
+        until(lambda: len(stage.events("LeaseGranted")) == 2)
+        asked = stage.run("pause", program="agentos")
     assert asked.code == 0 and PAUSED in asked.out, asked
     assert f"[COORDINATOR] {PAUSED} Go on with: agentos resume" in running.out
     until(lambda: not open_leases(stage))
@@ -60,14 +55,16 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(stage: Stage
 
 def test_a_failed_item_is_put_back_into_the_run(stage: Stage) -> None:
     stage.issues(40, 41)
-    running = begin(stage, "--parallel", 2, "--retries", 0, latency="2.5,2.5")
-    os.kill(stage.worker("LLD-40"), signal.SIGKILL)
-    until(lambda: stage.events("ItemEnded"))
-    again = stage.run("retry", "lld-40", program="agentos")
-    assert again.code == 0 and "LLD-40 is tried again, from its checkpoint." in again.out, again
-    unknown = stage.run("retry", "LLD-99", program="agentos")
-    assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
-    assert stage.run("retry", "LLD-41", program="agentos").out.endswith("running, or still to come\n")
+    with stage.server("--latency", "0.3,0.3").holding():
+        running = stage.start("--all", "--parallel", 2, "--retries", 0)
+        until(lambda: len(stage.events("LeaseGranted")) == 2)
+        os.kill(stage.worker("LLD-40"), signal.SIGKILL)
+        until(lambda: stage.events("ItemEnded"))
+        again = stage.run("retry", "lld-40", program="agentos")
+        assert again.code == 0 and "LLD-40 is tried again, from its checkpoint." in again.out, again
+        unknown = stage.run("retry", "LLD-99", program="agentos")
+        assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
+        assert stage.run("retry", "LLD-41", program="agentos").out.endswith("running, or still to come\n")
     done = running.end()
     assert done.code == 0 and "2 completed" in done.out
     assert stage.document(40).exists() and stage.document(41).exists()
@@ -75,22 +72,26 @@ def test_a_failed_item_is_put_back_into_the_run(stage: Stage) -> None:
 
 def test_the_number_of_workers_changes_during_the_run(stage: Stage) -> None:
     stage.issues(40, 41, 42, 43)
-    running = begin(stage, latency="0.8,0.8")
-    more = stage.run("set", "parallel", 12, program="agentos")
-    assert "Warning: Requested parallelism 12 exceeds maximum 10. Capping to 10." in more.err
-    assert more.code == 0 and "10 workers from now on (before: 1)." in more.out
-    until(lambda: len(stage.events("WorkerStarted")) == 4, 3)
-    none = stage.run("set", "parallel", 0, program="agentos")
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("WorkerStarted"))
+        more = stage.run("set", "parallel", 12, program="agentos")
+        assert "Warning: Requested parallelism 12 exceeds maximum 10. Capping to 10." in more.err
+        assert more.code == 0 and "10 workers from now on (before: 1)." in more.out
+        until(lambda: len(stage.events("WorkerStarted")) == 4)
+        none = stage.run("set", "parallel", 0, program="agentos")
     assert none.code == 2 and none.err.endswith("expected 1 to 10\n")
     assert running.end().code == 0
 
 
 def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(stage: Stage) -> None:
     stage.issues(40, 41)
-    running = begin(stage, latency="1.9,1.9")
-    waiting = stage.start("wait", program="agentos")
-    until(lambda: "Waiting for run" in waiting.err)
-    asked = stage.run("stop", program="agentos")
+    with stage.server("--latency", "0.3,0.3").holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("LeaseGranted"))
+        waiting = stage.start("wait", program="agentos")
+        until(lambda: "Waiting for run" in waiting.err)
+        asked = stage.run("stop", program="agentos")
     assert asked.code == 0 and "Shutting down... waiting for workers to checkpoint" in asked.out
     done = running.end(8)
     assert done.code == 143
@@ -104,50 +105,58 @@ def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(sta
 
 def test_a_killed_run_is_waited_for_and_named_as_killed(stage: Stage) -> None:
     stage.issues(40)
-    running = begin(stage, latency="1.9,1.9")
-    timed = stage.run("wait", "--timeout", "0.2s", program="agentos")
-    assert timed.code == 124 and "goes on" in timed.err
-    waiting = stage.start("wait", program="agentos")
-    until(lambda: "Waiting for run" in waiting.err)
-    running.signal(signal.SIGKILL)
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("WorkerStarted"))
+        timed = stage.run("wait", "--timeout", "0.2s", program="agentos")
+        assert timed.code == 124 and "goes on" in timed.err
+        waiting = stage.start("wait", program="agentos")
+        until(lambda: "Waiting for run" in waiting.err)
+        running.signal(signal.SIGKILL)
     assert waiting.end(5).code == 137
     assert "it was killed. Go on with: lld-workflow --all" in stage.run("pause", program="agentos").err
 
 
 def test_of_two_runs_the_one_that_is_meant_must_be_named(stage: Stage) -> None:
     stage.issues(40, 41)
-    stage.server("--latency", "5,5")
-    first, second = stage.start(40), stage.start(41)
-    until(lambda: len(stage.runs()) == 2 and all(stage.events("WorkerStarted", run) for run in stage.runs()))
-    asked = stage.run("pause", program="agentos")
-    assert asked.code == 2 and "2 runs are under way, name one:" in asked.err
-    name = stage.runs()[0].name
-    assert f"agentos pause --run {name}   ({stage.project})" in asked.err
-    assert f"Run {name}: Paused" in stage.run("pause", "--run", name, program="agentos").out
-    assert len(stage.events("RunPaused", stage.runs()[0])) == 1
-    assert stage.events("RunPaused", stage.runs()[1]) == []
-    for run in stage.runs():
-        assert stage.run("stop", "--run", run.name, program="agentos").code == 0
+    with stage.server().holding():
+        first, second = stage.start(40), stage.start(41)
+        until(
+            lambda: len(stage.runs()) == 2 and all(stage.events("WorkerStarted", run) for run in stage.runs())
+        )
+        asked = stage.run("pause", program="agentos")
+        assert asked.code == 2 and "2 runs are under way, name one:" in asked.err
+        name = stage.runs()[0].name
+        assert f"agentos pause --run {name}   ({stage.project})" in asked.err
+        assert f"Run {name}: Paused" in stage.run("pause", "--run", name, program="agentos").out
+        assert len(stage.events("RunPaused", stage.runs()[0])) == 1
+        assert stage.events("RunPaused", stage.runs()[1]) == []
+        for run in stage.runs():
+            assert stage.run("stop", "--run", run.name, program="agentos").code == 0
     assert first.end(8).code == second.end(8).code == 143
 
 
 def test_the_socket_is_the_owners_alone_and_gone_after_the_run(stage: Stage) -> None:
     stage.issues(40)
-    running = begin(stage)
-    socket = stage.runs()[0] / "control.sock"
-    assert stat.S_IMODE(socket.stat().st_mode) == 0o600
-    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("WorkerStarted"))
+        socket = stage.runs()[0] / "control.sock"
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+        assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
     assert running.end().code == 0 and not socket.exists()
 
 
 def test_a_run_that_stands_still_is_named_as_such(stage: Stage) -> None:
     stage.issues(40)
-    running = begin(stage)
-    os.kill(running.pid, signal.SIGSTOP)
-    try:
-        asked = stage.run("pause", program="agentos")
-    finally:
-        os.kill(running.pid, signal.SIGCONT)
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("WorkerStarted"))
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            asked = stage.run("pause", program="agentos")
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
     assert (
         asked.code == 2
         and f"stands still (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in asked.err
