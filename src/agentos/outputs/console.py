@@ -40,7 +40,7 @@ class Console:
                 for line in summary_lines(self.tally):
                     self._say(COORDINATOR, line)
             case _ if isinstance(event, Told):
-                if text := sentence(event, at):
+                if text := sentence(event, at, paused=self.tally.paused is not None):
                     self._say(COORDINATOR, text)
             case _:
                 pass

@@ -56,8 +56,9 @@ Told = (
 )
 
 
-def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an event
-    """The coordinator's line for an event; None for what is told in other ways."""
+def sentence(event: Told, at: float, *, paused: bool = False) -> str | None:  # noqa: C901 - one case an event
+    """The coordinator's line for an event; None for what is told in other ways. `paused`: by a person."""
+    resuming = "Still paused. Go on with: agentos resume" if paused else "Resuming workflows..."
     match event:
         case events.RunStarted():
             return _started(event)
@@ -100,26 +101,26 @@ def sentence(event: Told, at: float) -> str | None:  # noqa: C901 - one case an 
                 f"{'the one slot' if event.slots == 1 else f'one of {event.slots} slots'} to be given back)"
             )
         case events.PoolRestored():
-            return f"Credentials available again after {duration(event.seconds)}. Resuming workflows..."
+            return f"Credentials available again after {duration(event.seconds)}. {resuming}"
         case events.AllKeysLimited():
             until = clock(at + event.seconds, at)
             return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
         case events.KeysBack():
-            return f"Keys are back after {duration(event.seconds)}. Resuming workflows..."
+            return f"Keys are back after {duration(event.seconds)}. {resuming}"
         case events.StormBegan():
             return (
                 f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
                 f"trying one at {clock(at + event.seconds, at)}..."
             )
         case events.StormEnded():
-            return f"{event.provider} answers again after {duration(event.seconds)}. Resuming workflows..."
+            return f"{event.provider} answers again after {duration(event.seconds)}. {resuming}"
         case events.DiskPaused():
             return (
                 f"No space left on the disk of {event.place}. Pausing all workflows: free some, and they go on "
                 "by themselves..."
             )
         case events.DiskRestored():
-            return f"There is space again after {duration(event.seconds)}. Resuming workflows..."
+            return f"There is space again after {duration(event.seconds)}. {resuming}"
         case events.SlotRested():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():
