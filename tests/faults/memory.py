@@ -1,4 +1,4 @@
-"""A group of processes with little memory, whose largest is ended by the kernel itself."""
+"""A group with little memory, whose processes the kernel itself ends when they want more."""
 
 import contextlib
 import os
@@ -12,7 +12,6 @@ import pytest
 from tests.scenarios.stage import until
 
 CONTROL = Path("/sys/fs/cgroup")
-ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +19,6 @@ class SmallMemory:
     """A control group, of whichever version the machine has."""
 
     folder: Path
-
-    @property
-    def entering(self) -> tuple[str, ...]:
-        """What to put before a command, so that it and its children live in the group."""
-        return ("sh", "-c", ENTER, str(self.folder))
 
     @property
     def ended(self) -> int:

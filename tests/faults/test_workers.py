@@ -19,7 +19,10 @@ from agentos.workflows import Candidate, Standing, Workflow, folder_items, read_
 class State(TypedDict, total=False):
     result: str
 
-def eat():
+def eat(group=None):
+    """All the memory there is, or that of a control group that it enters."""
+    if group:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
     hoard = []
     while True:
         hoard.append(bytearray(16 * 1024 * 1024))
@@ -71,7 +74,7 @@ class Deeds(Workflow):
             graph.add_edge(*edge)
         return graph
 '''
-ROOM = 400 << 20
+ROOM = 200 << 20
 ALL = ("run", "deeds_flow:Deeds", "--all", "--parallel", 3, "--offline")
 
 
@@ -94,9 +97,9 @@ def done(project: Path) -> list[str]:
 def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alone(
     stage: Stage, project: Path
 ) -> None:
-    deeds(project, "wait(root / 'go')", "eat()", "pass", "pass")
     with small_memory(ROOM) as memory:
-        running = stage.start(*ALL, "--retries", 1, program="agentos", before=memory.entering)
+        deeds(project, "wait(root / 'go')", f"eat({str(memory.folder)!r})", "pass", "pass")
+        running = stage.start(*ALL, "--retries", 1, program="agentos")
         running.says("[DEED-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
         (project / "go").touch()
         ended = running.end(60)

@@ -282,8 +282,13 @@ class LimitLearnt:
 
 @dataclass(frozen=True, slots=True)
 class KeysChanged:
+    """`changed`: another limit, bucket or address."""
+
     added: tuple[str, ...]
     removed: tuple[str, ...]
+    disabled: tuple[str, ...] = ()
+    enabled: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from agentos.core.backoff import Jitter, backoff
 from agentos.core.buckets import Bucket
 from agentos.core.commands import GrantLease
 from agentos.core.credentials import Credential
+from agentos.core.edits import edited
 from agentos.core.loads import Dimension, LimitSeen, Load
 from agentos.core.money import Purse
 from agentos.core.neighbours import (
@@ -95,8 +96,9 @@ class Leasing:
         self._troubles = {key: n for key, n in self._troubles.items() if key[0] != holder}
 
     def replaced(self, credentials: list[Credential]) -> list[events.News]:
-        added, removed = self.pool.replace(credentials)
-        return [events.KeysChanged(added, removed)] if added or removed else []
+        change = edited([key.credential for key in self.pool.keys], credentials)
+        self.pool.replace(credentials)
+        return [change] if change else []
 
     def weather_news(self, now: float) -> list[events.News]:
         """Storms that have begun or ended since the last look, whichever run has met them."""

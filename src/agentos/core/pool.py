@@ -95,8 +95,8 @@ class Pool:
         """The name that this credential's secret has now; None if it is gone."""
         return self.keys.known_as(credential)
 
-    def replace(self, credentials: Iterable[Credential]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Takes the new list; names what was added and what is gone. The secret, not the name, is the key."""
+    def replace(self, credentials: Iterable[Credential]) -> None:
+        """Takes the new list. The secret, not the name, is the key."""
         fresh = {credential.secret: credential for credential in credentials}
         before = self.keys.by_secret()
         quotas = {secret: key.credential.quota for secret, key in before.items()}
@@ -105,10 +105,6 @@ class Pool:
         for key in self.keys:
             old = before.get(key.credential.secret)
             key.proven = old is not None and old.proven
-        return (
-            tuple(credential.name for secret, credential in fresh.items() if secret not in before),
-            tuple(key.credential.name for secret, key in before.items() if secret not in fresh),
-        )
 
     def _key(self, credential: Credential) -> Key:
         """With the calls that are still under way, also those of a key that was gone for a while."""

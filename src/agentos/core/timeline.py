@@ -144,7 +144,7 @@ class Timeline:
                 for span in self._key(event.key).of(SpanKind.REST, SpanKind.SPENT):
                     span.ended = min(span.until(at), at)
             case events.KeysChanged():
-                for key in (*event.added, *event.removed):
+                for key in (*event.added, *event.removed, *event.enabled, *event.changed):
                     self._key(key).close(at, SpanKind.QUARANTINE)
             case _:
                 pass

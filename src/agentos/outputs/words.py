@@ -180,12 +180,15 @@ def _seconds(seconds: float) -> str:
 
 
 def _changed(event: events.KeysChanged) -> str:
-    parts = []
-    if event.added:
-        parts.append(f"new: {', '.join(event.added)}")
-    if event.removed:
-        parts.append(f"gone: {', '.join(event.removed)}")
-    return f"The credentials were changed ({'; '.join(parts)})."
+    parts = {
+        "new": event.added,
+        "gone": event.removed,
+        "disabled": event.disabled,
+        "enabled": event.enabled,
+        "changed": event.changed,
+    }
+    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts.items() if names)
+    return f"The credentials were changed ({told})."
 
 
 def why_stopped(event: events.StopBegan, at: float) -> str:
