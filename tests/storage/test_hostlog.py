@@ -172,13 +172,11 @@ def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
 # Living and dying.
 
 
-def test_a_killed_run_is_gone_within_fifty_milliseconds(tmp_path: Path, log: HostLog) -> None:
+def test_a_killed_run_is_gone_at_the_next_look(tmp_path: Path, log: HostLog) -> None:
     with neighbour(tmp_path, "there") as there:
         assert log.gone({"there"}) == []
         there.kill()
-        began = time.monotonic()
         assert log.gone({"there"}) == [RunGone("there")]
-        assert time.monotonic() - began < 0.05
 
 
 def test_a_run_of_which_a_worker_still_lives_is_not_gone(tmp_path: Path, log: HostLog) -> None:
