@@ -16,9 +16,10 @@ demo: $(RUN)
 test: $(DEV) $(DOCS)
 	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
 
-# Those that take long, and have siblings that do not.
+# Those that take long, and have siblings that do not; then new examples for all that is tried with many.
 long: $(DEV)
 	@$(BIN)/python -m pytest -m long
+	@$(BIN)/python -m pytest --hypothesis-profile=fresh tests/machines tests/fuzz tests/core tests/simulation
 
 check: $(DEV)
 	$(BIN)/ruff check .

@@ -28,11 +28,13 @@ FILE_KEYS: dict[str, type] = {
     "github": str,
 }
 _WORDS: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS}
+# A millionth of a dollar is less than any call costs.
 _BOUNDS: dict[str, tuple[float, float | None]] = {
     "parallel": (1, MAX_PARALLEL),
     "max_iterations": (1, None),
     "keep_runs": (1, None),
     "timeout": (0.001, None),
+    "budget": (1e-6, None),
 }
 
 

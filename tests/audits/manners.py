@@ -18,6 +18,7 @@ from agentos.core.secrets import Redactor, Secret
 from agentos.core.verdicts import read_review
 from agentos.settings import worker_environment
 from agentos.storage.checkpoints import open_checkpoint
+from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import append_credential
 from agentos.storage.files import Folder, check_home, private_file
 from agentos.storage.layout import Home
@@ -72,7 +73,7 @@ def _room(umask: int = 0o022) -> Iterator[Path]:
 def open_modes() -> Iterator[str]:
     with _room(umask=0) as room:
         home = Home(room / "home").open()
-        append_credential(home.credentials, "gemini", CANARY, None)
+        append_credential(CredentialSource(home.credentials, {}), "gemini", CANARY, None)
         run = new_run(home.runs, 0.0)
         os.close(private_file(run.path / "events.jsonl"))
         run.close()

@@ -1,11 +1,14 @@
 """What refusals and waiting mean for the whole run."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentos.core import events
 from agentos.core.credentials import Credential
 from agentos.core.episodes import Episodes
 from agentos.core.leasing import Leasing, granted
+from agentos.core.loads import Dimension, Rate
 from agentos.core.money import PriceList, Purse
 from agentos.core.pool import Pool
 from agentos.core.refusals import Refusal, RefusalKind
@@ -61,6 +64,40 @@ def test_a_spent_day_is_told_with_its_end() -> None:
         events.KeySpent("key-1", 40000.0, "429 PerDay")
     ]
     assert desk.give(desk.get("LLD-1", 3600.0), 3601.0) == [events.KeyRecovered("key-1")]
+
+
+def paced_desk(max_wait: float = 3600.0) -> Desk:
+    """One key, whose first of one call a minute is over."""
+    desk = Desk([replace(key("key-1"), rates=((Dimension.REQUESTS, Rate(1.0, 60.0)),))], max_wait)
+    desk.leasing.pool.bucket("key-1", "").pace.manners.probe(0.0)
+    desk.give(desk.get("LLD-1", 0.0), 1.0)
+    desk.ask("LLD-1", 1.0)
+    assert desk.leasing.grants(1.0) == []
+    return desk
+
+
+def test_a_long_wait_for_a_limit_is_said_once_with_its_end() -> None:
+    desk = paced_desk()
+    _, paced = desk.episodes(1.0)
+    assert isinstance(paced, events.CallsPaced) and paced.key == "key-1" and 50.0 < paced.seconds < 61.0
+    assert desk.episodes(2.0) == desk.episodes(30.0) == [] and desk.whole.standstill(2.0) is None
+    (lease,) = desk.leasing.grants(1.0 + paced.seconds)
+    assert desk.episodes(1.0 + paced.seconds) == []
+    desk.give(lease, 62.0)
+    desk.ask("LLD-1", 62.0)
+    assert desk.leasing.grants(62.0) == [] and len(desk.episodes(62.0)) == 1
+
+
+def test_nobody_hears_of_a_short_wait_for_a_limit() -> None:
+    desk = paced_desk()
+    desk.leasing.grants(57.0)
+    assert desk.episodes(57.0) == [events.PoolLow(1)]
+
+
+def test_a_limit_that_opens_after_max_wait_is_a_standstill() -> None:
+    found = paced_desk(max_wait=10.0).whole.standstill(1.0)
+    assert found is not None and found.exit_code == 75 and found.seconds is not None and found.seconds > 50.0
+    assert found.detail == "no key may be used within --max-wait; the first is key-1"
 
 
 def test_out_of_turn_no_key_is_given_out_and_it_is_tried_again_soon() -> None:

@@ -121,6 +121,15 @@ def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
     )
 
 
+def test_one_that_claims_the_number_of_an_approved_one_is_not_passed_over() -> None:
+    first = replace(candidate(40), standing=Standing.APPROVED)
+    second = replace(first, item=replace(first.item, source="issues/40-other.md"))
+    found = strike_problems([first, second])
+    assert plan(backlog=found).ids == plan("issues/40-other.md", backlog=found).ids == ("LLD-40",)
+    closed = [replace(one, standing=Standing.CLOSED) for one in (first, second)]
+    assert plan(backlog=strike_problems(closed)).ids == ()
+
+
 def test_items_with_numbers_of_their_own_stay_as_they_are() -> None:
     assert strike_problems(BACKLOG) == BACKLOG
 

@@ -124,6 +124,26 @@ def test_a_name_that_nothing_has_is_refused_and_leads_nowhere(stage: Stage, name
     assert "nothing matches" in said and "LLD-42" in said
 
 
+def test_a_file_without_a_number_says_what_it_lacks(stage: Stage) -> None:
+    stage.issue(42)
+    (stage.project / "issues" / "idea.md").write_text("# An idea\n\nOne.\n")
+    said = unchanged(stage, "issues/idea.md", "--dry-run", code=5)
+    assert "a file needs a number, first in its name (42-title.md) or in its front matter" in said
+
+
+def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_overwritten(stage: Stage) -> None:
+    stage.issue(42)
+    assert stage.run("--all", "--offline").code == 0
+    approved = stage.document(42).read_bytes()
+    stage.issue(42).rename(stage.project / "issues" / "063-another.md")
+    stage.issue(42)
+    for words in (["--all"], ["issues/063-another.md"]):
+        done = stage.run(*words, "--offline")
+        assert done.code == 1, done.out
+        assert "number 42 is claimed by issues/042-thing.md and issues/063-another.md" in done.out
+    assert stage.document(42).read_bytes() == approved
+
+
 def test_a_name_like_a_flag_is_refused(stage: Stage) -> None:
     stage.issue(42)
     assert "-r" in unchanged(stage, "-rf", "--dry-run", code=2)
@@ -268,6 +288,7 @@ def _without_writing(home: Path) -> list[str]:
         (["--all", "--retries", "-1"], {}, 2, "--retries"),
         (["--all", "--max-iterations", "0"], {}, 2, "--max-iterations"),
         (["--all", "--none-such"], {}, 2, "--none-such"),
+        (["--all", "42"], {}, 2, "--all takes every pending item, and 42 is named besides: leave out one"),
         (["--all", "--offline"], {"AGENTOS_CREDENTIAL_LIMIT": "two"}, 2, "AGENTOS_CREDENTIAL_LIMIT=two"),
         (["--all", "--offline"], {"AGENTOS_SIMULATE_429": "maybe"}, 2, "AGENTOS_SIMULATE_429=maybe"),
     ],

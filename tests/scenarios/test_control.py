@@ -60,11 +60,12 @@ def test_a_failed_item_is_put_back_into_the_run(stage: Stage) -> None:
         until(lambda: len(stage.events("LeaseGranted")) == 2)
         os.kill(stage.worker("LLD-40"), signal.SIGKILL)
         until(lambda: stage.events("ItemEnded"))
-        again = stage.run("retry", "lld-40", program="agentos")
+        again = stage.run("retry", "40", program="agentos")
         assert again.code == 0 and "LLD-40 is tried again, from its checkpoint." in again.out, again
         unknown = stage.run("retry", "LLD-99", program="agentos")
         assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
-        assert stage.run("retry", "LLD-41", program="agentos").out.endswith("running, or still to come\n")
+        running_on = stage.run("retry", "lld-41", program="agentos")
+        assert running_on.code == 2 and running_on.err.endswith("running, or still to come\n")
     done = running.end()
     assert done.code == 0 and "2 completed" in done.out
     assert stage.document(40).exists() and stage.document(41).exists()

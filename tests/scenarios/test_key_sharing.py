@@ -125,6 +125,13 @@ def test_a_person_adds_a_key_and_sees_it_without_seeing_it(stage: Stage) -> None
     assert mode(path) == 0o600 and mode(stage.home) == 0o700
 
 
+def test_a_key_is_added_beside_one_that_a_variable_holds(stage: Stage) -> None:
+    credentials(stage, "http://127.0.0.1:9", 'name = "work"\nkey_env = "WORK_KEY"')
+    added = keys(stage, "add", "--name", "spare", typed=KEYS[1], WORK_KEY=KEYS[0])
+    assert added.code == 0, added.err
+    assert [line.split()[0] for line in keys(stage, WORK_KEY=KEYS[0]).lines] == ["work", "spare"]
+
+
 def test_what_a_person_types_into_a_terminal_is_not_shown(stage: Stage) -> None:
     terminal = stage.terminal("keys", "add", program="agentos")
     terminal.says("Key")
@@ -139,7 +146,11 @@ def test_what_a_person_types_into_a_terminal_is_not_shown(stage: Stage) -> None:
     [
         (("add",), "", "empty"),
         (("add",), "two words\n", "spaces"),
+        (("add",), "sch\u00f6n\n", "signs in it that no key has"),
         (("add", "--name", "key-1"), "another\n", "there already"),
+        (("add", "--name", "spare"), f"{KEYS[0]}\n", "this key is there already, as 'key-1'"),
+        (("add", "--name", "bad name!"), "another\n", "'bad name!' cannot be its name: a name is up to 32"),
+        (("add", "--name", ""), "another\n", "'' cannot be its name"),
         (("rest", "nobody"), "", "no key is called 'nobody'; there are: key-1"),
         (("disable", "nobody"), "", "no key is called"),
         (("check", "nobody"), "", "no key is called"),
@@ -234,6 +245,9 @@ def test_a_key_that_a_killed_run_was_using_is_not_shown_as_in_use(stage: Stage) 
 def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_a_larger_one(stage: Stage) -> None:
     stage.issues(40, 41, 42)
     witness = stage.server(keys=KEYS[:1])
+    none = stage.run("--all", "--budget", "0.0001")
+    assert none.code == 75 and "Stopped: --budget 0.0001 is too little for a first call" in none.out
+    assert none.lines[-1].startswith("[COORDINATOR] Everything is saved. Go on, with more to spend, with: ")
     done = stage.run("--all", "--budget", "0.0175")
     assert done.code == 75, done.out
     assert "--budget 0.0175" in done.out and "FAILED" not in done.out

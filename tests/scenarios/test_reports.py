@@ -87,6 +87,8 @@ def test_what_cannot_be_reported_says_why(stage: Stage) -> None:
     nowhere = report(stage, "-o", stage.root / "no" / "such" / "r.html")
     assert nowhere.code == 3 and "cannot write" in nowhere.err
     assert report(stage, "--format", "pdf").code == 2
+    other = report(stage, "-o", stage.root / "r.pdf")
+    assert other.code == 2 and "r.pdf ends in .pdf, expected .md, .html" in other.err
     (run,) = stage.runs()
     assert report(stage, run.name[:9]).code == 0
     assert report(stage, str(run)).out == report(stage).out
@@ -153,6 +155,8 @@ def test_each_limit_prunes_by_itself(stage: Stage, words: list[str], gone: int) 
         (runs / stamp).mkdir(parents=True)
         (runs / stamp / "events.jsonl").write_bytes(b"x" * 10_000)
         subprocess.run(["touch", "-d", f"@{now - days * 86400}", runs / stamp], check=True)
+    vague = stage.run("runs", "prune", "--older-than", "5", program="agentos")
+    assert vague.code == 2 and "'5' of what? Expected such as 12h or 30d" in vague.err
     assert stage.run("runs", "prune", *words, program="agentos").code == 0
     assert len(list(runs.iterdir())) == 5 - gone
 

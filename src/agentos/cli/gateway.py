@@ -16,7 +16,8 @@ Examples:
   agentos gateway
   agentos gateway --port 8484 --max-wait 10m
   agentos gateway --item writer --item critic --format json
-  agentos gateway --budget 5 > gateway.env &  then: . ./gateway.env; my-agent
+  agentos gateway --budget 5 > gateway.env &
+  until [ -s gateway.env ]; do sleep 0.1; done; . ./gateway.env; my-agent
   agentos gateway --offline
 
 \b
@@ -101,7 +102,10 @@ command = click.Command(
             help="How long a call may wait for a key before it is told to come back later (5m).",
         ),
         click.Option(
-            ["--budget"], type=click.FloatRange(min=0), metavar="USD", help="Refuse calls beyond this cost."
+            ["--budget"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="USD",
+            help="Refuse calls beyond this cost.",
         ),
         click.Option(
             ["--repo"],

@@ -31,13 +31,14 @@ def _list() -> int:
 
 
 def _add(provider: str, name: str | None) -> int:
-    from agentos.settings import home_folder
+    from agentos.settings import environment, home_folder
+    from agentos.storage.credentials import CredentialSource
     from agentos.storage.credentials_file import append_credential
     from agentos.storage.layout import Home
 
     key = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     home = Home(home_folder()).open()
-    append_credential(home.credentials, provider, key.strip(), name)
+    append_credential(CredentialSource(home.credentials, environment()), provider, key.strip(), name)
     click.echo(
         f"Kept in {home.credentials}. Runs that are under way take it up by themselves. See: agentos keys"
     )

@@ -21,21 +21,25 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
     if not is_safe_id(item):
         raise click.UsageError(f"{item!r} is not an item; expected such as LLD-42")
     folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())]
-    name = next((name for folder in folders if (name := _log_of(folder, item))), f"{item}.log")
-    run = next((folder for folder in folders if (folder / name).exists()), folders[0])
-    if not (run / name).exists() and not follow:
-        known = sorted(path.stem for path in folders[0].glob("*.log"))
-        raise NothingMatches(f"no run has a log of {item!r}; the last one has: {', '.join(known) or 'none'}")
-    for line in _lines(run, name, follow):
-        click.echo(line, nl=False)
-    return 0
+    for run in folders:
+        if name := _log_of(run, item, follow):
+            for line in _lines(run, name, follow):
+                click.echo(line, nl=False)
+            return 0
+    known = sorted(path.stem for path in folders[0].glob("*.log"))
+    raise NothingMatches(f"no run has a log of {item!r}; the last one has: {', '.join(known) or 'none'}")
 
 
-def _log_of(run: Path, item: str) -> str | None:
-    """The item's log, whatever case it was typed in."""
-    names = sorted(path.name for path in run.glob("*.log"))
-    exact = f"{item}.log"
-    return exact if exact in names else next((n for n in names if n.casefold() == exact.casefold()), None)
+def _log_of(run: Path, item: str, follow: bool) -> str | None:
+    """The item's log, also one that is still to come in a run that is followed."""
+    from agentos.core.items import called
+    from agentos.storage.runs import is_alive, tally_of
+
+    names = {path.stem for path in run.glob("*.log")}
+    if follow and is_alive(run):
+        names |= tally_of(run).rows.keys()
+    found = called(item, names)
+    return f"{found}.log" if found else None
 
 
 def _lines(run: Path, name: str, follow: bool) -> Iterator[str]:

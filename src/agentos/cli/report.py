@@ -20,7 +20,7 @@ def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
     from agentos.outputs.words import count
     from agentos.storage.stories import story_of
 
-    chosen = form or (SUFFIXES.get(output.suffix.lower(), "md") if output else "md")
+    chosen = form or _form_of(output)
     run = find_run(run_id)
     try:
         story = story_of(run)
@@ -36,6 +36,15 @@ def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
     items = count(len(story.tally.rows), "item")
     click.echo(f"Written: {output} ({chosen}, {items}, the run {story.state})", err=True)
     return 0
+
+
+def _form_of(output: Path | None) -> str:
+    if output is None or not output.suffix:
+        return "md"
+    if output.suffix.lower() not in SUFFIXES:
+        expected = ", ".join(SUFFIXES)
+        raise click.UsageError(f"{output.name} ends in {output.suffix}, expected {expected}; or say --format")
+    return SUFFIXES[output.suffix.lower()]
 
 
 def write_report(story: "Story", form: str) -> str:

@@ -8,7 +8,7 @@ from agentos.core.events import RetryRequested
 
 
 def _run(item: str, run_id: str | None) -> int:
-    return ask_run(run_id, RetryRequested(item.upper()), f"retry {item}")
+    return ask_run(run_id, RetryRequested(item), f"retry {item}")
 
 
 command = click.Command(

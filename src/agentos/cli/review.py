@@ -11,6 +11,7 @@ import click
 from agentos.cli.offering import offering, parked
 
 if TYPE_CHECKING:
+    from agentos.core.gates import Decision
     from agentos.reviewing import Place, Waiting
 
 NO_TERMINAL = (
@@ -185,7 +186,7 @@ def _conclude(place: "Place", one: "Waiting", act: str, text: str) -> int:
 
     decision = Decision(Act(act), text.strip(), one.parked.edited)
     decide(place, one, decision)
-    click.echo(f"{one.parking.item} is {decision.act.done}: {_following(one, decision.act)}.")
+    click.echo(f"{one.parking.item} is {decision.act.done}: {_following(one, decision)}.")
     if still_runs(place, one.parking):
         click.echo(
             f"Run {one.parking.run} is under way and takes it up while it has other work. Else go on with:"
@@ -196,10 +197,12 @@ def _conclude(place: "Place", one: "Waiting", act: str, text: str) -> int:
     return 0
 
 
-def _following(one: "Waiting", act: str) -> str:
-    if act == "approve":
+def _following(one: "Waiting", decision: "Decision") -> str:
+    if decision.act == "approve":
         return "its verdict is approved" if one.asked.verdict else "it goes on to its review"
-    return "a new draft is next" if act == "send back" else "it ends as needs revision, with your reasons"
+    if decision.act == "send back":
+        return "a new draft is next"
+    return f"it ends as needs revision{', with your reasons' if decision.text else ''}"
 
 
 def _revises(one: "Waiting") -> bool:

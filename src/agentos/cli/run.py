@@ -112,6 +112,10 @@ def _execute(workflow: str, words: Words, name: str) -> int:
 
 
 def _check_selection(words: Words, name: str) -> None:
+    if words.all and words.items:
+        raise click.UsageError(
+            f"--all takes every pending item, and {words.items[0]} is named besides: leave out one of the two"
+        )
     if words.all or words.items or words.label or words.failed:
         return
     if words.parallel is not None:

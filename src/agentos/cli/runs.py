@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.records import complete_runs
-from agentos.cli.words import Duration, Size
+from agentos.cli.words import Age, Size
 
 if TYPE_CHECKING:
     from agentos.core.tally import Tally
@@ -166,7 +166,7 @@ command = click.Group(
             "itself. Never a run that lives, never the newest.",
             params=[
                 click.Option(["--keep"], type=click.IntRange(min=1), metavar="N", help="Keep the newest N."),
-                click.Option(["--older-than"], type=Duration(), help="Remove what is older, such as 30d."),
+                click.Option(["--older-than"], type=Age(), help="Remove what is older, such as 30d."),
                 click.Option(["--max-size"], type=Size(), help="Keep the newest that fit, such as 1GB."),
                 click.Option(["--dry-run", "-n"], is_flag=True, help="List them; remove nothing."),
             ],

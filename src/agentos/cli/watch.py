@@ -47,8 +47,9 @@ def _run(run_id: str | None, display: str) -> int:
 
 
 def _follow(run: Path, follower: "Follower", shown: "Display", left: threading.Event) -> None:
-    """Until the run has ended or the person has left."""
+    """Until the run has ended, or the person or the reader of its lines has left."""
     from agentos.core import events
+    from agentos.outputs.writer import is_unread
     from agentos.storage.runs import is_alive
 
     for entry in follower.look():
@@ -56,6 +57,8 @@ def _follow(run: Path, follower: "Follower", shown: "Display", left: threading.E
     alive = True
     while alive and not left.wait(POLL):
         alive = is_alive(run)
+        if is_unread(1):
+            raise BrokenPipeError
         for line in follower.said():
             shown.hear(line, time.time())
         for entry in follower.look():

@@ -22,6 +22,15 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * _UNITS[found[2] or ""]
 
 
+class Age(Duration):
+    """`12h`, `30d`: by a number alone, a person may mean seconds or days."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if str(value).strip().isdigit():
+            self.fail(f"{value!r} of what? Expected such as 12h or 30d", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Size(click.ParamType[int]):
     """`200MB`, `1GB`, `1GiB`."""
 

@@ -4,6 +4,7 @@ from agentos.core import events
 from agentos.core.bounds import MAX_PARALLEL
 from agentos.core.commands import StopWorker
 from agentos.core.decision import Decision
+from agentos.core.items import called
 from agentos.core.requests import no_retry, no_workers, not_paused, paused_already, stopping_already
 from agentos.core.roster import Roster
 from agentos.core.stopping import KILL_AFTER, Stop
@@ -62,6 +63,7 @@ class Control:
         self._paused_since = None
 
     def _retry(self, item: str, decision: Decision, now: float) -> None:
+        item = called(item, self._roster.works) or item
         work = self._roster.works.get(item)
         if work is None or not work.try_again(now):
             decision.news.append(no_retry(item, work, tuple(self._roster.works)))

@@ -1,9 +1,13 @@
 """When the keys, all together, hold the run up: low, exhausted, limited, or at an end."""
 
+import math
 from dataclasses import dataclass
 
 from agentos.core import events
 from agentos.core.pool import Pool
+
+# A shorter wait is how pacing works; nobody needs to hear of it.
+WORTH_SAYING = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Episodes:
         self._low = False
         self._exhausted_since: float | None = None
         self._limited_since: float | None = None
+        self._paced_until = 0.0
 
     def look(self, now: float) -> list[events.News]:
         """What has changed for everybody since the last look."""
@@ -33,6 +38,7 @@ class Episodes:
             *self._lowness(slots),
             *self._exhaustion(len(waiting), slots, now),
             *self._limitation(bool(waiting), slots, now),
+            *self._pace(now),
         ]
 
     def hold_starts(self, now: float) -> bool:
@@ -45,7 +51,7 @@ class Episodes:
         if not self._pool.keys.living():
             return Standstill(4, "no usable key", _why_none(self._pool))
         for provider, since in self._pool.storms():
-            if now - since > self._max_wait and self._strands(now):
+            if now >= self._too_long(since) and self._strands(now):
                 return Standstill(75, "provider failing", f"{provider} has failed for longer than --max-wait")
         for want in self._pool.waiting(now):
             back = self._pool.back_for(want, now)
@@ -54,6 +60,9 @@ class Episodes:
             if back[0] - now > self._max_wait:
                 detail = f"no key comes back within --max-wait; the first is {back[1]}"
                 return Standstill(75, "quota", detail, back[0] - now)
+        if (paced := self._paced(now)) and paced[0] - now > self._max_wait:
+            detail = f"no key may be used within --max-wait; the first is {paced[1]}"
+            return Standstill(75, "quota", detail, paced[0] - now)
         return None
 
     def _sound(self) -> set[str]:
@@ -67,12 +76,16 @@ class Episodes:
 
     def wake_at(self, now: float) -> float | None:
         """When a storm has lasted too long, or keys for more workers may be back."""
-        moments = [at for _, since in self._pool.storms() if (at := since + self._max_wait + 0.001) > now]
+        moments = [at for _, since in self._pool.storms() if (at := self._too_long(since)) > now]
         if earliest := self._pool.keys.earliest(now):
             moments.append(earliest[0])
         if (usable := self._pool.keys.more_usable_at(now)) is not None:
             moments.append(usable)
         return min(moments, default=None)
+
+    def _too_long(self, since: float) -> float:
+        """The first moment after --max-wait: the same number for who waits for it and for who asks whether it is over."""
+        return math.nextafter(since + self._max_wait, math.inf)
 
     def _lowness(self, slots: int) -> list[events.News]:
         was, self._low = self._low, slots < 2
@@ -98,6 +111,23 @@ class Episodes:
             since, self._limited_since = self._limited_since, None
             return [events.KeysBack(now - since)]
         return []
+
+    def _pace(self, now: float) -> list[events.News]:
+        if self._pool.held():
+            self._paced_until = 0.0
+        if now < self._paced_until or not (paced := self._paced(now)) or paced[0] - now < WORTH_SAYING:
+            return []
+        self._paced_until = paced[0]
+        return [events.CallsPaced(paced[1], paced[0] - now)]
+
+    def _paced(self, now: float) -> tuple[float, str] | None:
+        """When the first of those who wait is served, and which key then, if only limits hold all of them up."""
+        if self._pool.held() or self._pool.storms() or self._limited_since is not None:
+            return None
+        due, waiting = self._pool.wake_at(now), self._pool.waiting(now)
+        if due is None or due - now < WORTH_SAYING or not waiting:
+            return None
+        return due, min(self._pool.opens_for(want, now) for want in waiting)[1]
 
 
 def _why_none(pool: Pool) -> str:

@@ -321,6 +321,14 @@ class KeysBack:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsPaced:
+    """Nobody is served for so long, since every free key is at its limit; then this one can serve."""
+
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StormBegan:
     provider: str
     reason: str
@@ -459,6 +467,7 @@ News = (
     | PoolRestored
     | AllKeysLimited
     | KeysBack
+    | CallsPaced
     | StormBegan
     | StormEnded
     | DiskPaused

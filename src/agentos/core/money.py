@@ -67,6 +67,13 @@ class Purse:
         self.spent += cost
         return cost
 
+    def why_refused(self) -> str:
+        budget = self.budget or 0.0
+        said = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"
+        if not self.spent:
+            return f"{said} is too little for a first call"
+        return f"the next call would pass {said} ({self.spent:.4f} spent)"
+
     def _estimate(self, model: str, load: Load) -> float:
         price = self._prices.of(model)
         return price.of(load.input_tokens, load.output_tokens) if price else 0.0

@@ -26,7 +26,8 @@ class Standing(StrEnum):
 class Candidate:
     """An item with all that decides whether it runs.
 
-    `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided.
+    `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided;
+    `twins` are other files that claim its number.
     """
 
     item: Item
@@ -36,6 +37,7 @@ class Candidate:
     decided: str = ""
     failed_before: bool = False
     held_by: str | None = None
+    twins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candid
     index: dict[str | int, list[Candidate]] = {}
     for candidate in candidates:
         item = candidate.item
-        names: set[str | int] = {item.number, item.id.casefold(), item.source}
+        names: set[str | int] = {item.number, item.id.casefold(), item.source, *candidate.twins}
         for name in names:
             index.setdefault(name, []).append(candidate)
     chosen: dict[str, Candidate] = {}
@@ -161,7 +163,10 @@ def _is_number(word: str) -> bool:
 def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
     ids = [candidate.item.id for candidate in candidates]
     known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
-    return f"nothing matches {word!r}: name items by number (42), id, range (40-45) or file; there are: {known or 'none'}"
+    how = "name items by number (42), id, range (40-45) or file"
+    if word.endswith(".md"):
+        how += "; a file needs a number, first in its name (42-title.md) or in its front matter"
+    return f"nothing matches {word!r}: {how}; there are: {known or 'none'}"
 
 
 def _reason(candidate: Candidate, selection: Selection) -> str:
@@ -194,4 +199,11 @@ def _merged(same: list[Candidate]) -> Candidate:
         return same[0]
     files = " and ".join(candidate.item.source for candidate in same)
     problem = f"number {same[0].item.number} is claimed by {files}: give each its own number"
-    return replace(same[0], item=replace(same[0].item, problems=(problem,)))
+    # Nobody knows whose an approved document is: it is said, as often as it takes.
+    closed = all(candidate.standing is Standing.CLOSED for candidate in same)
+    return replace(
+        same[0],
+        item=replace(same[0].item, problems=(problem,)),
+        standing=Standing.CLOSED if closed else Standing.PENDING,
+        twins=tuple(candidate.item.source for candidate in same[1:]),
+    )

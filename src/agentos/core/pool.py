@@ -272,13 +272,17 @@ class Pool:
     def _soonest(self, want: Want, now: float) -> float:
         if want.not_before > now:
             return want.not_before
+        probes = (self._probe_at(key, want, now) for key in self._probable(want))
+        return min(self.opens_for(want, now)[0], min(probes, default=NEVER))
+
+    def opens_for(self, want: Want, now: float) -> tuple[float, str]:
+        """When a key that is free now may serve this wish, and which."""
         opens = (
-            self._opens_at(key, want, now)
+            (self._opens_at(key, want, now), key.credential.name)
             for key in self.keys
             if key.living and key.free and key.credential.provider in want.providers
         )
-        probes = (self._probe_at(key, want, now) for key in self._probable(want))
-        return min(itertools.chain(opens, probes), default=NEVER)
+        return min(opens, default=(NEVER, ""))
 
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""

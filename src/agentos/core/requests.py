@@ -31,7 +31,7 @@ def no_retry(item: str, work: Work | None, items: tuple[str, ...]) -> RequestDec
         known = ", ".join(items[:10]) + (f" and {len(items) - 10} more" if len(items) > 10 else "")
         return RequestDeclined(f"{item} is not in this run; its items: {known}", NOT_HERE)
     if work.ended is None:
-        return RequestDeclined(f"{item} has not ended: it is running, or still to come")
+        return RequestDeclined(f"{item} has not ended: it is running, or still to come", NOT_SO)
     return RequestDeclined(
         f"{item} did not fail: it ended as {work.ended.verdict or work.ended.ending}", NOT_SO
     )

@@ -237,10 +237,7 @@ class Run:
         if self._stop or self._control.paused or not self._roster.is_unfinished():
             return None
         if self._purse.refused and not self._leasing.pool.held():
-            spent = (
-                f"the next call would pass --budget {self._limits.budget:.2f} ({self._purse.spent:.4f} spent)"
-            )
-            return Standstill(75, "budget", spent)
+            return Standstill(75, "budget", self._purse.why_refused())
         return self._episodes.standstill(now) if self._keyed else None
 
     def _begin_stop(self, began: events.StopBegan, exit_code: int, decision: Decision, now: float) -> None:

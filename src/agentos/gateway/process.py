@@ -94,6 +94,7 @@ class _Gateway:
         people = stack.enter_context(contextlib.closing(LineWriter(2)))
         self._teller = Teller(people.write, self._redact, time.time)
         self._programs: JsonLines | None = None
+        self._served = False
 
     async def serve(self, ready: Callable[[Ready], None]) -> int:
         service, source = self._service, self._source()
@@ -107,6 +108,7 @@ class _Gateway:
         try:
             async with listening(reception.attend, port=service.port, most_body=MOST_BODY) as url:
                 keys = Counter(one.provider for one in credentials if one.enabled)
+                self._served = True
                 ready(Ready(url, tuple(keys), self._mint))
                 if service.tell_events:
                     programs = self._stack.enter_context(contextlib.closing(LineWriter(1)))
@@ -118,7 +120,8 @@ class _Gateway:
             for one in (desk, aside):
                 one.close()
             await upstream.close()
-            self._teller.summary(self._accounts, time.monotonic() - began)
+            if self._served:
+                self._teller.summary(self._accounts, time.monotonic() - began)
         return 0
 
     # The parts.

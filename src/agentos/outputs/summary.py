@@ -75,7 +75,8 @@ def next_steps(tally: Tally) -> list[str]:
         first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
         cure = "agentos keys" if tally.ended and tally.ended.exit_code == 4 else ""
         check = [f"See what is wrong with the keys: {cure}"] if cure else []
-        return [*first, *check, f"Everything is saved. Go on with: {command}"]
+        more = ", with more to spend," if tally.stopped.reason == "budget" and not tally.cost else ""
+        return [*first, *check, f"Everything is saved. Go on{more} with: {command}"]
     if limited := [row.outcome.error for row in tally.ending(Ending.INTERRUPTED) if row.outcome]:
         return [f"Stopped: {limited[0]}", f"Everything is saved. Go on with: {command}"]
     failed = tally.ending(Ending.FAILED)

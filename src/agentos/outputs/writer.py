@@ -18,6 +18,13 @@ def write_at_once(descriptor: int, line: str) -> None:
             os.write(descriptor, f"{line}\n".encode())
 
 
+def is_unread(descriptor: int) -> bool:
+    """Whether its reader has gone, as head does when it has seen enough."""
+    waiting = select.poll()
+    waiting.register(descriptor, 0)
+    return bool(waiting.poll(0))
+
+
 class LineWriter:
     """Lines wait here while the reader is slow; when too many do, the newest are counted, not kept."""
 

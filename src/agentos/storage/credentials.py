@@ -37,6 +37,8 @@ _KNOWN: dict[str, type] = {
     "enabled": bool,
 }
 _MOST = 10**12
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+A_NAME = "a name is up to 32 letters, digits, dots, dashes and underscores, the first a letter or digit"
 _WORDS: dict[type, str] = {
     str: "text in quotes",
     int: "a whole number",
@@ -105,6 +107,10 @@ class CredentialSource:
         return _Reader(self.file, text, self.environment).read(tables)
 
 
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 def no_key(provider: str, file: Path) -> NoCredentials:
     """The error that says how to give one."""
     return NoCredentials(NO_KEY.format(provider=provider, variable=f"{provider.upper()}_API_KEY", file=file))
@@ -166,8 +172,8 @@ class _Reader:
                 name,
                 f"provider {value!r} is unknown; known: {', '.join(PROVIDERS)}",
             )
-        if name == "name" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", str(value)):
-            raise self._error(number, name, "a name is up to 32 letters, digits, dots, dashes")
+        if name == "name" and not is_name(str(value)):
+            raise self._error(number, name, A_NAME)
 
     def _secret(self, number: int, entry: dict[str, object]) -> str:
         given = [name for name in ("key", "key_env", "keyring") if name in entry]

@@ -2,26 +2,40 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import NothingMatches, UsageError
-from agentos.storage.credentials import CredentialSource
+from agentos.core.secrets import Secret
+from agentos.storage.credentials import A_NAME, CredentialSource, is_name
 from agentos.storage.files import Folder
 
 
-def append_credential(path: Path, provider: str, key: str, name: str | None) -> None:
+def append_credential(source: CredentialSource, provider: str, key: str, name: str | None) -> None:
     """Adds a table at the end; the file is whole, and its owner's alone, at every moment."""
-    if not key or any(character.isspace() for character in key):
-        raise UsageError("the key is empty or has spaces in it; nothing was written")
-    existing = CredentialSource(path, {}).read() if path.exists() else []
-    if name and name in {credential.name for credential in existing}:
-        raise UsageError(f"a key called {name!r} is there already; choose another --name")
+    _check(source, key, name)
+    path = source.file
     lines = ["", "[[credential]]"]
     if name:
         lines.append(f"name = {json.dumps(name)}")
     lines += [f"provider = {json.dumps(provider)}", f"key = {json.dumps(key)}", ""]
     before = path.read_text("utf-8") if path.exists() else ""
     _write(path, (before + "\n".join(lines)).lstrip("\n"))
+
+
+def _check(source: CredentialSource, key: str, name: str | None) -> None:
+    """Whatever would be refused when it is read is refused now."""
+    if not key or any(not "!" <= character <= "~" for character in key):
+        raise UsageError(
+            "the key is empty, or has spaces or signs in it that no key has; nothing was written"
+        )
+    if name is not None and not is_name(name):
+        raise UsageError(f"{name!r} cannot be its name: {A_NAME}; nothing was written")
+    for credential in replace(source, only_file=True).read():
+        if credential.secret == Secret(key):
+            raise UsageError(f"this key is there already, as {credential.name!r}; nothing was written")
+        if credential.name == name:
+            raise UsageError(f"a key called {name!r} is there already; choose another --name")
 
 
 def set_enabled(path: Path, place: int, enabled: str) -> None:
