@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import sqlite3
@@ -38,7 +39,10 @@ OUR_FRAMES = 3
 async def carry(order: Order, channel: Channel, say: Say) -> Outcome:
     """Takes the item's lock, and carries the item as far as it goes."""
     locks = ItemLocks(Path(order.project))
-    lock = await _lock(order, channel, locks)
+    try:
+        lock = await _lock(order, channel, locks)
+    except OSError as error:
+        return _without_lock(error)
     if lock is None:
         return Outcome(Ending.ELSEWHERE, error=_held_by(locks.holder(order.item.id)))
     try:
@@ -226,6 +230,12 @@ def _end_if_deaf(listening: "asyncio.Task[None]") -> None:
     """A worker that cannot hear its coordinator any more, for want of memory or by a bug, would wait for ever."""
     if not listening.cancelled() and listening.exception():
         os._exit(1)
+
+
+def _without_lock(error: OSError) -> Outcome:
+    """A link in the place of a lock stays one; descriptors may be there again."""
+    text = f"its lock cannot be taken ({error.strerror}): {error.filename}"
+    return failed(text) if error.errno == errno.ELOOP else stumbled(text)
 
 
 def _held_by(holder: Holder | None) -> str:

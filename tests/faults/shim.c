@@ -11,6 +11,7 @@
  *   FAULTS_EIO       fsync of a path that contains this fails with EIO, FAULTS_TIMES times
  *   FAULTS_DELAY     every fsync takes so many milliseconds
  *   FAULTS_FORKS     so many forks fail with EAGAIN
+ *   FAULTS_ROOM      a fork fails with EAGAIN while so many workers are there
  *   FAULTS_CLOCK     the wall clock is so many seconds ahead; the fifth counter is added to it
  *   FAULTS_RECORD    a file for every call, with its data, in the order in which they happened
  */
@@ -39,7 +40,7 @@ struct shared {
 };
 static struct shared *shared;
 static const char *roots, *who, *eio, *kill_unlink;
-static long kill_at, kill_step, times = 1, delay, forks, ahead;
+static long kill_at, kill_step, times = 1, delay, forks, room, ahead;
 static int record = -1;
 static int is_template;
 static pid_t first;
@@ -101,6 +102,7 @@ __attribute__((constructor)) static void begin(void) {
     times = number("FAULTS_TIMES", 1);
     delay = number("FAULTS_DELAY", 0);
     forks = number("FAULTS_FORKS", 0);
+    room = number("FAULTS_ROOM", 0);
     ahead = number("FAULTS_CLOCK", 0);
     first = getpid();
     char line[4096] = {0};
@@ -374,8 +376,27 @@ ssize_t send(int file, const void *data, size_t size, int flags) {
     return real_send(file, data, size, flags);
 }
 
+#define MOST 64
+static pid_t workers[MOST];
+static pid_t fork_with_room(void) {
+    int place = 0, there = 0;
+    for (int at = 0; at < MOST; at++) {
+        if (workers[at] && kill(workers[at], 0) == 0) there++;
+        else place = at;
+    }
+    if (there >= room) {
+        if (shared) atomic_fetch_add(&shared->unforked, 1);
+        errno = EAGAIN;
+        return -1;
+    }
+    pid_t found = real_fork();
+    if (found > 0) workers[place] = found;
+    return found;
+}
+
 pid_t fork(void) {
     READY
+    if (room && is_template && getpid() == first) return fork_with_room();
     if (forks && shared && is_template && atomic_fetch_add(&shared->unforked, 1) < forks) {
         errno = EAGAIN;
         return -1;

@@ -21,12 +21,13 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(stage: Stage) -> None:
     stage.issue(42)
-    witness = stage.server("--latency", "0.5,0.5")
+    witness = stage.server(fault={"kind": "hang", "role": "review"})
     running = stage.start("--all", "--timeout", "4s")
-    until(lambda: bool(witness.calls()))
+    until(lambda: [call["role"] for call in witness.calls()] == ["draft", "review"])
     os.kill(stage.worker("LLD-42"), signal.SIGSTOP)
     done = running.end(40)
     assert done.code == 0 and "ran out of time (--timeout)" in done.out and "attempt 2 of 3" in done.out
+    assert [call["role"] for call in witness.answered()] == ["draft", "review"], "it began anew"
     assert stage.document(42).exists()
 
 
@@ -52,7 +53,18 @@ def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(stage: Sta
     assert len(witness.answered()) == 4 and {e["attempts"] for e in stage.events("ItemEnded")} == {1}
 
 
-def test_where_no_process_can_ever_be_made_the_run_ends_with_the_reason(stage: Stage) -> None:
+def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(stage: Stage) -> None:
+    stage.issues(42, 43, 44)
+    witness = stage.server()
+    shim = shim_for(stage)
+    done = stage.run("--all", "--parallel", 2, **shim.environment(room=1))
+    assert shim.unforked >= 3 and done.code == 0, done.out + done.err
+    assert "failed 3 times in a row ([Errno 11] Resource temporarily unavailable)" in done.out
+    assert len(witness.answered()) == 6 and witness.ledger()["max_concurrent_all"] == 1
+    assert {event["attempts"] for event in stage.events("ItemEnded")} == {1}
+
+
+def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(stage: Stage) -> None:
     stage.issue(42)
     witness = stage.server()
     shim = shim_for(stage)
@@ -62,7 +74,7 @@ def test_where_no_process_can_ever_be_made_the_run_ends_with_the_reason(stage: S
     assert running.end().code == 130 and not witness.calls()
 
 
-@pytest.mark.parametrize("descriptors", [8, pytest.param(24, marks=pytest.mark.long)])
+@pytest.mark.parametrize("descriptors", [8, 30, pytest.param(24, marks=pytest.mark.long)])
 def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     stage: Stage, descriptors: int
 ) -> None:
@@ -74,7 +86,8 @@ def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     done = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit).end(60)
     said = done.out + done.err
     assert "being worked on" not in said and "another run" not in said
-    assert done.code == 0 or "Too many open files" in said, said
+    assert "Too many open files" in said and "Traceback" not in said, said
+    assert done.code == (3 if descriptors == 8 else done.code), said
     assert stage.run("--all", "--parallel", 3).code == 0
     assert all(stage.document(number).exists() for number in range(40, 46))
 
@@ -114,7 +127,10 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
         assert changed > 0
     done = stage.run("--all", "--retries", 0)
     assert not mark.exists()
-    assert done.code in (0, 1) and "Execution complete" in done.out
+    assert done.code == 1 and "Blocked deserialization of os.system" in done.out, (
+        "nobody read what was planted"
+    )
+    assert "3 failed (LLD-42, LLD-43, LLD-44)" in done.out
 
 
 @pytest.mark.parametrize("jump", [600, -7200])
@@ -193,11 +209,12 @@ def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage)
     witness = stage.server("--latency", "0.4,0.4")
     running = stage.start("--all", "--parallel", 2, PYTHONPATH=str(copy.parent))
     until(lambda: len(witness.calls()) >= 1, 40)
-    loaded = Path(f"/proc/{running.pid}/environ").read_bytes()
-    assert os.fsencode(copy.parent) in loaded
-    for path in copy.rglob("*"):
-        if path.is_file():
-            path.write_text("raise SystemError('replaced during a run')\n")
+    with witness.holding():
+        for path in copy.rglob("*"):
+            if path.is_file():
+                path.write_text("raise SystemError('replaced during a run')\n")
+        another = stage.run("--all", PYTHONPATH=str(copy.parent))
+    assert another.code == 1 and "replaced during a run" in another.err, "it is not what runs load"
     done = running.end(60)
     assert done.code == 0, done.out + done.err
     assert "replaced during a run" not in done.out + done.err

@@ -1,6 +1,7 @@
 """What the code of a workflow may do to its worker: eat all memory, leave processes behind."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,13 @@ def test_a_worker_that_ends_well_without_an_outcome_has_failed(stage: Stage, pro
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
+def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(stage: Stage, project: Path) -> None:
+    asked = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)"
+    deeds(project, f"import ctypes, resource; (root / 'said').write_text(str(({asked})))")
+    assert stage.run(*ALL, program="agentos").code == 0
+    assert (project / "said").read_text() == "(0, (0, 0))"
+
+
 def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
     stage: Stage, project: Path
 ) -> None:
@@ -142,6 +150,24 @@ def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
     assert "ran out of time (--timeout)" in ended.out and "attempt 2 of 3" in ended.out
     tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
     assert tries == {"DEED-1": 2, "DEED-2": 1}
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_second_ctrl_c(
+    stage: Stage, project: Path, presses: int
+) -> None:
+    deeds(project, "hang(root)")
+    running = stage.start(*ALL, program="agentos")
+    until((project / "hung").exists)
+    running.signal(signal.SIGINT)
+    running.says("Shutting down")
+    if presses == 2:
+        running.signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
+    begun, killed, over = (stage.events(kind)[0]["at"] for kind in ("StopBegan", "KillBegan", "RunEnded"))
+    assert (killed - begun < 4) == (presses == 2) and over - begun < 7
+    assert stage.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
 
 
 @pytest.mark.parametrize(

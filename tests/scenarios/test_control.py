@@ -1,5 +1,6 @@
 """A run under way, asked for things by a second process."""
 
+import json
 import os
 import signal
 import stat
@@ -51,6 +52,38 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(stage: Stage
     assert done.code == 0 and "LLD-40 is set aside at N3_review" in done.out, done.out
     assert not witness.asked_twice() and stage.databases() == []
     assert [event["attempt"] for event in stage.events("ItemStarted")] == [1, 1, 2, 2]
+
+
+def test_a_log_is_followed_from_its_beginning_to_the_end_of_the_run(stage: Stage) -> None:
+    stage.issues(40, 41)
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("LeaseGranted"))
+        following = stage.start("logs", "-f", "lld-40", program="agentos")
+        later = stage.start("logs", "-f", "LLD-41", program="agentos")
+        following.says(">>> Executing: N1_design")
+        assert later.out == "" and following.process.poll() is None
+    assert running.end().code == 0
+    for item, follower in (("LLD-40", following), ("LLD-41", later)):
+        heard = follower.end()
+        assert heard.code == 0 and ">>> Executing: N4_finalize" in heard.out
+        assert heard.out == (stage.runs()[0] / f"{item}.log").read_text("utf-8")
+
+
+def test_status_for_programs_says_the_same_with_and_without_a_running_process(stage: Stage) -> None:
+    stage.issues(40, 41)
+    with stage.server().holding():
+        running = stage.start("--all")
+        until(lambda: stage.events("LeaseGranted"))
+        during = json.loads(stage.run("status", "--json", program="agentos").out)
+    assert during["alive"] and not during["paused"]
+    assert {one["item"]: one["state"] for one in during["items"]} == {
+        "LLD-40": "running",
+        "LLD-41": "waiting",
+    }
+    assert running.end().code == 0
+    after = json.loads(stage.run("status", "--json", program="agentos").out)
+    assert not after.pop("alive") and not after.pop("paused") and after == stage.summary()
 
 
 def test_a_failed_item_is_put_back_into_the_run(stage: Stage) -> None:

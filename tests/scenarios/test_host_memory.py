@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,27 @@ def test_a_key_of_the_environment_that_answers_again_is_used_again(stage: Stage)
     stage.issue(41)
     assert stage.run("--all").code == 0
     assert [call["key"] for call in witness.answered()].count("key-1") >= 2
+
+
+# Limits.
+
+
+def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(stage: Stage) -> None:
+    stage.issue(40)
+    told = {"kind": "429-minute", "role": "review", "limit": 1, "retry_delay": 1}
+    witness = stage.server(keys=KEYS[:1], fault=told)
+    credentials(stage, witness.url, table(1))
+    first = stage.start("--all")
+    until(lambda: stage.events("KeyLimited"))
+    first.signal(signal.SIGKILL)
+    first.end()
+    assert "1 of 1 requests/60s" in line(keys(stage), "key-1")
+    second = stage.start("--all")
+    until(lambda: len(stage.runs()) == 2 and stage.events("LeaseWanted", stage.runs()[-1]))
+    second.signal(signal.SIGINT)
+    assert second.end().code == 130
+    assert not stage.events("LeaseGranted", stage.runs()[-1]), "its minute is not over"
+    assert [call["status"] for call in witness.calls()] == [200, 429]
 
 
 # Storms.

@@ -140,6 +140,10 @@ def test_a_day_quota_spares_its_key_until_the_reset(stage: Stage) -> None:
     assert said(done, "Daily quota of key-2 is used up until ") == 1
     assert len([call for call in witness.calls() if call["key"] == "key-2"]) <= 2
     assert len(witness.answered()) == 8
+    spent = sum(call["key"] == "key-2" for call in witness.calls())
+    stage.issues(44, 45)
+    assert stage.run("--all", "--parallel", 2).code == 0
+    assert sum(call["key"] == "key-2" for call in witness.calls()) == spent, "the next run knows it too"
 
 
 def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(stage: Stage) -> None:

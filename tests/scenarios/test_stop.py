@@ -91,6 +91,21 @@ def test_ten_times_ctrl_c_is_still_130_without_a_traceback(stage: Stage) -> None
     assert "Traceback" not in done.out and "Execution complete:" in done.out
 
 
+def test_ctrl_c_again_and_again_to_the_very_end_is_still_130(stage: Stage) -> None:
+    stage.issues(42, 43)
+    witness = stage.server(fault={"kind": "hang", "times": None})
+    running = stage.start("--all", "--parallel", 2)
+    until(lambda: witness.ledger()["running"] == 2)
+    pressed = 0
+    while running.process.poll() is None and pressed < 4000:
+        running.signal(signal.SIGINT)
+        pressed += 1
+        time.sleep(0.005)
+    done = running.end()
+    assert done.code == 130 and pressed > 10 and "Traceback" not in done.err, done.err
+    assert "Execution complete:" in done.out
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
@@ -122,19 +137,29 @@ def test_a_stop_while_waiting_for_a_key_keeps_the_item(stage: Stage) -> None:
     assert [call["role"] for call in witness.answered()] == ["draft", "review"]
 
 
-@pytest.mark.parametrize("delay", [0.2, 0.4, 0.8])
-def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(stage: Stage, delay: float) -> None:
+@pytest.mark.parametrize("moment", ["early", "template", "word", "worker"])
+def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(stage: Stage, moment: str) -> None:
     stage.issues(42, 43)
     witness = stage.server("--latency", "0.3,0.3")
     terminal = stage.terminal("--all", "--parallel", 2)
-    time.sleep(delay)
+    match moment:
+        case "early":
+            time.sleep(0.2)
+        case "template":
+            until(terminal.processes)
+        case "word":
+            terminal.says("[COORDINATOR]")
+        case "worker":
+            until(lambda: stage.events("WorkerStarted"))
     family = terminal.processes()
     terminal.ctrl_c()
     done = terminal.end(8)
     until(lambda: not [mark for mark in family if mark.alive], 2)
     # An interpreter that has not reached our code yet ends in its own way.
     ours = done.code == 130 and "Traceback" not in done.out
-    assert ours or (done.code == -signal.SIGINT and ", in _finish" not in done.out), done.out
+    assert ours or (moment == "early" and done.code == -signal.SIGINT and ", in _finish" not in done.out), (
+        done.out
+    )
     again = stage.run("--all", "--parallel", 2)
     assert again.code == 0, again.out
     assert len(witness.answered()) == 4 and not witness.asked_twice()

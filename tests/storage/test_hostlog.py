@@ -49,6 +49,16 @@ for line in sys.stdin:
     print(",".join(f"{note.run}:{note.lease}" for note in notes), flush=True)
 log.close()
 """
+LACK = """
+import os, resource, sys
+from pathlib import Path
+from agentos.core.neighbours import CallOver
+from agentos.storage.hostlog import HostLog
+log = HostLog(Path(sys.argv[1]), "here")
+resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
+with log.turn() as notes:
+    print(len(notes), log.leave([CallOver("", "lease-9")]), log.gone({"there"}))
+"""
 SENT = CallSent("", "lease-1", "fingerprint", "bucket", "pro", 5.0, Load(3, 4))
 
 
@@ -254,6 +264,18 @@ def test_a_run_that_begins_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
 
 
 # What cannot be read.
+
+
+def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_for_dead(
+    tmp_path: Path,
+) -> None:
+    with neighbour(tmp_path, "there") as other:
+        other.leave("lease-1")
+        said = subprocess.run(
+            [sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True
+        )
+        assert said.stdout == "1 True []\n"
+        assert other.leave("lease-2") == ["here:lease-9"]
 
 
 def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: HostLog) -> None:

@@ -20,6 +20,18 @@ lock = ItemLocks(Path(sys.argv[1])).acquire(sys.argv[2], Holder(4711, "run-there
 print("held" if lock else "not held", flush=True)
 sys.stdin.read()
 """
+LACK = """
+import os, resource, sys
+from pathlib import Path
+from agentos.storage.locks import Holder, ItemLocks
+locks = ItemLocks(Path(sys.argv[1]))
+locks.prepare()
+resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
+try:
+    print(locks.acquire("LLD-42", Holder(1, "run-here")))
+except OSError as error:
+    print(error.strerror)
+"""
 
 
 @pytest.fixture
@@ -130,6 +142,11 @@ def test_an_id_that_leads_elsewhere_is_refused(locks: ItemLocks, item: str) -> N
 def test_an_error_of_the_folder_is_not_called_held(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         LockFile(tmp_path / "no folder" / "lock").acquire()
+
+
+def test_a_lack_of_descriptors_is_not_called_held(tmp_path: Path) -> None:
+    said = subprocess.run([sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True)
+    assert said.stdout == "Too many open files\n"
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "run": 3}', '{"run": "a"}'])

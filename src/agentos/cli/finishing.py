@@ -1,5 +1,7 @@
 """Carries one command out; whatever comes of it becomes an exit code and a word."""
 
+import errno
+
 import click
 
 from agentos.core.errors import AgentosError
@@ -21,6 +23,11 @@ def code_of(command: click.Command, words: list[str], name: str) -> int:
         return error.exit_code
     except BrokenPipeError:
         return _reader_gone()
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        click.echo(f"Error: {error.strerror}: allow more (ulimit -n 256), and type the same again", err=True)
+        return 3
 
 
 def _reader_gone() -> int:

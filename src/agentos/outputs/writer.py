@@ -47,9 +47,7 @@ class LineWriter:
             if len(self._lines) >= MOST_LINES:
                 self._dropped += 1
                 return
-            if self._dropped:
-                self._lines.append(f"[COORDINATOR] {self._dropped} lines dropped (the log files have them)")
-                self._dropped = 0
+            self._count_dropped()
             self._lines.append(line)
             self._change.notify()
 
@@ -57,12 +55,18 @@ class LineWriter:
         """Waits for the rest to be written, as long as the reader makes any progress."""
         with self._change:
             self._closed = True
+            self._count_dropped()
             self._change.notify()
         seen, deadline = -1, time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
             if self._progress != seen:
                 seen, deadline = self._progress, time.monotonic() + patience
             self._thread.join(0.05)
+
+    def _count_dropped(self) -> None:
+        if self._dropped:
+            self._lines.append(f"[COORDINATOR] {self._dropped} lines dropped (the log files have them)")
+            self._dropped = 0
 
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:

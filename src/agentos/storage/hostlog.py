@@ -42,6 +42,7 @@ class HostLog:
     def __init__(self, folder: Path, run: str) -> None:
         self._folder = private_folder(folder)
         self._run = run
+        boot_id()  # read once, while there are descriptors left to read it with
         self._turn = os.open(
             folder / "turn.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
@@ -175,6 +176,10 @@ class HostLog:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return True  # cannot be seen now, and will be looked at again
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Under its lock, and only while it is this file: one that was made anew is somebody's.
