@@ -77,7 +77,7 @@ class CountingEngine:
             case events.WorkerReported(item=item, outcome=outcome) if item in self._unlucky:
                 may_pass = outcome.may_pass or outcome.ending is Ending.FAILED
                 return replace(event, outcome=replace(outcome, may_pass=may_pass))
-            case events.WorkerEnded():
+            case events.WorkerEnded() | events.WorkerNotStarted():
                 self._running.discard(event.item)
         return event
 
