@@ -1,5 +1,7 @@
 """SIGKILL at the n-th durable call of a worker that parks an item, or goes on with it after a decision."""
 
+import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -75,7 +77,11 @@ def _die(stage: Stage, numbers: list[int], words: Sequence[str], deadly: dict[st
 def run(stage: Stage, items: int, *words: str) -> Iterator[str]:
     """Left alone, it comes to its end."""
     running = stage.start("--all", "--parallel", WORKERS, *words)
-    yield from sound("a run, left alone,", running.end(60 + 3 * items))
+    try:
+        yield from sound("a run, left alone,", running.end(60 + 3 * items))
+    except subprocess.TimeoutExpired:
+        running.signal(signal.SIGKILL)
+        yield "a run, left alone, does not come to its end"
 
 
 def unparked(stage: Stage, numbers: Mapping[int, Act]) -> Iterator[str]:
