@@ -23,6 +23,8 @@ from tests.faults.shim import compiled
 PARTS = ("campaign", "sweeps", "steps")
 MOST_CALLS = 500
 """More than a coordinator makes: the sweep ends by itself behind the last call there is."""
+FEWEST_CALLS = 8
+"""Those of a worker with a program: every sweep has one to begin with, however far apart they are."""
 MOST_OF_A_GATEWAY = 100
 """The same of a gateway; there is a key for each."""
 
@@ -73,7 +75,7 @@ def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:
         return []
 
     def places(last: int = MOST_CALLS) -> range:
-        return range(1 + seed % stride, last + 1, stride)
+        return range(1 + seed % min(stride, FEWEST_CALLS), last + 1, stride)
 
     found: list[str] = []
     for sweep, program in ((sweep_designs, "lld-workflow"), (sweep_filings, "issue-workflow")):
