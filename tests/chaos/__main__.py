@@ -5,16 +5,28 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.chaos.campaign import Wish, conduct, figures
-from tests.chaos.steps import STEPS
-from tests.chaos.sweep import Sweep, calls_of_a_worker, sweep_coordinators, sweep_designs, sweep_filings
+from tests.chaos.decisions import Act
+from tests.chaos.killing import Sweep
+from tests.chaos.steps import SHIMMED, STEPS
+from tests.chaos.sweep import calls_of_a_worker, sweep_coordinators, sweep_designs, sweep_filings
+from tests.chaos.sweep_gated_runs import sweep_gated_runs
+from tests.chaos.sweep_gates import calls_of_gates, sweep_decided, sweep_parkings
+from tests.chaos.sweep_gateways import ALONE, BESIDE, sweep_gateways
+from tests.chaos.sweep_programs import COORDINATOR, GATEWAY, WORKER, sweep_programs
+from tests.chaos.sweep_reviews import calls_of_a_review, sweep_reviews
 from tests.faults.shim import compiled
 
 PARTS = ("campaign", "sweeps", "steps")
 MOST_CALLS = 500
 """More than a coordinator makes: the sweep ends by itself behind the last call there is."""
+FEWEST_CALLS = 8
+"""Those of a worker with a program: every sweep has one to begin with, however far apart they are."""
+MOST_OF_A_GATEWAY = 100
+"""The same of a gateway; there is a key for each."""
 
 
 def main() -> int:
@@ -61,12 +73,33 @@ def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:
     if compiled() is None:
         print("durable calls: not swept, for want of a C compiler")
         return []
+
+    def places(last: int = MOST_CALLS) -> range:
+        return range(1 + seed % min(stride, FEWEST_CALLS), last + 1, stride)
+
     found: list[str] = []
     for sweep, program in ((sweep_designs, "lld-workflow"), (sweep_filings, "issue-workflow")):
         last = calls_of_a_worker(folder / f"count-{program}", program)
-        done = sweep(folder / sweep.__name__, range(1 + seed % stride, last + 1, stride))
-        found += _told(done)
-    found += _told(sweep_coordinators(folder / "coordinators", range(1 + seed % stride, MOST_CALLS, stride)))
+        found += _told(sweep(folder / sweep.__name__, places(last)))
+    found += _told(sweep_coordinators(folder / "coordinators", places()))
+    for who in (COORDINATOR, WORKER, GATEWAY):
+        found += _told(sweep_programs(folder / f"programs-{who}", places(), who))
+    for manner in (ALONE, BESIDE):
+        found += _told(sweep_gateways(folder / f"gateways-{manner}", places(MOST_OF_A_GATEWAY), manner))
+    return found + _swept_gates(folder, places)
+
+
+def _swept_gates(folder: Path, places: Callable[..., range]) -> list[str]:
+    """What a person has a word in."""
+    found = _told(sweep_gated_runs(folder / "gated", places()))
+    for act in Act:
+        name = act.name.casefold()
+        parking, going_on = calls_of_gates(folder / f"count-{name}", act)
+        if act is Act.APPROVE:
+            found += _told(sweep_parkings(folder / "parkings", places(parking)))
+        found += _told(sweep_decided(folder / f"decided-{name}", places(going_on), act))
+        last = calls_of_a_review(folder / f"count-review-{name}", act)
+        found += _told(sweep_reviews(folder / f"reviews-{name}", places(last), act))
     return found
 
 
@@ -78,7 +111,7 @@ def _told(done: Sweep) -> list[str]:
 def _steps(folder: Path) -> list[str]:
     found: list[str] = []
     for name, step in STEPS.items():
-        if compiled() is None and name in ("power", "filing"):
+        if compiled() is None and step in SHIMMED:
             continue
         against = step(folder / f"step-{name}", {})
         print(f"{name}: {len(against)} violations", *against[:5], sep="\n  - ", flush=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.processes import lock_holders
+from tests.chaos.processes import locked
 from tests.scenarios.stage import Stage
 
 KEPT = {".locks", ".gitignore"}
@@ -18,7 +18,8 @@ def leftovers(stage: Stage) -> Iterator[str]:
                 yield f"temporary: {path.relative_to(folder.parent)}"
     yield from (f"checkpoint: {name}" for name in stage.databases())
     yield from (f"active lineage: {path.name}" for path in stage.project.glob("docs/lineage/active/*"))
-    yield from (f"held lock: {item} by {pid}" for pid, item in lock_holders(stage.project).items())
+    files = [*stage.project.glob(".locks/*.lock"), *stage.home.rglob("*.lock")]
+    yield from (f"held lock: {path.name} by {pid}" for pid, path in locked(files).items())
     yield from (f"a run's sign of life: {path.name}" for path in stage.home.glob("quota/run-*"))
 
 

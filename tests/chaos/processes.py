@@ -1,6 +1,7 @@
 """Who is who among the processes of a run, as the kernel tells it."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -66,6 +67,12 @@ def orphans_of(coordinator: int) -> list[int]:
     return [pid for pid in pids if _made_for(pid) == str(coordinator) and _is_alive(pid)]
 
 
+def naming(folder: Path) -> list[int]:
+    """The living processes that have something of this folder among their arguments."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if f"{folder}" in command_line(pid) and _is_alive(pid)]
+
+
 def _made_for(pid: int) -> str | None:
     words = command_line(pid).split()
     if TEMPLATE_MODULE not in words:
@@ -88,12 +95,18 @@ def _stat(pid: int) -> list[str]:
 
 def lock_holders(project: Path) -> dict[int, str]:
     """Process -> the lock of this project that it holds, `LLD-42` for an item's."""
-    names = {path.stat().st_ino: path.stem.removeprefix("task-") for path in project.glob(".locks/*.lock")}
+    held = locked(project.glob(".locks/*.lock"))
+    return {pid: path.stem.removeprefix("task-") for pid, path in held.items()}
+
+
+def locked(files: Iterable[Path]) -> dict[int, Path]:
+    """Process -> the file among these that it holds the lock of."""
+    inodes = {path.stat().st_ino: path for path in files}
     held = {}
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
         if "FLOCK" in fields and "->" not in fields:
             pid, place = fields[4], fields[5]
-            if (inode := int(place.rpartition(":")[2])) in names:
-                held[int(pid)] = names[inode]
+            if (inode := int(place.rpartition(":")[2])) in inodes:
+                held[int(pid)] = inodes[inode]
     return held

@@ -7,15 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.chaos.contention import contend
+from tests.chaos.decisions import Act
 from tests.chaos.powercut import cut_everywhere
 from tests.chaos.processes import Role, family_of, orphans_of
 from tests.chaos.sweep import sweep_filings
+from tests.chaos.sweep_gated_runs import sweep_gated_runs
+from tests.chaos.sweep_gateways import BESIDE, sweep_gateways
+from tests.chaos.sweep_programs import WORKER, sweep_programs
+from tests.chaos.sweep_reviews import sweep_reviews
 from tests.faults.shim import Shim, compiled
 from tests.scenarios.stage import Stage, until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
 FILING = range(184, 236, 2)
+MARKING = (6, 7, 8)
+DECIDING = range(8, 16, 2)
+GATED = (30, 60)
+NOTING = range(4, 12)
 FREE_WITHIN = 10.0
 SEED = 11
 
@@ -42,6 +51,26 @@ def power(root: Path, environment: Environment) -> list[str]:
 def filing(root: Path, environment: Environment) -> list[str]:
     """Workers are killed at the durable calls around the filing of an issue."""
     return sweep_filings(root, FILING, environment).violations
+
+
+def programs(root: Path, environment: Environment) -> list[str]:
+    """Workers are killed at the durable calls around the mark of a program that is done."""
+    return sweep_programs(root, MARKING, WORKER, environment).violations
+
+
+def reviews(root: Path, environment: Environment) -> list[str]:
+    """A person's command is killed at the durable calls around the decision."""
+    return sweep_reviews(root, DECIDING, Act.SEND_BACK, environment).violations
+
+
+def gates(root: Path, environment: Environment) -> list[str]:
+    """Runs that go on after a decision, and may ask for another, are killed."""
+    return sweep_gated_runs(root, GATED, environment).violations
+
+
+def gateways(root: Path, environment: Environment) -> list[str]:
+    """A gateway is killed at each of its notes, beside another that wants its key."""
+    return sweep_gateways(root, NOTING, BESIDE, environment).violations
 
 
 def keys(root: Path, environment: Environment) -> list[str]:
@@ -100,4 +129,6 @@ def orphans(root: Path, environment: Environment) -> list[str]:
         return [f"{len(left)} processes outlived their coordinator"] if left else []
 
 
-STEPS: dict[str, Step] = {step.__name__: step for step in (locks, power, filing, keys, death, orphans)}
+SHIMMED = (power, filing, programs, reviews, gates, gateways)
+"""They need a C compiler."""
+STEPS: dict[str, Step] = {step.__name__: step for step in (locks, *SHIMMED, keys, death, orphans)}

@@ -1,40 +1,21 @@
 """SIGKILL in place of the n-th durable system call, for every n there is."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.backlog import front_matter, verdict_documents
+from tests.chaos.killing import TRACEBACK, Sweep, aftermath, readable, shim_of
 from tests.chaos.leftovers import leftovers
-from tests.chaos.processes import orphans_of
 from tests.chaos.reader import Reader
-from tests.faults.shim import Shim, compiled
-from tests.scenarios.stage import CALLS, Stage, title_of, until
+from tests.faults.shim import Shim
+from tests.scenarios.stage import CALLS, Stage, title_of
 
 STEP = 10
 """Item 10 * n dies at its n-th call; what stands between does not die."""
 WORKERS = 4
-ORPHANS_AFTER = 2.0
 ROUNDS = 4
-
-
-@dataclass(slots=True)
-class Sweep:
-    """What one sweep did, and everything that was found against a promise."""
-
-    name: str
-    kills: int = 0
-    last: int = 0
-    """The highest n that was reached; there are no further calls after it."""
-    violations: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        found = f"{len(self.violations)} violations" if self.violations else "no violation"
-        return f"{self.name}: {self.kills} kills, n up to {self.last}, {found}, {self.seconds:.0f} s"
 
 
 def sweep_designs(root: Path, places: Sequence[int]) -> Sweep:
@@ -52,7 +33,7 @@ def calls_of_a_worker(root: Path, program: str) -> int:
     with Stage.open(root) as stage:
         _give(stage, program, 1)
         stage.server()
-        shim = _shim(stage, "counted")
+        shim = shim_of(stage, "counted")
         done = stage.run("--all", program=program, **shim.environment(who="worker"))
         assert done.code == 0 and shim.calls, done.out + done.err
         return shim.calls
@@ -60,30 +41,28 @@ def calls_of_a_worker(root: Path, program: str) -> int:
 
 def sweep_coordinators(root: Path, places: Sequence[int]) -> Sweep:
     """A run of one item for each n; its coordinator is killed at its n-th durable call."""
-    sweep, began = Sweep("coordinators"), time.monotonic()
-    with Stage.open(root) as stage:
+    with Sweep("coordinators").timed() as sweep, Stage.open(root) as stage:
         witness = stage.server()
         stage.issues(*places)
         reader = Reader(stage.project)
         reader.start()
         reached = []
         for n in places:
-            shim = _shim(stage, f"coordinator-{n}")
+            shim = shim_of(stage, f"coordinator-{n}")
             running = stage.start(n, **shim.environment(who="coordinator", kill_at=n))
-            code = running.end(60).code
+            running.end(60)
             reached.append(n)
             if shim.kills == 0:
                 # There are no further calls; what was meant to die at one is not wanted.
                 _forget(stage, places[len(reached) :])
                 break
-            sweep.kills, sweep.last = sweep.kills + 1, n
-            sweep.violations += _aftermath(running.pid, code, n)
-        sweep.violations += [*_finish(stage, "lld-workflow"), *_records(stage)]
+            sweep.killed(n)
+            sweep.violations += aftermath(stage, running, n)
+        sweep.violations += [*_finish(stage, "lld-workflow"), *readable(stage)]
         reader.stop()
         sweep.violations += [*_designs(stage, reached), *leftovers(stage), *reader.broken]
         answered = Counter(call["item"] for call in witness.answered())
         sweep.violations += _calls(answered, reached, 1)
-    sweep.seconds = time.monotonic() - began
     return sweep
 
 
@@ -92,19 +71,10 @@ def _forget(stage: Stage, numbers: Sequence[int]) -> None:
         (stage.project / "issues" / f"{number:03}-thing.md").unlink()
 
 
-def _records(stage: Stage) -> Iterator[str]:
-    """Whatever a killed run wrote of itself can be read."""
-    for word in ("runs", "status", "keys"):
-        done = stage.run(word, program="agentos")
-        if done.code != 0 or "Traceback (most" in done.out + done.err:
-            yield f"agentos {word} ended with {done.code}: {(done.out + done.err)[-500:]}"
-
-
 def _sweep_workers(
     root: Path, name: str, program: str, places: Sequence[int], environment: Mapping[str, str]
 ) -> Sweep:
-    sweep, began = Sweep(name), time.monotonic()
-    with Stage.open(root) as stage:
+    with Sweep(name).timed() as sweep, Stage.open(root) as stage:
         doomed, spared = [STEP * n for n in places], [STEP * n + 1 for n in places]
         for number in (*doomed, *spared):
             _give(stage, program, number)
@@ -112,12 +82,12 @@ def _sweep_workers(
         reader = Reader(stage.project)
         reader.start()
         stage.surroundings = dict(environment)
-        shim = _shim(stage, "workers")
+        shim = shim_of(stage, "workers")
         words = ("--all", "--parallel", WORKERS, "--retries", 3)
         wishes = shim.environment(who="worker", kill_step=STEP)
         code = stage.start(*words, program=program, **wishes).end(60 + 3 * len(doomed)).code
         sweep.kills = shim.kills
-        sweep.last = _last_hit(shim)
+        sweep.last = last_hit(shim)
         if code not in (0, 1):
             sweep.violations.append(f"the run ended with {code}")
         sweep.violations += _finish(stage, program)
@@ -127,16 +97,7 @@ def _sweep_workers(
         answered = Counter(call["item"] for call in witness.answered())
         sweep.violations += _calls(answered, doomed, 1) + _calls(answered, spared, 0)
         (stage.root / "ledger.json").write_text(json.dumps(witness.ledger()))
-    if not sweep.kills:
-        sweep.violations.append("nobody was killed")
-    sweep.seconds = time.monotonic() - began
     return sweep
-
-
-def _shim(stage: Stage, name: str) -> Shim:
-    library = compiled()
-    assert library, "needs a C compiler (gcc or cc)"
-    return Shim(library, stage, name)
 
 
 def _give(stage: Stage, program: str, number: int) -> None:
@@ -146,19 +107,10 @@ def _give(stage: Stage, program: str, number: int) -> None:
         stage.brief(f"{number}-thing.md", number)
 
 
-def _last_hit(shim: Shim) -> int:
+def last_hit(shim: Shim) -> int:
     """The counters are five longs and a lock; then comes a byte an item."""
     hits = shim.state.read_bytes()[44:]
     return max((item % 10000 // STEP for item, hit in enumerate(hits) if hit), default=0)
-
-
-def _aftermath(pid: int, code: int, n: int) -> Iterator[str]:
-    if code != -9:
-        yield f"the coordinator to be killed at call {n} ended with {code}"
-    try:
-        until(lambda: not orphans_of(pid), ORPHANS_AFTER)
-    except AssertionError:
-        yield f"call {n}: orphans {orphans_of(pid)}"
 
 
 def _finish(stage: Stage, program: str) -> Iterator[str]:
@@ -167,7 +119,7 @@ def _finish(stage: Stage, program: str) -> Iterator[str]:
     while len(codes) < ROUNDS and 0 not in codes:
         done = stage.start("--all", "--parallel", WORKERS, program=program).end(300)
         codes.append(done.code)
-        if "Traceback (most" in done.out + done.err:
+        if TRACEBACK in done.out + done.err:
             yield f"a traceback: {(done.out + done.err)[-500:]}"
     if 0 not in codes:
         yield f"{program}, left alone, ended with {codes}"

@@ -4,7 +4,7 @@
  * the write, the truncation, and whatever makes, moves or removes a file, a folder or a link.
  *   FAULTS_ROOTS     folders, with colons between them
  *   FAULTS_STATE     a file that all processes share: counters, a lock, the items that were hit
- *   FAULTS_WHO       coordinator, worker, or nothing for both
+ *   FAULTS_WHO       coordinator, worker, gateway, or nothing for all; a command such as a review is a coordinator
  *   FAULTS_KILL_AT   the n-th call of all is not made: its process is killed instead
  *   FAULTS_KILL_STEP s: the worker of item s*n (of its last four digits) is killed in place of its n-th call, once
  *   FAULTS_KILL_UNLINK  the first file whose path ends so is not deleted: the process is killed instead
@@ -43,6 +43,7 @@ static const char *roots, *who, *eio, *kill_unlink;
 static long kill_at, kill_step, times = 1, delay, forks, room, ahead;
 static int record = -1;
 static int is_template;
+static const char *role;
 static pid_t first;
 static pid_t counted_for;
 static atomic_long own;
@@ -111,6 +112,9 @@ __attribute__((constructor)) static void begin(void) {
     close(file);
     for (ssize_t at = 0; at < size; at++) if (!line[at]) line[at] = ' ';
     is_template = strstr(line, "agentos.engines.template") != NULL;
+    /* Programs that items are given to inherit us, and are nobody of ours. */
+    role = getenv("AGENTOS_ITEM_ID") ? "program" : is_template ? "template"
+        : strstr(line, "agentos gateway") ? "gateway" : "coordinator";
     const char *state = getenv("FAULTS_STATE");
     if (state) {
         int shared_file = real_open(state, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -126,7 +130,7 @@ static int is_worker(void) { return is_template && getpid() != first; }
 
 static int is_meant(void) {
     if (!who || !*who) return 1;
-    return strcmp(who, "worker") == 0 ? is_worker() : !is_template;
+    return strcmp(who, "worker") == 0 ? is_worker() : role && strcmp(who, role) == 0;
 }
 
 static int below(const char *path) {

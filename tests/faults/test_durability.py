@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.decisions import Act
 from tests.chaos.powercut import cut_everywhere
 from tests.chaos.sweep import sweep_coordinators, sweep_designs, sweep_filings
+from tests.chaos.sweep_gated_runs import sweep_gated_runs
+from tests.chaos.sweep_gates import sweep_decided, sweep_parkings
+from tests.chaos.sweep_gateways import ALONE, BESIDE, sweep_gateways
+from tests.chaos.sweep_programs import COORDINATOR, GATEWAY, WORKER, sweep_programs
+from tests.chaos.sweep_reviews import sweep_reviews
 from tests.scenarios.stage import Stage, until
 
 from .shim import shim_for
@@ -22,6 +28,59 @@ def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
 ) -> None:
     shim_for(stage)
     found = sweep(tmp_path / "sweep", places)  # type: ignore[operator]
+    assert found.kills == len(places) and not found.violations, found.violations
+
+
+@pytest.mark.parametrize(("who", "places"), [(COORDINATOR, (20, 44)), (WORKER, (5, 8)), (GATEWAY, (3, 10))])
+def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that_is_done(
+    tmp_path: Path, stage: Stage, who: str, places: tuple[int, ...]
+) -> None:
+    shim_for(stage)
+    found = sweep_programs(tmp_path / "sweep", places, who)
+    assert found.kills == len(places) and not found.violations, found.violations
+
+
+@pytest.mark.parametrize(
+    ("act", "places"), [(Act.SEND_BACK, (9, 15)), pytest.param(Act.EDIT, (12, 30), marks=pytest.mark.long)]
+)
+def test_a_decision_is_kept_whole_and_once_wherever_its_command_is_killed(
+    tmp_path: Path, stage: Stage, act: Act, places: tuple[int, ...]
+) -> None:
+    shim_for(stage)
+    found = sweep_reviews(tmp_path / "sweep", places, act)
+    assert found.kills == len(places) and not found.violations, found.violations
+
+
+def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, stage: Stage) -> None:
+    shim_for(stage)
+    found = sweep_parkings(tmp_path / "sweep", (40, 110))
+    assert found.kills == 2 and not found.violations, found.violations
+
+
+@pytest.mark.parametrize(
+    ("act", "places"),
+    [(Act.SEND_BACK, (12, 30, 60)), pytest.param(Act.REJECT, (20, 40, 80), marks=pytest.mark.long)],
+)
+def test_a_worker_killed_after_a_decision_neither_loses_nor_repeats_it_at_any_call(
+    tmp_path: Path, stage: Stage, act: Act, places: tuple[int, ...]
+) -> None:
+    shim_for(stage)
+    found = sweep_decided(tmp_path / "sweep", places, act)
+    assert found.kills == len(places) and not found.violations, found.violations
+
+
+def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(tmp_path: Path, stage: Stage) -> None:
+    shim_for(stage)
+    found = sweep_gated_runs(tmp_path / "sweep", (50,))
+    assert found.kills == 1 and not found.violations, found.violations
+
+
+@pytest.mark.parametrize(("manner", "places"), [(ALONE, (4, 9, 13)), (BESIDE, (5, 6))])
+def test_a_gateway_killed_at_a_note_holds_no_key_and_what_it_was_told_is_known(
+    tmp_path: Path, stage: Stage, manner: str, places: tuple[int, ...]
+) -> None:
+    shim_for(stage)
+    found = sweep_gateways(tmp_path / "sweep", places, manner)
     assert found.kills == len(places) and not found.violations, found.violations
 
 

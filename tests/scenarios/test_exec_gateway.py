@@ -1,6 +1,9 @@
 """Programs that call models, under `agentos exec`: they share the keys, and know none."""
 
-from .stage import Stage
+import os
+import signal
+
+from .stage import Stage, command_line, until
 
 AGENT = """import json, os, sys, urllib.request
 body = json.dumps({"contents": [{"parts": [{"text": f"about {sys.argv[1]}"}]}]}).encode()
@@ -45,3 +48,22 @@ def test_a_program_calls_models_with_a_token_and_its_calls_count_for_its_item(st
 def test_without_a_key_programs_run_all_the_same(stage: Stage) -> None:
     done = stage.run("exec", "red", "--", "sh", "-c", "env | grep -c BASE_URL; true", program="agentos")
     assert done.code == 0 and "0" in done.of("red")
+
+
+def test_a_gateway_that_dies_is_started_again_and_no_program_is_lost(stage: Stage) -> None:
+    (stage.project / "agent.py").write_text(AGENT)
+    witness = stage.server(fault={"kind": "hang", "matching": "about red"})
+    words = ("red", "green", "--", "python3", "agent.py", "{item}")
+    running = stage.start("exec", *words, program="agentos")
+    until(lambda: len(witness.calls()) == 1)
+    (gateway,) = [one.pid for one in running.processes() if "agentos gateway" in command_line(one.pid)]
+    os.kill(gateway, signal.SIGKILL)
+    done = running.end(60)
+    assert done.code == 0, done.out + done.err
+    said = done.of("COORDINATOR")
+    assert "The gateway has ended (killed by SIGKILL). Starting it again..." in said
+    assert "The gateway is back. What has failed meanwhile is tried again." in said
+    assert any(line.startswith("red: exit status 1. Trying again") for line in said)
+    assert len(witness.answered()) == 2 and "Traceback" not in done.err
+    again = stage.run("exec", *words, program="agentos")
+    assert "Nothing is pending" in again.out

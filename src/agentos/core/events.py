@@ -415,6 +415,19 @@ class RequestDeclined:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayEnded:
+    """The gateway beside the programs is gone, by no wish of the run; `again`: another is started in its place."""
+
+    cause: str
+    again: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRestored:
+    """Another gateway serves at the same address."""
+
+
+@dataclass(frozen=True, slots=True)
 class KillBegan:
     items: tuple[str, ...]
 
@@ -481,6 +494,8 @@ News = (
     | ItemRequeued
     | WorkersChanged
     | RequestDeclined
+    | GatewayEnded
+    | GatewayRestored
     | KillBegan
     | Heartbeat
     | RunEnded

@@ -3,35 +3,83 @@
 import queue
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 from agentos.core import events
-from agentos.core.commands import Command
+from agentos.core.commands import Command, StartWorker
 from agentos.core.events import EngineEvent, WorkerEvent
 from agentos.core.ports import Engine
+from agentos.core.results import Ending
 
 
 class CountingEngine:
-    """Calls that the gateway counts for an item are told as if the item's worker had made them."""
+    """Calls that the gateway counts for an item are told as if the item's worker had made them.
+
+    No program starts while there is no gateway; one that fails when its gateway has died may be tried again.
+    """
 
     def __init__(self, engine: Engine, counted: Iterable[events.Event], items: Iterable[str]) -> None:
         self._engine = engine
         self._items = set(items)
+        self._running: set[str] = set()
+        self._unlucky: set[str] = set()
+        self._is_down = False
+        self._held: list[StartWorker] = []
         self._told: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(counted,), name="gateway", daemon=True).start()
 
     def obey(self, command: Command) -> None:
-        self._engine.obey(command)
+        if isinstance(command, StartWorker):
+            self._running.add(command.item)
+            self._held.append(command)
+            if self._is_down:
+                return
+        self._let_go()
+        if not isinstance(command, StartWorker):
+            self._engine.obey(command)
+
+    def _let_go(self) -> None:
+        """Starts what was held back; whatever else is ordered is for workers that are there."""
+        held, self._held = self._held, []
+        for command in held:
+            self._unlucky.discard(command.item)
+            self._engine.obey(command)
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        told = self._engine.receive(timeout)
+        # A program fails after the gateway that it asked: what is told of the one is heard before the other.
+        heard = self._engine.receive(timeout)
+        told = self._news()
+        if not self._is_down:
+            self._let_go()
+        return [*told, *(self._excused(event) for event in heard)]
+
+    def _news(self) -> list[EngineEvent | WorkerEvent]:
+        found: list[EngineEvent | WorkerEvent] = []
         while not self._told.empty():
-            event = self._told.get_nowait()
-            if isinstance(event, events.CallCounted):
-                told.append(events.LeaseReturned(event.item, "", 0.0, event.usage, model=event.model))
+            match event := self._told.get_nowait():
+                case events.CallCounted():
+                    returned = events.LeaseReturned(event.item, "", 0.0, event.usage, model=event.model)
+                    found.append(returned)
+                case events.GatewayEnded():
+                    self._is_down = event.again
+                    self._unlucky |= self._running
+                case events.GatewayRestored():
+                    self._is_down = False
+                case _:
+                    pass
             # News of another pool than the run's: it is heard by those who listen, and changes nothing.
-            told.append(cast(EngineEvent, event))
-        return told
+            found.append(cast(EngineEvent, event))
+        return found
+
+    def _excused(self, event: EngineEvent | WorkerEvent) -> EngineEvent | WorkerEvent:
+        match event:
+            case events.WorkerReported(item=item, outcome=outcome) if item in self._unlucky:
+                may_pass = outcome.may_pass or outcome.ending is Ending.FAILED
+                return replace(event, outcome=replace(outcome, may_pass=may_pass))
+            case events.WorkerEnded() | events.WorkerNotStarted():
+                self._running.discard(event.item)
+        return event
 
     def wake(self) -> None:
         self._engine.wake()

@@ -143,6 +143,11 @@ def sentence(event: Told, at: float, *, paused: bool = False) -> str | None:  # 
             return "Standing still (Ctrl-Z), the workers too. Go on with: fg"
         case events.RunContinued():
             return f"Going on after {duration(event.seconds)}."
+        case events.GatewayEnded():
+            following = "Starting it again..." if event.again else "Programs have no keys from now on."
+            return f"The gateway has ended ({event.cause}). {following}"
+        case events.GatewayRestored():
+            return "The gateway is back. What has failed meanwhile is tried again."
         case events.KillBegan():
             return f"Killing {', '.join(event.items)}: their checkpoints stay."
         case (

@@ -112,4 +112,32 @@ MUTANTS = (
         "    die_with_parent(coordinator)\n",
         "",
     ),
+    Mutant(
+        "marked before it is done",
+        "programs",
+        "agentos.program_worker",
+        "    stopping = asyncio.Event()\n",
+        "    marks.set(errand.item, 0.0)\n    stopping = asyncio.Event()\n",
+    ),
+    Mutant(
+        "decision acknowledged before it is kept",
+        "reviews",
+        "agentos.cli.review",
+        "    decide(place, one, decision)\n",
+        '    click.echo(f"{one.parking.item} is {decision.act.done}")\n    decide(place, one, decision)\n',
+    ),
+    Mutant(
+        "a decision stands for the next gate too",
+        "gates",
+        "agentos.workflows.gates",
+        '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": asked.number}\n',
+        '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": 0}\n',
+    ),
+    Mutant(
+        "a dead gateway keeps its key",
+        "gateways",
+        "agentos.storage.hostlog",
+        "        return [RunGone(run) for run in runs if not self._lives(run)]\n",
+        "        return []\n",
+    ),
 )
