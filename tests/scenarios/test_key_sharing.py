@@ -239,6 +239,22 @@ def test_a_key_that_a_killed_run_was_using_is_not_shown_as_in_use(stage: Stage) 
     assert "available" in line(keys(stage), "key-1")
 
 
+# Limits.
+
+
+def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(stage: Stage) -> None:
+    stage.issues(40, 41)
+    witness = stage.server("--rpm", "2", keys=KEYS[:1])
+    credentials(stage, witness.url, table(1, "rpm = 2"))
+    stopped = stage.run("--all", "--max-wait", "5s")
+    assert stopped.code == 75 and stage.document(40).exists(), stopped.out
+    assert re.search(r"Stopped: no key may be used within --max-wait; the first is key-1, at \d", stopped.out)
+    waiting = stage.start("--all")
+    waiting.says("[COORDINATOR] Every key is at its limit. The next call goes at ")
+    waiting.signal(signal.SIGINT)
+    assert waiting.end().code == 130 and len(witness.calls()) == 2
+
+
 # Money.
 
 

@@ -108,7 +108,7 @@ def sentence(event: Told, at: float, *, paused: bool = False) -> str | None:  # 
         case events.KeysBack():
             return f"Keys are back after {duration(event.seconds)}. {resuming}"
         case events.CallsPaced():
-            return f"Every free key is at its limit. The next call goes at {clock(at + event.seconds, at)} ({event.key})..."
+            return f"Every key is at its limit. The next call goes at {clock(at + event.seconds, at)} ({event.key})..."
         case events.StormBegan():
             return (
                 f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
