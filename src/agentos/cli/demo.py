@@ -13,17 +13,27 @@ LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAU
 
 
 def _run(directory: Path, parallel: int) -> int:
+    from agentos.cli.demo_folder import UnderWay, demo_folder
+
+    parallel = capped(parallel)
+    try:
+        with demo_folder(directory) as project:
+            return _show(directory, project, parallel)
+    except UnderWay as error:
+        raise UnderWay(
+            f"a run is under way in {error}, so nothing was changed there. "
+            f"Watch it with: {_ours(directory, 'agentos')} watch; or name another folder: agentos demo DIR"
+        ) from error
+
+
+def _show(directory: Path, project: Path, parallel: int) -> int:
     from agentos.app import run_workflow
+    from agentos.cli.demo_folder import HOME
     from agentos.core.plan import Selection
     from agentos.request import Request
     from agentos.settings import Flags, read_settings
 
-    parallel = capped(parallel)
-    project = directory.absolute()
-    _prepare(project)
-    settings = read_settings(
-        Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / ".agentos-home")}
-    )
+    settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
     click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
     click.echo(
         "The built-in rule machine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
@@ -47,30 +57,15 @@ def _run(directory: Path, parallel: int) -> int:
     return 0
 
 
-def _prepare(project: Path) -> None:
-    """A finished demo is made anew, an unfinished one goes on; a stranger's folder is left alone."""
-    mark = project / ".agentos-demo"
-    if project.exists() and any(project.iterdir()) and not mark.exists():
-        raise click.UsageError(f"{project} is not empty, and not a demo: name another folder")
-    if mark.exists() and not _unfinished(project):
-        shutil.rmtree(project)
-    from importlib import resources
-
-    with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
-        for folder in ("issues", "ideas"):
-            shutil.copytree(backlog / folder, project / folder, dirs_exist_ok=True)
-    mark.touch()
-
-
-def _unfinished(project: Path) -> bool:
-    return any((project / ".agentos-home").glob("checkpoints/*/*.db"))
-
-
 def _again(directory: Path, parallel: int) -> str:
-    home = _shown(directory / ".agentos-home")
+    program = _ours(directory, "lld-workflow")
+    return f"{program} --all -j {parallel} --offline --repo {_shown(directory)}"
+
+
+def _ours(directory: Path, program: str) -> str:
+    """One of our commands as it is typed here for the demo's home."""
     place = _off_the_path()
-    program = f"{place}/lld-workflow" if place else "lld-workflow"
-    return f"AGENTOS_HOME={home} {program} --all -j {parallel} --offline --repo {_shown(directory)}"
+    return f"AGENTOS_HOME={_shown(directory / '.agentos-home')} {f'{place}/{program}' if place else program}"
 
 
 def _off_the_path() -> str:
@@ -94,7 +89,10 @@ command = click.Command(
     help="Make an example project in DIR (./agentos-demo) and run it: ten issues, three at a time, offline.",
     params=[
         click.Argument(
-            ["directory"], type=click.Path(path_type=Path), default=Path("agentos-demo"), metavar="[DIR]"
+            ["directory"],
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("agentos-demo"),
+            metavar="[DIR]",
         ),
         click.Option(
             ["--parallel", "-j"],
