@@ -21,9 +21,10 @@ def _run(directory: Path) -> int:
             f"cannot make a project in {directory}: {error.filename or directory}: {error.strerror}; "
             "name a folder that can be written"
         ) from error
-    go = "" if directory == Path() else f"cd {shlex.quote(str(directory))} && "
-    click.echo("Look whether all is ready:  " + go + "agentos doctor --offline")
-    click.echo("Then try it, without a key: " + go + "lld-workflow --all --offline")
+    if directory != Path():
+        click.echo(f"Go there:                   cd {shlex.quote(str(directory))}")
+    click.echo("Look whether all is ready:  agentos doctor --offline")
+    click.echo("Then try it, without a key: lld-workflow --all --offline")
     return 0
 
 
@@ -34,16 +35,22 @@ def _make(project: Path, name: str) -> None:
     from agentos.storage.files import Folder
 
     folder = next((folder for folder, example in EXAMPLES.items() if example == name), "")
-    places = (folder, "ideas/done") if folder.startswith("ideas") else (folder,)
-    own = [path for place in places for path in (project / place).glob("*.md")] if folder else []
     if Folder(project).exists(name):
         click.echo(f"  kept  {name}")
-    elif own:
-        click.echo(f"  kept  {folder}/ ({len(own)} of your own, so no example)")
+    elif folder and (own := _own(project, folder)):
+        click.echo(f"  kept  {folder}/ ({own}, so no example)")
     else:
         content = resources.files("agentos.project_template").joinpath(name).read_bytes()
         Folder(project).write(name, content)
         click.echo(f"  made  {name}")
+
+
+def _own(project: Path, folder: str) -> str:
+    """What somebody has put there, or had done from there; empty if nobody uses it."""
+    here, done = (len(list((project / place).glob("*.md"))) for place in (folder, "ideas/done"))
+    if here:
+        return f"{here} of your own"
+    return f"{done} of your own in ideas/done/" if done and folder.startswith("ideas") else ""
 
 
 command = click.Command(
