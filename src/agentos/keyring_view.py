@@ -13,7 +13,7 @@ from agentos.core.pool import Pool
 from agentos.core.ports import Access, Question
 from agentos.core.roles import DEFAULTS
 from agentos.models.vendors import PROVIDERS
-from agentos.settings import environment, home_folder
+from agentos.settings import environment, found_home
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import set_enabled
@@ -36,7 +36,7 @@ class KeyRow:
 
 
 def view_keys() -> list[KeyRow]:
-    home = Home(home_folder())
+    home = Home(found_home())
     found = _source(home).read()
     pool = _pool(home, found)
     return [_row(pool, credential, host_clock()) for credential in found]
@@ -44,7 +44,7 @@ def view_keys() -> list[KeyRow]:
 
 def check_keys(names: tuple[str, ...]) -> dict[str, str]:
     """Name -> what is wrong with it, empty if it answers; one that does is in no quarantine any more."""
-    home = Home(home_folder())
+    home = Home(found_home())
     found = {credential.name: credential for credential in _source(home).read()}
     chosen = [_named(found, name) for name in names] or list(found.values())
     if not chosen:
@@ -55,14 +55,14 @@ def check_keys(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def rest_key(name: str, seconds: float) -> None:
-    home = Home(home_folder())
+    home = Home(found_home())
     found = {credential.name: credential for credential in _source(home).read()}
     quota, now = _named(found, name).quota, host_clock()
     _tell(home, [BucketRefused("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
 
 
 def switch_key(name: str, enabled: str) -> None:
-    home = Home(home_folder())
+    home = Home(found_home())
     wanted = _named({credential.name: credential for credential in _source(home).read()}, name)
     in_file = CredentialSource(home.credentials, environment(), only_file=True).read()
     places = [place for place, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]

@@ -1,6 +1,8 @@
 """Flags, then environment, then the project's file, then the user's: the one reader of all four."""
 
+import contextlib
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +77,7 @@ class Flags:
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environment is None else environment
-    home = home_folder(env)
+    home = found_home(env)
     project = (flags.repo or Path.cwd()).absolute()
     if not project.is_dir():
         raise PreflightError(
@@ -100,7 +102,37 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
 def home_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the home is, for commands that need nothing else."""
     env = os.environ if environment is None else environment
-    return Path(env.get("AGENTOS_HOME") or Path(env.get("HOME", "~")).expanduser() / ".agentos").absolute()
+    named = env.get("AGENTOS_HOME") or "~/.agentos"
+    first, _, rest = named.partition("/")
+    return (Path(env.get("HOME", "~")).expanduser() / rest if first == "~" else Path(named)).absolute()
+
+
+def found_home(environment: Mapping[str, str] | None = None) -> Path:
+    """The same for commands that look into it: it may be missing, but not be something else."""
+    home = home_folder(environment)
+    cure = "expected a folder of yours; set AGENTOS_HOME to one"
+    try:
+        if not stat.S_ISDIR(home.stat().st_mode):
+            raise PreflightError(f"the home {home} is not a folder: {cure}")
+        os.listdir(home)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise PreflightError(f"the home {home} cannot be used: {error.strerror}; {cure}") from error
+    return home
+
+
+def moved_home(home: Path) -> str:
+    """The home, if AGENTOS_HOME has to be said to find it; empty if not."""
+    usual = home_folder({"HOME": os.environ.get("HOME", "~")})
+    return "" if home == usual else str(home)
+
+
+def current_folder() -> str:
+    """Where the command was typed; empty where that folder is gone."""
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return ""
 
 
 def worker_environment(

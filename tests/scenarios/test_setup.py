@@ -3,7 +3,9 @@
 import dataclasses
 import os
 import re
+import subprocess
 import time
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,19 @@ def agentos(stage: Stage, *words: object, **env: str) -> Done:
     return stage.run(*words, program="agentos", **env)
 
 
+def typed(stage: Stage, commands: list[str]) -> Done:
+    """One after the other, in one shell."""
+    done = subprocess.run(
+        ["sh", "-ec", "\n".join(commands)],
+        cwd=stage.project,
+        env=stage.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 def cure(done: Done, what: str) -> str:
     """The numbered cure of a failed check; the check must name that number."""
     (number,) = re.findall(rf"^FAIL {what} .*-> cure (\d+)$", done.out, re.MULTILINE)
@@ -30,8 +45,11 @@ def cure(done: Done, what: str) -> str:
 
 def test_a_new_project_is_ready_and_runs(stage: Stage) -> None:
     made = agentos(stage, "init", "shop")
-    assert made.code == 0 and "cd shop && lld-workflow --all --offline" in made.lines[-1]
+    assert made.code == 0
     shop = stage.project / "shop"
+    assert typed(stage, [line.partition(":")[2] for line in made.lines[-3:]]).code == 0
+    assert (shop / "docs/lld/active/LLD-001.md").exists()
+    (shop / "docs/lld/active/LLD-001.md").unlink()
     doctor = agentos(stage, "doctor", "--repo", shop, "--offline")
     assert doctor.code == 0, doctor.out
     assert agentos(stage, "doctor", "--repo", shop, GEMINI_API_KEY_1=CANARY).code == 0
@@ -46,7 +64,7 @@ def test_the_commented_settings_are_the_ones_that_there_are(stage: Stage) -> Non
     path = stage.project / "shop" / "agentos.toml"
     before = agentos(stage, "config", "show", "--repo", path.parent).out
     named = set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
-    assert named - {"input", "output"} <= set(FILE_KEYS)
+    assert named - {"input", "output"} == set(FILE_KEYS) - {"prices"}
     path.write_text(re.sub(r"^# (?=\w+ = |\[)", "", path.read_text(), flags=re.MULTILINE))
     after = agentos(stage, "config", "show", "--repo", path.parent)
     assert after.code == 0 and after.out != before
@@ -62,6 +80,13 @@ def test_a_second_init_overwrites_nothing(stage: Stage) -> None:
     assert again.code == 0 and "kept  agentos.toml" in again.out
     assert "kept  issues/ (1 of your own, so no example)" in again.out
     assert snapshot(shop) == before
+    (shop / "ideas/done").mkdir()
+    for number in (7, 8):
+        (shop / f"ideas/done/{number}-mine.md").write_text("# Mine\n")
+    (shop / "ideas/active/1-example.md").rename(shop / "ideas/active/9-mine.md")
+    assert "kept  ideas/active/ (1 of your own, so no example)" in agentos(stage, "init", "shop").out
+    (shop / "ideas/active/9-mine.md").unlink()
+    assert "kept  ideas/active/ (2 of your own in ideas/done/, so no" in agentos(stage, "init", "shop").out
 
 
 def test_init_says_why_it_cannot(stage: Stage) -> None:
@@ -72,6 +97,47 @@ def test_init_says_why_it_cannot(stage: Stage) -> None:
     (stage.project / "ideas").symlink_to(stage.project / "docs")
     assert agentos(stage, "init").code == 3
     assert not list((stage.project / "docs").iterdir())
+
+
+def test_the_page_on_beginning_counts_the_lines_of_the_settings() -> None:
+    page = Path(__file__).parents[2] / "docs/how-to/begin.md"
+    lines = resources.files("agentos.project_template").joinpath("agentos.toml").read_text().splitlines()
+    assert f"/shelf/agentos.toml:{len(lines) + 1}\n" in page.read_text()
+
+
+READERS = [
+    "status",
+    "report",
+    "logs LLD-1",
+    "pause",
+    "stop",
+    "watch",
+    "wait",
+    "runs",
+    "keys",
+    "config show",
+    "review",
+]
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_home_that_is_a_file_is_the_same_error_everywhere(stage: Stage, place: str) -> None:
+    stage.issues(1)
+    (stage.root / "file").write_text("")
+    home = {"AGENTOS_HOME": str(stage.root / place)}
+    said = [agentos(stage, *words.split(), **home) for words in READERS]
+    said += [stage.run("--all", "--offline", **home), stage.run("--all", "--dry-run", **home)]
+    said += [agentos(stage, "exec", "q", "--", "true", **home)]
+    for done in said:
+        assert done.code == 3 and f"Error: the home {stage.root / place} " in done.err, done
+        assert done.err.endswith("expected a folder of yours; set AGENTOS_HOME to one\n")
+    assert agentos(stage, "doctor", **home).code == 3
+
+
+def test_a_home_that_begins_with_a_tilde_is_in_the_user_s(stage: Stage) -> None:
+    stage.issues(1)
+    assert stage.run("--all", "--offline", AGENTOS_HOME="~/mine").code == 0
+    assert (stage.user / "mine/logs/parallel/latest").exists() and not (stage.project / "~").exists()
 
 
 def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(stage: Stage) -> None:
