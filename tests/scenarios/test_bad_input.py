@@ -99,7 +99,11 @@ def test_a_number_of_workers_with_nothing_selected_explains_itself(stage: Stage)
     said = unchanged(stage, "--parallel", 42, "--offline", code=2)
     assert "42 was read as the number of workers" in said
     assert "lld-workflow 42 --parallel" in said and "--all" in said
+    assert "3 was read as the number of workers" in unchanged(stage, "-nj3", code=2)
     assert "nothing is selected" in unchanged(stage, code=2)
+    for bare in ("--parallel", "-j"):
+        said = unchanged(stage, bare, code=2)
+        assert "nothing is selected: name items (lld-workflow 42)" in said and "3" not in said
 
 
 NAMES = [

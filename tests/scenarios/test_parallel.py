@@ -191,6 +191,17 @@ def test_each_item_has_its_own_database_which_outlives_failure_alone(stage: Stag
     assert nothing.code == 0 and "Nothing is pending" in nothing.out
 
 
+def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(stage: Stage) -> None:
+    stage.issue(42, "good", "ui")
+    failed = stage.run("--failed", "--offline")
+    assert failed.code == 0 and "Nothing is pending" not in failed.out
+    assert failed.lines[-1].endswith("For every pending item: --all instead of --failed")
+    assert stage.run("--label", "ui", "--offline").code == 0
+    stage.issue(43)
+    labelled = stage.run("--label", "ui", "--offline").lines[-1]
+    assert labelled.endswith("Nothing is pending that is labelled ui. See what was done: agentos status")
+
+
 def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(stage: Stage) -> None:
     stage.issues(42, 43)
     stage.server("--latency", "0.3,0.3")

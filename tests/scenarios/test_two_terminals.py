@@ -71,6 +71,7 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(stage: Stage) -> Non
         r"\[COORDINATOR\] LLD-(42|43) is being worked on by process (\d+), run (\S+)", second.out
     )
     assert [found[0] for found in held] == ["42", "43"]
+    assert second.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
     assert {int(found[1]) for found in held} == {first.pid}
     assert {found[2] for found in held} == {stage.runs()[0].name}
     named = stage.run(42)

@@ -18,7 +18,7 @@ def dry_run(request: Request) -> int:
 
     plan = plan_run(request, say)
     if not plan.entries:
-        return explain_nothing(plan, say)
+        return explain_nothing(plan, request.selection, say)
     say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
     width = max(len(entry.item.id) for entry in plan.entries)
     # In one piece each: they may be thousands.

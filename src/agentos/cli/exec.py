@@ -157,7 +157,7 @@ def _dry_run(request: Any) -> int:
 
     plan = plan_programs(request)
     if not plan.entries:
-        return explain_none(plan, say)
+        return explain_none(plan, request.selection, say)
     say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
     width = max(len(entry.item.id) for entry in plan.entries)
     for entry in plan.entries:

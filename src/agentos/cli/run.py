@@ -10,7 +10,7 @@ import click
 
 from agentos.cli.offering import offering, workflows
 from agentos.cli.run_words import EXAMPLES, Words, options
-from agentos.cli.words import Workers, capped
+from agentos.cli.words import Unsaid, Workers, capped
 from agentos.core.bounds import MAX_PARALLEL
 
 HELP = {
@@ -118,7 +118,7 @@ def _check_selection(words: Words, name: str) -> None:
         )
     if words.all or words.items or words.label or words.failed:
         return
-    if words.parallel is not None:
+    if words.parallel is not None and not isinstance(words.parallel, Unsaid):
         raise click.UsageError(
             f"nothing is selected: {words.parallel} was read as the number of workers. "
             f"For item {words.parallel} type: {name} {words.parallel} --parallel; "

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from agentos.cli.offering import complete_pending, labels, offering
-from agentos.cli.words import Duration, Workers
+from agentos.cli.words import Duration, Unsaid, Workers
 from agentos.core.bounds import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL, REVIEWS
 
 EXAMPLES = """\b
@@ -80,7 +80,7 @@ def options() -> list[click.Parameter]:
             ["--parallel", "-j"],
             type=Workers(),
             is_flag=False,
-            flag_value=str(DEFAULT_PARALLEL),
+            flag_value=Unsaid(DEFAULT_PARALLEL),
             help=f"Workers side by side: without a number {DEFAULT_PARALLEL}, at most {MAX_PARALLEL}. Not given: 1.",
         ),
         click.Option(

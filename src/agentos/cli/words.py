@@ -44,12 +44,18 @@ class Size(click.ParamType[int]):
         return int(float(found[1]) * units[found[2].casefold()])
 
 
+class Unsaid(int):
+    """A number that nobody typed: what an option without its value stands for."""
+
+
 class Workers(click.ParamType[int]):
     """How many workers; over the maximum is capped with a warning."""
 
     name = "n"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, Unsaid):
+            return value
         text = str(value)
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
             # An option without its number stands for the usual; an argument has no such form.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from agentos.core.plan import Candidate, Plan
+from agentos.core.plan import Candidate, Plan, Selection
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.words import spoken
 
@@ -10,10 +10,22 @@ MOST_NAMED = 5
 Say = Callable[[str], None]
 
 
-def explain_nothing(plan: Plan, say: Say) -> int:
-    """Nothing runs: says why, and what would."""
+def explain_nothing(plan: Plan, selection: Selection, say: Say) -> int:
+    """Nothing runs: says why; the last line says what to type next."""
     explain_left_out(plan, say)
-    if not plan.elsewhere and not plan.done and not plan.parked:
+    if plan.done or plan.parked:
+        return 0
+    if plan.elsewhere:
+        if len(plan.elsewhere) <= MOST_NAMED:
+            say("[COORDINATOR] See the runs: agentos runs")
+    elif selection.failed:
+        say(
+            "[COORDINATOR] None of these failed in the last run. For every pending item: --all instead of --failed"
+        )
+    elif selection.labels:
+        labels = ", ".join(selection.labels)
+        say(f"[COORDINATOR] Nothing is pending that is labelled {labels}. See what was done: agentos status")
+    else:
         say("[COORDINATOR] Nothing is pending. See what was done: agentos status")
     return 0
 
