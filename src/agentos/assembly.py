@@ -32,7 +32,7 @@ from agentos.engines.simulated import RefusingEngine
 from agentos.models.prices import price_list
 from agentos.outputs.unplanned import explain_left_out, explain_nothing
 from agentos.request import Request
-from agentos.settings import ROLES, trace_nothing
+from agentos.settings import ROLES, current_folder, moved_home, trace_nothing
 from agentos.signals import Signals
 from agentos.starting import Begun
 from agentos.storage.alone import Alone
@@ -92,7 +92,7 @@ class Assembly:
             plan = self._plan()
             signals.check()
             if not plan.entries:
-                return explain_nothing(plan, self._say)
+                return explain_nothing(plan, self._request.selection, self._say)
             explain_left_out(plan, self._say)
             brought = source.adjusted(server.credentials()) if server else self._begun.credentials
             pool = Pool(self._usable(brought))
@@ -268,6 +268,8 @@ class Assembly:
             place=_place(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
             offline=self._request.offline,
+            folder=current_folder(),
+            home=moved_home(self._settings.home),
         )
 
 

@@ -33,7 +33,14 @@ from agentos.engines.launch import Recipe
 from agentos.engines.process import ProcessEngine
 from agentos.gateway.child import GatewayChild, start_gateway
 from agentos.outputs.joblog import JobLog
-from agentos.settings import Settings, environment, is_secretive, worker_environment
+from agentos.settings import (
+    Settings,
+    current_folder,
+    environment,
+    is_secretive,
+    moved_home,
+    worker_environment,
+)
 from agentos.signals import Signals
 from agentos.storage.alone import Alone
 from agentos.storage.clock import host_clock
@@ -125,14 +132,16 @@ class _Programs:
         with contextlib.ExitStack() as stack:
             plan = plan_programs(self._request)
             if not plan.entries:
-                return explain_none(plan, self._say)
+                return explain_none(plan, self._request.selection, self._say)
             self._home.open()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
+            # Before the run has a folder: one that is refused leaves none.
+            listeners = self._joblog(self._request.joblog, stack) if self._request.joblog else []
             Marks(self._records).prepare()
             engine = self._engine(stack)
             prune(self._home.runs, Keep(runs=self._settings.keep_runs), time.time())
             signals.check()
-            listeners = self._listeners(self._folder(stack), stack)
+            listeners = self._listeners(self._folder(stack), stack) + listeners
             signals.wake = engine.wake
             run = Run(plan.ids, Pool(()), self._limits(), random.random, host_clock())
             coordinator = Coordinator(run, engine, listeners, Clock(host_clock, time.time), Alone())
@@ -196,20 +205,18 @@ class _Programs:
         listeners = people_listen(folder.path, self._redact, self._shown, stack)
         if self._request.json:
             listeners += programs_listen(self._redact, stack)
-        commands = {name: shlex.join(called(self._request.words, item)) for name, item in self._items.items()}
-        for descriptor in self._joblogs(folder.path):
-            listeners.append(JobLog(descriptor, commands, self._redact))
-            stack.callback(listeners[-1].close)
-        return listeners
+        return listeners + self._joblog(folder.path / JOBLOG, stack)
 
-    def _joblogs(self, folder: Path) -> list[int]:
-        wanted = self._request.joblog
+    def _joblog(self, path: Path, stack: contextlib.ExitStack) -> list[Listener]:
+        commands = {name: shlex.join(called(self._request.words, item)) for name, item in self._items.items()}
         try:
-            return [private_file(folder / JOBLOG)] + ([private_file(wanted)] if wanted else [])
+            log = JobLog(private_file(path), commands, self._redact)
         except OSError as error:
             raise PreflightError(
-                f"cannot write to {wanted}: {error.strerror}; name another with --joblog"
+                f"cannot write to {path}: {error.strerror}; name another with --joblog"
             ) from error
+        stack.callback(log.close)
+        return [log]
 
     def _limits(self) -> Limits:
         settings = self._settings
@@ -224,14 +231,20 @@ class _Programs:
             workers=self._settings.parallel,
             keys=(),
             command=self._request.command,
+            folder=current_folder(),
+            home=moved_home(self._settings.home),
         )
 
 
-def explain_none(plan: Plan, say: Callable[[str], None]) -> int:
+def explain_none(plan: Plan, selection: Selection, say: Callable[[str], None]) -> int:
     """Nothing runs: says why, and what would."""
     for candidate in plan.elsewhere:
         say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    if not plan.elsewhere:
+    if plan.elsewhere:
+        say("[COORDINATOR] See the runs: agentos runs")
+    elif selection.failed:
+        say("[COORDINATOR] None of these failed in the last run. For every pending item, leave out --failed")
+    else:
         say("[COORDINATOR] Nothing is pending: every item is done. Do them again with --fresh")
     return 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.gates import Asked, Decision, Parked, Parking
 from agentos.core.lines import clean, one_line
+from agentos.outputs.again import go_on
+from agentos.settings import current_folder
 from agentos.storage.checkpoints import read_notes
 from agentos.storage.gates import read_parked, write_decision, write_edit
 from agentos.storage.layout import Home
@@ -106,9 +109,11 @@ def decide(place: Place, one: Waiting, decision: Decision) -> None:
 def following_command(place: Place, parking: Parking) -> str:
     """What lets the item go on: the command of the run that parked it."""
     started = tally_of(place.home.runs / parking.run).started
+    here = current_folder()
     if started is None:
-        return f"{parking.workflow}-workflow {parking.item.rpartition('-')[2]}"
-    return " ".join(word for word in started.command.split(" ") if word != "--fresh")
+        where = "" if str(place.project) == here else f" --repo {shlex.quote(str(place.project))}"
+        return f"{parking.workflow}-workflow {parking.item.rpartition('-')[2]}{where}"
+    return go_on(started, here)
 
 
 def still_runs(place: Place, parking: Parking) -> bool:

@@ -174,6 +174,30 @@ def test_wrong_words_are_one_clear_error(
     assert "Traceback" not in done.err
 
 
+def test_a_run_that_is_refused_leaves_no_records(stage: Stage, project: Path) -> None:
+    work(project, a="exit 0")
+    assert exec_(stage).code == 0
+    for place in ("/proc/x", "/dev/full"):
+        assert exec_(stage, "--fresh", "--joblog", place).code == 3
+    assert len(stage.runs()) == 1 and len(calls(project)) == 1
+    assert "Everything is done" in stage.run("status", program="agentos").out
+
+
+def test_the_last_line_says_what_to_type_when_nothing_runs(stage: Stage, project: Path) -> None:
+    work(project, a="exit 0", b="exit 0")
+    assert exec_(stage, "--limit", 1).code == 0
+    none = exec_(stage, "--failed")
+    assert none.code == 0 and none.lines[-1].endswith("For every pending item, leave out --failed")
+    work(project, b="touch begun; sleep 60")
+    running = stage.start("exec", "--items", "work/*.sh", "--", "./agent", "{item}", program="agentos")
+    until((project / "begun").exists)
+    held = exec_(stage)
+    assert held.code == 0 and held.lines[0].startswith("[COORDINATOR] b is being worked on by")
+    assert held.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
+    running.signal(signal.SIGINT)
+    assert running.end().code == 130
+
+
 def test_programs_can_listen(stage: Stage, project: Path) -> None:
     work(project, a="exit 4")
     done = exec_(stage, "--json")

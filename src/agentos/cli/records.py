@@ -3,17 +3,19 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentos.core.errors import NothingMatches, UsageError
+from agentos.core.errors import NothingMatches, PreflightError, UsageError
 
 if TYPE_CHECKING:
     import click
 
+    from agentos.core.tally import Tally
+
 
 def runs_folder() -> Path:
-    from agentos.settings import home_folder
+    from agentos.settings import found_home
     from agentos.storage.layout import Home
 
-    return Home(home_folder()).runs
+    return Home(found_home()).runs
 
 
 def find_run(name: str | None) -> Path:
@@ -60,28 +62,39 @@ def living_run(name: str | None, what: str) -> Path:
 def how_it_ended(run: Path) -> str:
     """In a few words, with what to type next."""
     from agentos.core.results import Ending
-    from agentos.outputs.summary import without_fresh
+    from agentos.outputs.again import go_on, review, try_failed
+    from agentos.settings import current_folder
     from agentos.storage.runs import tally_of
 
-    tally = tally_of(run)
-    command = without_fresh(tally.started.command) if tally.started else "agentos runs"
+    tally, here = tally_of(run), current_folder()
+    if tally.started is None:
+        return "it never began. See the others with: agentos runs"
     if tally.ended is None:
-        return f"it was killed. Go on with: {command}"
+        return f"it was killed. Go on with: {go_on(tally.started, here)}"
     code = tally.ended.exit_code
     if parked := [row.item for row in tally.ending(Ending.PARKED)]:
         wait = "waits" if len(parked) == 1 else "wait"
-        return f"{', '.join(parked)} {wait} for a person. Decide with: agentos review"
+        return f"{', '.join(parked)} {wait} for a person. Decide with: {review(tally.started, here)}"
     if not code:
-        return "everything reached a verdict. See it with: agentos status"
-    again = f"{command} --failed" if code == 1 and "--failed" not in command else command
-    return f"it ended with exit code {code}. Go on with: {again}"
+        return f"{everything_over(tally)}. See it with: agentos status"
+    again = try_failed if code == 1 else go_on
+    return f"it ended with exit code {code}. Go on with: {again(tally.started, here)}"
+
+
+def everything_over(tally: "Tally") -> str:
+    """What is true of all items of a run that has nothing left to do."""
+    return "everything reached a verdict" if tally.reviewed else "everything is done"
 
 
 def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[str]:
     """What the shell offers where a run is named."""
     from agentos.storage.runs import LATEST, run_folders
 
-    names = [LATEST, *(folder.name for folder in run_folders(runs_folder()))]
+    try:
+        names = [LATEST, *(folder.name for folder in run_folders(runs_folder()))]
+    except PreflightError:
+        # The command itself says what is wrong; a shell has no place for it.
+        return []
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -10,12 +10,13 @@ from agentos.cli.records import complete_runs
 
 
 def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
-    from agentos.cli.records import find_run
+    from agentos.cli.records import everything_over, find_run
     from agentos.core.results import Ending
+    from agentos.outputs.again import go_on, review
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.summary import as_json as summary_json
-    from agentos.outputs.summary import without_fresh
     from agentos.outputs.words import clock
+    from agentos.settings import current_folder
     from agentos.storage.runs import is_alive, tally_of
 
     run = find_run(run_id or run_option)
@@ -39,20 +40,20 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
         click.echo(f"  {row.item:<{width}}  {_standing(row, alive)}")
     if alive:
         click.echo("\n".join(progress_rows(tally, time.time())))
+    here = current_folder()
+    again = go_on(tally.started, here)
     if not alive and tally.ended is None:
-        click.echo(f"It was killed. Go on with: {without_fresh(tally.started.command)}")
+        click.echo(f"It was killed. Go on with: {again}")
     elif tally.ended is not None and tally.ended.exit_code:
-        click.echo(
-            f"It ended with exit code {tally.ended.exit_code}. Go on with: {without_fresh(tally.started.command)}"
-        )
+        click.echo(f"It ended with exit code {tally.ended.exit_code}. Go on with: {again}")
     elif alive:
         click.echo(_what_next(tally))
     elif parked := tally.ending(Ending.PARKED):
         names = ", ".join(row.item for row in parked)
-        click.echo(f"Parked for a person: {names}. Decide with: agentos review")
-        click.echo(f"Then go on with: {without_fresh(tally.started.command)}")
+        click.echo(f"Parked for a person: {names}. Decide with: {review(tally.started, here)}")
+        click.echo(f"Then go on with: {again}")
     else:
-        click.echo("Everything reached a verdict. Earlier runs: agentos runs")
+        click.echo(f"{everything_over(tally).capitalize()}. Earlier runs: agentos runs")
     return 0
 
 

@@ -177,6 +177,8 @@ class RunStarted:
     place: str = ""
     titles: tuple[str, ...] = ()
     offline: bool = False
+    folder: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)

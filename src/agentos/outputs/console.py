@@ -6,6 +6,7 @@ from agentos.core import events
 from agentos.core.lines import one_line
 from agentos.core.results import Ending
 from agentos.core.tally import Tally, bar
+from agentos.outputs.again import Here
 from agentos.outputs.footer import time_left
 from agentos.outputs.summary import ending_lines, summary_lines
 from agentos.outputs.words import Told, dollars, sentence, spoken, tokens
@@ -17,10 +18,13 @@ Write = Callable[[str], None]
 class Console:
     """A listener; `write` takes one whole line, `progress` those that say how far it has come."""
 
-    def __init__(self, write: Write, redact: Callable[[str], str], progress: Write) -> None:
+    def __init__(
+        self, write: Write, redact: Callable[[str], str], progress: Write, here: Here = None
+    ) -> None:
         self._write = write
         self._redact = redact
         self._write_progress = progress
+        self._here = here
         self.tally = Tally()
 
     def learn(self, event: events.Event, at: float) -> None:
@@ -37,7 +41,7 @@ class Console:
             case events.Heartbeat():
                 self._progress(at)
             case events.RunEnded():
-                for line in summary_lines(self.tally):
+                for line in summary_lines(self.tally, self._here):
                     self._say(COORDINATOR, line)
             case _ if isinstance(event, Told):
                 if text := sentence(event, at, paused=self.tally.paused is not None):

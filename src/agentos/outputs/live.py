@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentos.core import events
+from agentos.outputs.again import Here
 from agentos.outputs.colour import paint, paint_row, plain
 from agentos.outputs.console import COORDINATOR, Console
 from agentos.outputs.footer import Size, footer, rows_taken, snapshot
@@ -36,6 +37,7 @@ class Look:
     footer: bool
     hint: str
     leave: Callable[[], None] | None = None
+    here: Here = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Live:
         self._paint_row = paint_row if look.colours else plain
         self._lines: list[str] = []
         progress = (lambda line: None) if look.footer else self._lines.append
-        self._console = Console(self._lines.append, redact, progress)
+        self._console = Console(self._lines.append, redact, progress, look.here)
         self._heard: deque[_Heard | str] = deque()
         self._dropped = 0
         self._shown: list[str] = []

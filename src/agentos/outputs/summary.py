@@ -1,17 +1,14 @@
 """The end of a run, in words and as data."""
 
 import json
-import shlex
 from typing import Any
 
 from agentos.core import events
 from agentos.core.results import Ending, Outcome, Verdict
 from agentos.core.tally import Row, Tally
 from agentos.core.wire import pack
+from agentos.outputs.again import Here, documents, go_on, review, try_failed
 from agentos.outputs.words import count, dollars, duration, tokens, why_stopped
-
-PROGRAM = " -- "
-"""In a command: what stands behind it is not ours."""
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
@@ -39,8 +36,8 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             return [f"Parked at {event.node}: waits for a person"]
 
 
-def summary_lines(tally: Tally) -> list[str]:
-    """The last lines of a run; the very last says what to type next."""
+def summary_lines(tally: Tally, here: Here = None) -> list[str]:
+    """The last lines of a run, for whoever is `here`; the very last says what to type next."""
     finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
     lines = _table(tally)
     seconds = tally.ended.seconds if tally.ended else 0.0
@@ -52,24 +49,27 @@ def summary_lines(tally: Tally) -> list[str]:
         f"  Duration: {duration(seconds)}",
         *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not (finished or tally.keyless) else []),
         f"  Items: {_items(tally)}",
-        *([] if tally.keyless else _spent(tally)),
+        *([] if tally.keyless else _spent(tally, here)),
     ]
-    return lines + next_steps(tally)
+    return lines + next_steps(tally, here)
 
 
-def _spent(tally: Tally) -> list[str]:
+def _spent(tally: Tally, here: Here) -> list[str]:
     return [
         f"  Keys: {_keys(tally)}",
         f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
         f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
-        *(f"  Parked: {row.item} waits for a person: {_review(tally, row.item)}" for row in _parked(tally)),
+        *(
+            f"  Parked: {row.item} waits for a person: {_review(tally, here, row.item)}"
+            for row in _parked(tally)
+        ),
         f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
     ]
 
 
-def next_steps(tally: Tally) -> list[str]:
+def next_steps(tally: Tally, here: Here = None) -> list[str]:
     """What to type next, after whatever happened."""
-    command = without_fresh(tally.started.command) if tally.started else ""
+    command = go_on(tally.started, here) if tally.started else ""
     if tally.stopped is not None:
         why = why_stopped(tally.stopped, tally.stopped_at)
         first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
@@ -82,10 +82,11 @@ def next_steps(tally: Tally) -> list[str]:
     failed = tally.ending(Ending.FAILED)
     if failed:
         logs = f"See why: agentos logs {failed[0].item}"
-        return [logs, f"Try the failed ones again: {_again(command)}"]
+        again = try_failed(tally.started, here) if tally.started else ""
+        return [logs, f"Try the failed ones again: {again}"]
     if _parked(tally):
-        return [f"Decide on what waits for you: {_review(tally)}", f"Then go on with: {command}"]
-    return [_look(tally)]
+        return [f"Decide on what waits for you: {_review(tally, here)}", f"Then go on with: {command}"]
+    return [_look(tally, here)]
 
 
 def overhead(tally: Tally) -> float:
@@ -193,11 +194,8 @@ def _parked(tally: Tally) -> list[Row]:
     return tally.ending(Ending.PARKED)
 
 
-def _review(tally: Tally, *items: str) -> str:
-    """The command that decides, as it is typed where the run was."""
-    place = tally.started.place if tally.started else ""
-    where = ("--repo", place.rstrip("/")) if place else ()
-    return shlex.join(["agentos", "review", *items, *where])
+def _review(tally: Tally, here: Here, *items: str) -> str:
+    return review(tally.started, here, *items) if tally.started else "agentos review"
 
 
 def _names(rows: list[Row]) -> str:
@@ -211,21 +209,8 @@ def _keys(tally: Tally) -> str:
     return f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
 
 
-def without_fresh(command: str) -> str:
-    """What goes on must not begin by dropping what was saved."""
-    ours, dashes, theirs = command.partition(PROGRAM)
-    return " ".join(word for word in ours.split(" ") if word != "--fresh") + dashes + theirs
-
-
-def _again(command: str) -> str:
-    ours, dashes, theirs = command.partition(PROGRAM)
-    return command if "--failed" in ours else f"{ours} --failed{dashes}{theirs}"
-
-
-def _look(tally: Tally) -> str:
+def _look(tally: Tally, here: Here) -> str:
     results = [row.outcome.result for row in tally.rows.values() if row.outcome and row.outcome.result]
-    if not results:
+    if not results or not tally.started:
         return "See them all: agentos status"
-    place = tally.started.place if tally.started else ""
-    folders = sorted({place + result.rpartition("/")[0] for result in results})
-    return f"Read them: ls {' '.join(folders)}"
+    return f"Read them: ls {documents(tally.started, here, results)}"

@@ -11,7 +11,8 @@ from agentos.core.results import Ending, Outcome, Verdict
 from agentos.core.story import Story
 from agentos.core.tally import Row
 from agentos.core.timeline import SpanKind
-from agentos.outputs.summary import overhead, without_fresh
+from agentos.outputs.again import go_on
+from agentos.outputs.summary import overhead
 from agentos.outputs.words import count, dollars, duration, sentence
 
 LONGEST = 300
@@ -147,7 +148,8 @@ def remarks(story: Story) -> list[str]:
     if story.tally.started is None:
         found.append("The journal does not say how the run began: what is known of it is below.")
     if not story.tally.ended:
-        command = without_fresh(story.tally.started.command) if story.tally.started else ""
+        # A report is read anywhere.
+        command = go_on(story.tally.started, here="") if story.tally.started else ""
         cure = "" if story.alive or not command else f" Go on with: {plain(command)}"
         found.append(f"The run {story.state}: this is how far it had come.{cure}")
     return found
