@@ -109,11 +109,15 @@ def decide(place: Place, one: Waiting, decision: Decision) -> None:
 def following_command(place: Place, parking: Parking) -> str:
     """What lets the item go on: the command of the run that parked it."""
     started = tally_of(place.home.runs / parking.run).started
-    here = current_folder()
     if started is None:
-        where = "" if str(place.project) == here else f" --repo {shlex.quote(str(place.project))}"
-        return f"{parking.workflow}-workflow {parking.item.rpartition('-')[2]}{where}"
-    return go_on(started, here)
+        return there(place, f"{parking.workflow}-workflow {parking.item.rpartition('-')[2]}")
+    return go_on(started, current_folder())
+
+
+def there(place: Place, command: str) -> str:
+    """A command on this project, as it is typed here."""
+    here = str(place.project) == current_folder()
+    return command if here else f"{command} --repo {shlex.quote(str(place.project))}"
 
 
 def still_runs(place: Place, parking: Parking) -> bool:
@@ -132,7 +136,8 @@ def _undecided(place: Place, one: Waiting) -> Iterator[None]:
     try:
         now = read_parked(one.database)
         if now is None or now.parking.asked != one.asked or now.decision is not None:
-            raise NothingMatches(f"{item} was decided on meanwhile; see where it is: agentos review {item}")
+            again = there(place, f"agentos review {item}")
+            raise NothingMatches(f"{item} was decided on meanwhile; see where it is: {again}")
         _check_source(place, one)
         yield
     finally:
@@ -147,7 +152,7 @@ def _check_source(place: Place, one: Waiting) -> None:
         if item.id == parking.item and item.digest != noted:
             raise UsageError(
                 f"{item.source} has changed since {parking.item} was parked, so this draft is of another text; "
-                f"start over with: {parking.workflow}-workflow {item.number} --fresh"
+                f"start over with: {there(place, f'{parking.workflow}-workflow {item.number} --fresh')}"
             )
 
 

@@ -79,3 +79,17 @@ def test_who_watches_from_another_folder_reads_where_the_documents_are(stage: St
     assert running.end().lines[-1] == "[COORDINATOR] Read them: ls docs/lld/active"
     last = out.decode().splitlines()[-1]
     assert last == f"[COORDINATOR] Read them: ls {stage.project}/docs/lld/active"
+
+
+def test_what_waits_for_a_person_is_decided_and_goes_on_from_another_folder(stage: Stage) -> None:
+    stage.issues(42)
+    stage.server()
+    assert stage.run("42", "--review", "draft").code == 0
+    *_, decide, go_on = read_in(stage, stage.root, "status").lines
+    listed = read_in(stage, stage.root, *decide.partition("agentos ")[2].split())
+    assert listed.lines[-1] == f"Read one and decide: agentos review LLD-42 --repo {stage.project}"
+    words = listed.lines[-1].partition("agentos ")[2].split()
+    approved = read_in(stage, stage.root, *words, "--approve")
+    assert approved.code == 0 and approved.lines[-1].strip() == go_on.partition("with: ")[2]
+    assert typed_in(stage, stage.root, approved.lines[-1]).code == 0
+    assert stage.document(42).exists()

@@ -56,6 +56,10 @@ def test_the_tutorial_is_forty_lines_and_works_as_it_says(stage: Stage, project:
         "HAIKU-3.md",
     ]
     assert not stage.databases() and "Nothing is pending" in run(stage, "haiku_flow:Haiku", "--all").out
+    again = re.findall(r"^\$ agentos (run .* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    assert [stage.run(*words.split(), program="agentos").code for words in again] == [0], "without a key too"
+    assert "Everything is done. " in stage.run("status", program="agentos").lines[-1]
+    assert "everything is done. " in stage.run("wait", program="agentos").err
 
 
 def test_an_installed_package_is_found_by_its_name(stage: Stage, project: Path) -> None:

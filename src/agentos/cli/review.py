@@ -75,7 +75,7 @@ def _check(words: Words) -> None:
 def _list(place: "Place") -> int:
     from agentos.core.lines import one_line
     from agentos.outputs.words import clock
-    from agentos.reviewing import following_command, waiting
+    from agentos.reviewing import following_command, there, waiting
 
     found = waiting(place)
     open_ones = [one for one in found if one.parked.decision is None]
@@ -89,7 +89,7 @@ def _list(place: "Place") -> int:
         )
         click.echo(f"{parking.item:<{width}}  {state}")
     if open_ones:
-        click.echo(f"Read one and decide: agentos review {open_ones[0].parking.item}")
+        click.echo(f"Read one and decide: {there(place, f'agentos review {open_ones[0].parking.item}')}")
     elif not found:
         click.echo("Nothing waits for a person. Ask for it with: lld-workflow --all --review draft")
     return 0
