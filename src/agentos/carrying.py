@@ -140,10 +140,10 @@ class _Carrier:
         return outcome
 
     def _verdict_before(self) -> Verdict | None:
-        """Another run may have finished it between our plan and our lock."""
-        standing = self._workflow.standing(Path(self._order.project), self._item)
-        if self._order.redo:
+        """Another run may have finished it between our plan and our lock; what has a problem is told that instead."""
+        if self._order.redo or self._item.problems:
             return None
+        standing = self._workflow.standing(Path(self._order.project), self._item)
         if standing is Standing.APPROVED:
             return Verdict.APPROVED
         # With a checkpoint it is still under way: this one, or another try that somebody asked for.
