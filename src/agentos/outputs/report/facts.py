@@ -11,7 +11,7 @@ from agentos.core.results import Ending, Outcome, Verdict
 from agentos.core.story import Story
 from agentos.core.tally import Row
 from agentos.core.timeline import SpanKind
-from agentos.outputs.summary import overhead, without_fresh
+from agentos.outputs.summary import overhead_words, without_fresh
 from agentos.outputs.words import count, dollars, duration, sentence
 
 LONGEST = 300
@@ -106,7 +106,7 @@ def run_facts(story: Story) -> list[Fact]:
         Fact("Waited for keys", duration(waited(story))),
         Fact("Tokens", f"{tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out"),
         Fact("Cost", dollars(tally.cost)),
-        Fact("Coordination overhead", f"{overhead(tally):.1f} %" if tally.ended else "known at the end"),
+        Fact("Coordination overhead", overhead_words(tally) if tally.ended else "known at the end"),
     ]
 
 
