@@ -1,7 +1,6 @@
 """Puts a run together and conducts it."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -11,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.audience import control_of, open_screen, people_listen, programs_listen
+from agentos.casting import cast_roles, check_prices, check_sdks
 from agentos.coordinator import Clock, Coordinator, Outside
 from agentos.core import events
 from agentos.core.commands import StartWorker
 from agentos.core.credentials import Credential
-from agentos.core.errors import PreflightError, UsageError
+from agentos.core.errors import UsageError
 from agentos.core.gates import GATES
 from agentos.core.items import Item
 from agentos.core.orders import Order, RoleModel
@@ -23,7 +23,6 @@ from agentos.core.plan import Plan, make_plan
 from agentos.core.pool import Pool
 from agentos.core.ports import Engine, Listener
 from agentos.core.results import Outcome
-from agentos.core.roles import cast
 from agentos.core.run import Run
 from agentos.core.secrets import Redactor
 from agentos.core.wire import pack
@@ -32,7 +31,7 @@ from agentos.engines.simulated import RefusingEngine
 from agentos.models.prices import price_list
 from agentos.outputs.unplanned import explain_left_out, explain_nothing
 from agentos.request import Request
-from agentos.settings import ROLES, current_folder, moved_home, trace_nothing
+from agentos.settings import current_folder, moved_home, trace_nothing
 from agentos.signals import Signals
 from agentos.starting import Begun
 from agentos.storage.alone import Alone
@@ -47,8 +46,6 @@ from agentos.storage.runs import Keep, RunFolder, new_run, prune
 from agentos.survey import check_project, survey, sweep
 from agentos.tracking import GitHubIssues, github_issues, refuse_offline
 from agentos.workflows.registry import find_workflow
-
-PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 
 
 def planned(request: Request, say: Callable[[str], None]) -> Plan:
@@ -150,29 +147,18 @@ class Assembly:
         self._redact.learn(credential.secret for credential in credentials)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
-        for provider in {credential.provider for credential in credentials if credential.enabled}:
-            if importlib.util.find_spec(PACKAGES[provider]) is None:
-                raise PreflightError(
-                    f"there is a key for {provider}, but not its SDK: type pip install 'agentos[{provider}]'"
-                )
+        check_sdks(credentials)
         return credentials
 
     def _cast(self, pool: Pool) -> None:
         """Who plays which role; every role needs a key, and with a budget, a price."""
         have = tuple(dict.fromkeys(pool.keys.providers()))
-        # Offline there is one model, whatever the settings name.
-        offline = tuple(cast(role, (), have) for role in ROLES)
-        self._roles = offline if self._request.offline else self._settings.role_models(have)
-        prices = self._prices
-        for role in self._roles:
-            if not set(role.providers) & set(have):
-                raise no_key(role.providers[0], self._home.credentials)
-            unknown = [model for model in role.models if prices.of(model) is None]
-            if self._settings.budget is not None and unknown and not self._request.offline:
-                raise PreflightError(
-                    f"--budget needs the price of {unknown[0]}: give it in agentos.toml as "
-                    f'[prices."{unknown[0]}"] with input and output, in dollars per million tokens'
-                )
+        found = cast_roles(self._settings, have, offline=self._request.offline)
+        if found.unplayed:
+            raise no_key(found.unplayed.providers[0], self._home.credentials)
+        self._roles = found.roles
+        if not self._request.offline:
+            check_prices(self._settings, self._roles, self._prices)
 
     def _engine(self, log: HostLog | None, stack: contextlib.ExitStack) -> Engine:
         after = self._settings.simulate_429

@@ -1,5 +1,6 @@
 """Looks at this machine and this project as a run would find them; leaves nothing behind."""
 
+import contextlib
 import os
 import platform
 import shutil
@@ -11,17 +12,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.casting import cast_roles, check_prices, check_sdks
+from agentos.core.credentials import Credential
 from agentos.core.errors import AgentosError, PreflightError
-from agentos.settings import Flags, environment, home_folder, read_settings
+from agentos.models.prices import price_list
+from agentos.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.files import check_home
 from agentos.storage.layout import Home
 from agentos.storage.locks import LOCKS, ItemLocks, LockFile
+from agentos.storage.noted import noted_pool
 
 LEAST_DISK = 200 * 1024 * 1024
 # No clock that is right shows a time outside of these: 2025 and 2100.
 CLOCK_FROM, CLOCK_TO = 1735689600.0, 4102444800.0
 SKEW = 60.0
+NO_KEYS = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
+ALL_REJECTED = (
+    "see why: agentos keys; ask each once more: agentos keys check; or give another: agentos keys add"
+)
 FOLDERS = ("issues", "ideas/active")
 
 
@@ -175,7 +184,7 @@ def _skew(place: Path) -> float:
 
 def _settings(patient: Patient) -> Iterator[Finding]:
     try:
-        read_settings(Flags(repo=patient.project))
+        _read(patient)
     except AgentosError as error:
         yield Finding("settings", "cannot be used", str(error))
     else:
@@ -183,18 +192,47 @@ def _settings(patient: Patient) -> Iterator[Finding]:
 
 
 def _keys(patient: Patient) -> Iterator[Finding]:
+    settings, home = _settings_or_none(patient), Home(patient.home)
     try:
-        found = CredentialSource(Home(patient.home).credentials, environment()).read()
-    except AgentosError as error:
+        limit = settings.credential_limit if settings else None
+        found = CredentialSource(home.credentials, environment(), limit).read()
+        keys = noted_pool(home.quota, found).keys
+    except (AgentosError, OSError) as error:
         yield Finding("keys", "cannot be read", str(error))
         return
-    usable = [credential.name for credential in found if credential.enabled]
-    cure = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
-    names = ", ".join(usable) or ("none that is enabled" if found else "none")
-    needed = not usable and not patient.offline
-    yield Finding(
-        "keys", f"{names}{', and offline needs none' if patient.offline else ''}", cure if needed else ""
-    )
+    enabled = [credential.name for credential in found if credential.enabled]
+    rejected = keys.quarantined()
+    names = ", ".join(f"{name} (quarantined)" if name in rejected else name for name in enabled)
+    names = names or ("none that is enabled" if found else "none")
+    if patient.offline:
+        yield Finding("keys", f"{names}, and offline needs none")
+        return
+    yield Finding("keys", names, "" if keys.living() else ALL_REJECTED if enabled else NO_KEYS)
+    if keys.living() and settings:
+        yield _models(settings, [one for one in found if one.enabled and one.name not in rejected])
+
+
+def _models(settings: Settings, credentials: list[Credential]) -> Finding:
+    """Whether every role has a model, and the model a key, an SDK and a price, as a run wants it."""
+    try:
+        check_sdks(credentials)
+        found = cast_roles(settings, tuple(dict.fromkeys(one.provider for one in credentials)))
+        check_prices(settings, found.roles, price_list(settings.prices))
+    except AgentosError as error:
+        return Finding("models", "cannot be used", str(error))
+    told = "; ".join(f"{role.role} {', '.join(role.models)}" for role in found.roles)
+    return Finding("models", told, found.trouble)
+
+
+def _read(patient: Patient) -> Settings:
+    return read_settings(Flags(repo=patient.project))
+
+
+def _settings_or_none(patient: Patient) -> Settings | None:
+    """What is wrong with them is a finding of its own."""
+    with contextlib.suppress(AgentosError):
+        return _read(patient)
+    return None
 
 
 def _project(patient: Patient) -> Iterator[Finding]:

@@ -6,31 +6,31 @@ import time
 from dataclasses import dataclass
 
 from agentos.core.buckets import Bucket
-from agentos.core.credentials import Credential, KeyState
+from agentos.core.credentials import Credential
 from agentos.core.errors import ModelError, NothingMatches, PreflightError, UsageError
 from agentos.core.neighbours import BucketRefused, KeyPardoned, KeyRejected, Note
 from agentos.core.pool import Pool
 from agentos.core.ports import Access, Question
 from agentos.core.roles import DEFAULTS
+from agentos.core.standings import Standing, standings
 from agentos.models.vendors import PROVIDERS
 from agentos.settings import environment, found_home
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.credentials_file import set_enabled
-from agentos.storage.hostlog import HostLog, dead_runs, read_notes
+from agentos.storage.hostlog import HostLog, read_notes
 from agentos.storage.layout import Home
+from agentos.storage.noted import noted_pool
 
 PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key: its state, until when, what was used of which limit."""
+    """One key: how it stands, what was used of which limit."""
 
     credential: Credential
-    state: KeyState
-    seconds: float
-    until: float
+    standings: tuple[Standing, ...]
     used: tuple[tuple[str, float, float], ...]
     reason: str
 
@@ -38,7 +38,7 @@ class KeyRow:
 def view_keys() -> list[KeyRow]:
     home = Home(found_home())
     found = _source(home).read()
-    pool = _pool(home, found)
+    pool = noted_pool(home.quota, found)
     return [_row(pool, credential, host_clock()) for credential in found]
 
 
@@ -73,16 +73,6 @@ def switch_key(name: str, enabled: str) -> None:
         raise UsageError(
             f"{name} comes from the environment, not from {home.credentials}: unset its variable"
         )
-
-
-def _pool(home: Home, credentials: list[Credential]) -> Pool:
-    """As the notes of the runs tell it."""
-    pool = Pool(credentials)
-    for note in read_notes(home.quota):
-        pool.hear(note)
-    for gone in dead_runs(home.quota, pool.foreign_runs()):
-        pool.hear(gone)
-    return pool
 
 
 def _pardon(home: Home, credentials: list[Credential]) -> bool:
@@ -141,18 +131,21 @@ def _named(found: dict[str, Credential], name: str) -> Credential:
 
 
 def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
-    buckets = [bucket for (quota, _), bucket in pool.buckets().items() if quota == credential.quota]
-    state = pool.keys.state(credential.name, now)
-    ends = [max(bucket.rest.until, bucket.rest.spent_until) for bucket in buckets]
-    seconds = max(0.0, max(ends, default=0.0) - now)
-    used = tuple(entry for bucket in buckets for entry in _used(bucket, now))
-    reasons = [bucket.rest.reason for bucket in buckets if bucket.rest.reason]
+    found = {model: one for (quota, model), one in pool.buckets().items() if quota == credential.quota}
+    limited = {model: bucket for model, bucket in found.items() if bucket.pace.rates}
+    used = tuple(
+        entry
+        for model, bucket in limited.items()
+        for entry in _used(bucket, f" for {model}" if len(limited) > 1 else "", now)
+    )
+    reasons = [bucket.rest.reason for bucket in found.values() if bucket.rest.reason]
     reasons += [reason for name, reason in pool.keys.quarantined().items() if name == credential.name]
-    return KeyRow(credential, state, seconds, time.time() + seconds, used, reasons[-1] if reasons else "")
+    standing = tuple(standings(pool, credential.name, now))
+    return KeyRow(credential, standing, used, reasons[-1] if reasons else "")
 
 
-def _used(bucket: Bucket, now: float) -> list[tuple[str, float, float]]:
+def _used(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, float]]:
     return [
-        (f"{dimension.value}/{rate.seconds:g}s", bucket.pace.used(dimension, now), rate.amount)
+        (f"{dimension.value}/{rate.seconds:g}s{model}", bucket.pace.used(dimension, now), rate.amount)
         for dimension, rate in bucket.pace.rates.items()
     ]

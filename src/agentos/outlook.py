@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from agentos.casting import Cast, cast_roles
 from agentos.core.credentials import Credential
 from agentos.core.errors import AgentosError
 from agentos.core.experience import Seats
-from agentos.core.forecast import Forecast, forecast
+from agentos.core.forecast import Forecast, Unknown, forecast
 from agentos.core.plan import Plan
 from agentos.core.trial import Scene
 from agentos.models.offline_process import expected_credentials
@@ -21,13 +22,15 @@ from agentos.storage.recent import recent_calls
 
 def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) -> Forecast:
     """Reads only: the keys, what is known of their limits, the newest journals."""
-    home = Home(settings.home)
+    home, trouble = Home(settings.home), ""
+    credentials, seats = list[Credential](), Seats()
     try:
         credentials = _credentials(home, settings, offline)
-        seats = _seats(settings, credentials)
-    except AgentosError:
-        # A run would say what is wrong with the keys; a plan can be looked at without any.
-        credentials, seats = [], frozenset()
+        found = cast_roles(settings, _providers(credentials), offline=offline)
+        seats, trouble = _seats(found), found.trouble if _providers(credentials) else ""
+    except AgentosError as error:
+        # A run would not begin; a plan can be looked at all the same.
+        trouble = str(error)
     known = read_experience(home.runs, Kin(workflow, str(settings.project), offline))
     scene = Scene(
         entries=plan.entries,
@@ -37,6 +40,8 @@ def look_ahead(plan: Plan, workflow: str, settings: Settings, *, offline: bool) 
         now=host_clock(),
     )
     like = f"{workflow} with {'--offline' if offline else 'keys'}"
+    if trouble:
+        return Forecast(items=len(plan.entries), runs=known.runs, unknown=Unknown.NO_START, trouble=trouble)
     return replace(forecast(scene, known if offline else known.among(seats)), like=like)
 
 
@@ -47,7 +52,9 @@ def _credentials(home: Home, settings: Settings, offline: bool) -> list[Credenti
     return source.adjusted(expected_credentials()) if offline else source.read()
 
 
-def _seats(settings: Settings, credentials: list[Credential]) -> Seats:
-    have = tuple(dict.fromkeys(credential.provider for credential in credentials if credential.enabled))
-    roles = settings.role_models(have)
-    return frozenset(pair for role in roles for pair in zip(role.providers, role.models, strict=True))
+def _providers(credentials: list[Credential]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(credential.provider for credential in credentials if credential.enabled))
+
+
+def _seats(found: Cast) -> Seats:
+    return frozenset(pair for role in found.roles for pair in zip(role.providers, role.models, strict=True))

@@ -212,3 +212,26 @@ def test_a_spent_key_whose_call_is_still_under_way_wakes_the_pool_at_the_end_of_
     assert granted(pool, 36.0) == []
     assert pool.wake_at(36.0) == 600.0
     assert granted(pool, 600.0) == [("LLD-2", "key-1")]
+
+
+def test_a_model_that_nobody_here_asks_for_makes_no_key_usable() -> None:
+    """Another model was used before, with one key; all are spent for the one that is asked for now."""
+    pool = Pool(keys(4))
+    pool.bucket("key-1", "flash")
+    for name in pool.keys.names():
+        pool.bucket(name, "pro").rest.spend(0.0, 3600.0, "429 a day")
+    assert pool.keys.usable_slots(1.0) == 1, "as long as nobody has asked, any model counts"
+    pool.ask(want("a")._replace(models=("pro",)))
+    assert pool.keys.usable_slots(1.0) == 0
+    assert pool.keys.state("key-1", 1.0) is KeyState.EXHAUSTED
+    pool.replace(keys(4))
+    assert pool.keys.usable_slots(1.0) == 0, "also after an edit of the file"
+
+
+def test_a_key_that_was_never_asked_for_a_model_is_usable_for_it() -> None:
+    pool = proven(keys(2))
+    for model in ("pro", "flash"):
+        pool.ask(want(model)._replace(models=(model,)))
+    for name in pool.keys.names():
+        pool.bucket(name, "pro").rest.spend(0.0, 3600.0, "429 a day")
+    assert pool.keys.usable_slots(1.0) == 2, "both for flash"

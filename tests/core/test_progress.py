@@ -65,6 +65,21 @@ def test_the_time_of_a_pause_is_no_part_of_the_pace() -> None:
     assert project(tally(*heard[:2], *paused, started("LLD-2", 3610.0)), 3610.0) == before
 
 
+@pytest.mark.parametrize("begun", [events.RunPaused(), events.RunSuspended()])
+def test_while_the_run_stands_still_the_time_left_does_too(begun: events.Event) -> None:
+    first = events.ItemEnded("LLD-1", FINISHED, 10.0, Usage(2, 2, 2), 1)
+    found = tally(started("LLD-1", 0.0), (10.0, first), started("LLD-2", 10.0), (12.0, begun))
+    before = project(found, 12.0)
+    assert before.seconds_left and project(found, 600.0) == before
+
+
+def test_what_an_item_did_before_its_next_try_is_part_of_the_way() -> None:
+    crash = events.WorkerEnded("LLD-2", "killed", clean=False)
+    once = (started("LLD-1", 0.0), ended("LLD-1", 10.0), started("LLD-2", 10.0))
+    again = (*once, (14.0, crash), started("LLD-2", 20.0))
+    assert project(tally(*again), 22.0).seconds_left == project(tally(*once), 16.0).seconds_left
+
+
 def test_at_the_end_nothing_is_left_and_the_cost_is_what_was_spent() -> None:
     found = tally(*((cost(item, 1.0, 0.25)) for item in ITEMS), *((ended(item, 2.0)) for item in ITEMS))
     assert project(found, 2.0) == Projection(0.0, 1.5)

@@ -56,6 +56,14 @@ def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
     assert "SLOW" not in text and "PAUSED" not in text and "resting" not in text
 
 
+def test_for_ctrl_z_it_says_so_and_the_items_grow_no_older() -> None:
+    found = tally(2)
+    found.hear(events.RunSuspended(), 110.0)
+    text = "\n".join(footer(found, 500.0, Size(200, 24)))
+    assert "STANDING STILL (fg)" in text and "busy" not in text
+    assert text.count("    10s") == 2 == "\n".join(snapshot(found, 500.0)).count("    10s")
+
+
 def test_a_narrow_screen_leaves_out_what_was_used_and_keeps_who_is_stalled() -> None:
     found = tally(1)
     found.hear(events.ItemQuiet("LLD-1", "STALLED", "N1_design", 300.0), 104.0)

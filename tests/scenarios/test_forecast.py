@@ -25,6 +25,24 @@ def test_before_a_first_run_everything_is_a_question_mark(stage: Stage) -> None:
     assert forecast_of(stage)["calls"] is None
 
 
+def test_where_the_model_is_the_trouble_no_key_is_asked_for(stage: Stage) -> None:
+    stage.issues(1)
+    settings, key = stage.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
+    for text, said in (
+        ('drafter = "foo"', "a run would not begin: drafter = 'foo': no provider is known for it"),
+        (
+            'drafter = "anthropic/x"',
+            "drafter = anthropic/x, and no key for it: type agentos keys add --provider",
+        ),
+    ):
+        settings.write_text(f"{text}\n")
+        done = stage.run("--all", "--dry-run", **key)
+        assert done.code == 0 and said in done.out and "there is no key" not in done.out, done.out
+        assert "known after a first run" in stage.run("--all", "--dry-run", "--offline").out
+    settings.write_text('drafter = "anthropic/x"\n')
+    assert "there is no key to ask with: agentos keys add" in stage.run("--all", "--dry-run").out
+
+
 def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_is_written(
     stage: Stage,
 ) -> None:

@@ -161,6 +161,21 @@ def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(stage: Sta
     assert "  LLD-40  approved" in stage.run("status", program="agentos").out
 
 
+def test_a_key_that_is_spent_for_one_model_is_told_apart_by_model(stage: Stage) -> None:
+    stage.issues(40, 41)
+    stage.server("--rpd", "1", "--per-model", keys=KEYS[:1])
+    (stage.project / "agentos.toml").write_text('reviewer = "gemini/gemini-2.5-flash"\n')
+    assert stage.run("--all").code == 75
+    (row,) = stage.run("keys", program="agentos").lines
+    until = r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(in \d+h \d\dm\)"
+    found = re.match(
+        rf"key-1  gemini    available for ([\w.-]+); exhausted for the day for ([\w.-]+), {until}, ", row
+    )
+    assert found and set(found.groups()) == {"gemini-2.5-flash", "gemini-2.5-pro"}, row
+    (event,) = stage.events("KeySpent")
+    assert "last refusal: " in row and event["reason"] in row
+
+
 def test_a_rejected_key_is_quarantined_after_one_wasted_call(stage: Stage) -> None:
     stage.issues(42, 43, 44)
     kinds = ("400-key", "401", "402", "403")

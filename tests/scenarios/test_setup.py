@@ -167,6 +167,35 @@ def test_doctor_without_key_or_project_says_what_to_do(stage: Stage) -> None:
     assert not stage.home.exists()
 
 
+def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(stage: Stage) -> None:
+    stage.issues(1)
+    settings = stage.project / "agentos.toml"
+    for text, said, code in (
+        ('drafter = "foo"', "drafter = 'foo': no provider is known for it", 3),
+        ('reviewer = "anthropic/claude-x"', "agentos keys add --provider anthropic", 4),
+        ('drafter = "gemini/unheard-of"\nbudget = 1', "--budget needs the price of unheard-of", 3),
+    ):
+        settings.write_text(f"{text}\n")
+        done = agentos(stage, "doctor", GEMINI_API_KEY_1=CANARY)
+        assert done.code == 3 and said in cure(done, "models"), done.out
+        assert stage.run("--all", GEMINI_API_KEY_1=CANARY).code == code, "a run does not begin"
+        assert agentos(stage, "doctor", "--offline").code == 0
+    settings.write_text('drafter = "gemini/gemini-2.5-flash"\n')
+    done = agentos(stage, "doctor", GEMINI_API_KEY_1=CANARY)
+    assert done.code == 0 and "drafter gemini-2.5-flash; reviewer gemini-2.5-pro" in done.out, done.out
+
+
+def test_doctor_does_not_count_on_keys_that_were_all_rejected(stage: Stage) -> None:
+    stage.issues(1)
+    stage.server(fault={"kind": "401", "times": 99})
+    assert agentos(stage, "doctor").code == 0
+    for _ in range(2):
+        assert stage.run("--all").code == 4
+        done = agentos(stage, "doctor")
+        assert done.code == 3 and "key-1 (quarantined), key-2 (quarantined)" in done.out, done.out
+        assert "agentos keys check" in cure(done, "keys")
+
+
 def test_doctor_notices_a_clock_that_is_behind_its_own_records(stage: Stage) -> None:
     run = stage.home / "logs" / "parallel" / "20991231T000000Z"
     run.mkdir(parents=True)

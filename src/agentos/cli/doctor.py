@@ -52,7 +52,7 @@ def _github(project: Path, offline: bool) -> Iterator["Finding"]:
 
 command = click.Command(
     "doctor",
-    help="Check this machine and this project: python, home, permissions, disk, locks, clock, settings, keys, "
+    help="Check this machine and this project: python, home, permissions, disk, locks, clock, settings, keys, models, "
     "layout. Each trouble comes with its cure; nothing is changed.",
     params=[
         click.Option(

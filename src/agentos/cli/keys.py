@@ -2,15 +2,18 @@
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from agentos.cli.words import Duration
 
+if TYPE_CHECKING:
+    from agentos.core.standings import Standing
+
 
 def _list() -> int:
     from agentos.keyring_view import view_keys
-    from agentos.outputs.words import clock, duration
 
     rows = view_keys()
     if not rows:
@@ -18,9 +21,8 @@ def _list() -> int:
         return 0
     width = max(len(row.credential.name) for row in rows)
     for row in rows:
-        parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {row.state}"]
-        if row.seconds > 0:
-            parts.append(f"until {clock(row.until, time.time())} (in {duration(row.seconds)})")
+        stands = "; ".join(_standing(one) for one in row.standings)
+        parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {stands}"]
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
         parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]
@@ -28,6 +30,16 @@ def _list() -> int:
             parts.append(f"last refusal: {row.reason}")
         click.echo(", ".join(parts))
     return 0
+
+
+def _standing(one: "Standing") -> str:
+    """`exhausted for the day for gemini-2.5-flash, until 2026-11-17 08:00:00 (in 20h 58m)`."""
+    from agentos.outputs.words import clock, duration
+
+    now = time.time()
+    models = f" for {', '.join(one.models)}" if one.models else ""
+    until = f", until {clock(now + one.seconds, now)} (in {duration(one.seconds)})" if one.seconds else ""
+    return f"{one.state}{models}{until}"
 
 
 def _add(provider: str, name: str | None) -> int:

@@ -86,6 +86,18 @@ def everything_over(tally: "Tally") -> str:
     return "everything reached a verdict" if tally.reviewed else "everything is done"
 
 
+def how_it_goes(run: Path) -> str:
+    """Of a run that lives: whether it goes on, or what makes it."""
+    from agentos.storage.runs import stopped_process
+
+    pid = stopped_process(run)
+    return "goes on." if pid is None else f"stands still (Ctrl-Z): {waking(pid)}."
+
+
+def waking(pid: int) -> str:
+    return f"type fg in its terminal, or kill -CONT {pid}"
+
+
 def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[str]:
     """What the shell offers where a run is named."""
     from agentos.storage.runs import LATEST, run_folders

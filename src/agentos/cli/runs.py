@@ -42,18 +42,21 @@ def _list(limit: int) -> int:
 def _came_to(tally: "Tally") -> str:
     from agentos.core.results import Ending, Verdict
 
-    finished, failed = len(tally.ending(Ending.FINISHED)), len(tally.ending(Ending.FAILED))
-    if finished and not tally.reviewed:
-        return f"{finished} done, {failed} failed"
-    waiting, cut = len(tally.ending(Ending.PARKED)), len(tally.ending(Ending.INTERRUPTED))
-    parts = [
-        f"{len(tally.verdicts(Verdict.APPROVED))} approved",
-        f"{len(tally.verdicts(Verdict.NEEDS_REVISION))} to revise",
-        f"{failed} failed",
-        f"{waiting} waiting for a person" if waiting else "",
-        f"{cut} interrupted" if cut else "",
-    ]
-    return ", ".join(part for part in parts if part)
+    stopped = tally.ending(Ending.INTERRUPTED)
+    always = (
+        {"approved": tally.verdicts(Verdict.APPROVED), "to revise": tally.verdicts(Verdict.NEEDS_REVISION)}
+        if tally.reviewing
+        else {"done": tally.ending(Ending.FINISHED)}
+    )
+    always["failed"] = tally.ending(Ending.FAILED)
+    if_any = {
+        "waiting for a person": tally.ending(Ending.PARKED),
+        "interrupted": [row for row in stopped if row.attempts],
+        "not begun": [row for row in stopped if not row.attempts],
+        "on another run": tally.ending(Ending.ELSEWHERE),
+    }
+    groups = {**always, **{word: rows for word, rows in if_any.items() if rows}}
+    return ", ".join(f"{len(rows)} {word}" for word, rows in groups.items())
 
 
 def _compare(first: str | None, second: str | None) -> int:

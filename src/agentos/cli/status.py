@@ -11,20 +11,28 @@ from agentos.cli.records import complete_runs
 
 def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     from agentos.cli.records import everything_over, find_run
+    from agentos.core.events import RunSuspended
     from agentos.core.results import Ending
     from agentos.outputs.again import go_on, review
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.summary import as_json as summary_json
     from agentos.outputs.words import clock
     from agentos.settings import current_folder
-    from agentos.storage.runs import is_alive, tally_of
+    from agentos.storage.runs import is_alive, stopped_process, tally_of
 
     run = find_run(run_id or run_option)
-    tally, alive = tally_of(run), is_alive(run)
+    tally, alive, stopped = tally_of(run), is_alive(run), stopped_process(run)
+    if stopped and tally.suspended_at is None:
+        tally.hear(RunSuspended(), tally.last)  # by a SIGSTOP, of which it could write nothing
     if as_json:
         click.echo(
             json.dumps(
-                {**summary_json(tally), "alive": alive, "paused": tally.paused is not None},
+                {
+                    **summary_json(tally),
+                    "alive": alive,
+                    "paused": tally.paused is not None,
+                    "suspended": stopped is not None,
+                },
                 ensure_ascii=False,
             )
         )
@@ -36,8 +44,9 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     click.echo(f"Run {run.name} ({tally.started.workflow}) {state}, began {clock(tally.began, time.time())}")
     click.echo(f"  project {tally.started.project}")
     width = max((len(item) for item in tally.rows), default=0)
+    at = tally.present(time.time()) if alive else tally.last
     for row in tally.rows.values():
-        click.echo(f"  {row.item:<{width}}  {_standing(row, alive)}")
+        click.echo(f"  {row.item:<{width}}  {_standing(row, alive, at)}")
     if alive:
         click.echo("\n".join(progress_rows(tally, time.time())))
     here = current_folder()
@@ -47,7 +56,7 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     elif tally.ended is not None and tally.ended.exit_code:
         click.echo(f"It ended with exit code {tally.ended.exit_code}. Go on with: {again}")
     elif alive:
-        click.echo(_what_next(tally))
+        click.echo(_what_next(tally, stopped))
     elif parked := tally.ending(Ending.PARKED):
         names = ", ".join(row.item for row in parked)
         click.echo(f"Parked for a person: {names}. Decide with: {review(tally.started, here)}")
@@ -57,7 +66,7 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     return 0
 
 
-def _standing(row: Any, alive: bool) -> str:
+def _standing(row: Any, alive: bool, at: float) -> str:
     """Where one item is; nothing more of one that has not begun."""
     from agentos.core.lines import one_line
     from agentos.outputs.words import count, duration, tokens
@@ -65,11 +74,10 @@ def _standing(row: Any, alive: bool) -> str:
     word = "died here" if row.running and not alive else row.word
     if word in ("waiting", "not begun") and not row.usage.calls:
         return str(word)
-    since = duration(time.time() - row.since) if row.running and alive else duration(row.seconds)
     where = f" at {row.node}" if row.running and row.node else ""
     error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
     return (
-        f"{word + where:<26} {count(row.round, 'round'):<9} {since:>7} "
+        f"{word + where:<26} {count(row.round, 'round'):<9} {duration(row.age(at)):>7} "
         f"{tokens(row.usage.tokens):>6} tokens{error}"
     )
 
@@ -79,10 +87,16 @@ def _state(tally: Any, alive: bool) -> str:
         return "has ended"
     if not alive:
         return "did not end by itself"
+    if tally.suspended_at is not None:
+        return "stands still (Ctrl-Z)"
     return "is paused" if tally.paused else f"is running with up to {tally.workers} at a time"
 
 
-def _what_next(tally: Any) -> str:
+def _what_next(tally: Any, stopped: int | None) -> str:
+    from agentos.cli.records import waking
+
+    if stopped:
+        return f"Go on with it: {waking(stopped)}"
     if tally.paused:
         return "Go on with: agentos resume"
     return "Watch it with: agentos watch; one item with: agentos logs -f ITEM; control it with: agentos pause, set, stop"

@@ -12,23 +12,26 @@ KILLED, TIMED_OUT = 137, 124
 
 
 def _run(run_id: str | None, timeout: float | None) -> int:
-    from agentos.cli.records import find_run, how_it_ended
-    from agentos.storage.runs import is_alive, tally_of
+    from agentos.cli.records import find_run, how_it_ended, how_it_goes
+    from agentos.storage.runs import is_alive, stopped_process, tally_of
 
     run = find_run(run_id)
     ends = None if timeout is None else time.monotonic() + timeout
     if is_alive(run):
         click.echo(f"Waiting for run {run.name}; Ctrl-C leaves it running...", err=True)
+        if stopped_process(run):
+            click.echo(f"Run {run.name} {how_it_goes(run)}", err=True)
     try:
         while is_alive(run):
             if ends is not None and time.monotonic() >= ends:
                 click.echo(
-                    f"Run {run.name} goes on. Wait longer with: agentos wait --run {run.name}", err=True
+                    f"Run {run.name} {how_it_goes(run)} Wait longer with: agentos wait --run {run.name}",
+                    err=True,
                 )
                 return TIMED_OUT
             time.sleep(POLL)
     except KeyboardInterrupt:
-        click.echo(f"Run {run.name} goes on. See it with: agentos status {run.name}", err=True)
+        click.echo(f"Run {run.name} {how_it_goes(run)} See it with: agentos status {run.name}", err=True)
         return 130
     ended = tally_of(run).ended
     click.echo(f"Run {run.name}: {how_it_ended(run)}", err=True)

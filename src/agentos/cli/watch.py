@@ -19,7 +19,7 @@ KILLED = 137
 
 
 def _run(run_id: str | None, display: str) -> int:
-    from agentos.cli.records import find_run, how_it_ended
+    from agentos.cli.records import find_run, how_it_ended, how_it_goes
     from agentos.outputs.display import Manners, open_display
     from agentos.settings import surroundings
     from agentos.storage.follow import Follower
@@ -39,7 +39,7 @@ def _run(run_id: str | None, display: str) -> int:
     finally:
         shown.close()
     if left.is_set():
-        click.echo(f"Run {run.name} goes on. Watch it again with: agentos watch --run {run.name}")
+        click.echo(f"Run {run.name} {how_it_goes(run)} Watch it again with: agentos watch --run {run.name}")
         return 0
     if tally_of(run).ended is None:
         click.echo(f"Run {run.name}: {how_it_ended(run)}")

@@ -25,6 +25,7 @@ class Unknown(StrEnum):
     NO_KEY = "no key"
     NO_RUN = "no run"
     OTHERS = "others"
+    NO_START = "no start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Forecast:
     runs: int = 0
     like: str = ""
     unknown: Unknown | None = None
+    trouble: str = ""
+    """Why a run would not even begin."""
 
 
 def forecast(scene: Scene, experience: Experience) -> Forecast:

@@ -23,6 +23,8 @@ class Key:
 
     credential: Credential
     rests: list[Rest]
+    """Of every model that is known of; `asked` are those of the models that its pool is asked for."""
+    asked: list[Rest] = field(default_factory=list)
     leases: set[str] = field(default_factory=set)
     quarantine: str = ""
     hearsay: bool = False
@@ -49,19 +51,28 @@ class Key:
     def on_trial(self, now: float) -> bool:
         return not self.proven and now < self.trial_until and bool(self.leases)
 
+    @property
+    def counted(self) -> list[Rest]:
+        """Those that say whether it is usable."""
+        return self.asked or self.rests
+
+    def asked_for(self, rest: Rest) -> None:
+        if all(rest is not one for one in self.asked):
+            self.asked.append(rest)
+
     def usable(self, now: float) -> bool:
         """Not limited, spent, quarantined or disabled, held or not."""
         if not self.living:
             return False
         # Asked for every key at every decision.
-        for rest in self.rests:
+        for rest in self.asked or self.rests:
             if now >= rest.until and now >= rest.spent_until:
                 return True
-        return not self.rests
+        return not self.counted
 
     def opens_at(self) -> float:
         """When the first of its rests lets a call through."""
-        return min([rest.opens_at() for rest in self.rests], default=0.0)
+        return min([rest.opens_at() for rest in self.counted], default=0.0)
 
 
 class Keys:
@@ -94,9 +105,9 @@ class Keys:
             return KeyState.DISABLED
         if key.quarantine:
             return KeyState.QUARANTINED
-        if key.rests and all(rest.spent(now) for rest in key.rests):
+        if key.counted and all(rest.spent(now) for rest in key.counted):
             return KeyState.EXHAUSTED
-        if key.rests and all(rest.spent(now) or rest.limited(now) for rest in key.rests):
+        if key.counted and all(rest.spent(now) or rest.limited(now) for rest in key.counted):
             return KeyState.RATE_LIMITED
         return KeyState.AVAILABLE if key.free else KeyState.RESERVED
 
@@ -132,7 +143,7 @@ class Keys:
 
     def _resting(self, now: float) -> list[tuple[Key, Rest]]:
         """What living ones still have to wait for, for one of their models; mostly nothing."""
-        return [(key, rest) for key in self for rest in key.rests if not rest.over(now) and key.living]
+        return [(key, rest) for key in self for rest in key.counted if not rest.over(now) and key.living]
 
     # Which there are.
 

@@ -5,13 +5,13 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from agentos.core.asked import Asked
 from agentos.core.buckets import Bucket, Buckets
 from agentos.core.credentials import Credential
 from agentos.core.keys import Key, Keys
 from agentos.core.loads import Load
 from agentos.core.neighbourhood import Neighbourhood
 from agentos.core.neighbours import Note
-from agentos.core.secrets import Secret
 from agentos.core.storm import Weather
 from agentos.core.wants import Lease, Want
 
@@ -27,6 +27,7 @@ class Pool:
     def __init__(self, credentials: Iterable[Credential]) -> None:
         self.keys = Keys()
         self._buckets = Buckets()
+        self._asked = Asked(self.keys, self._buckets)
         self._weathers: defaultdict[str, Weather] = defaultdict(Weather)
         self._neighbourhood = Neighbourhood(self.keys, self._buckets, self._weathers)
         self._leases: dict[str, Lease] = {}
@@ -44,6 +45,7 @@ class Pool:
     def ask(self, want: Want) -> None:
         bisect.insort(self._waiting, want, key=lambda one: one.turn)
         self._unseen.append(want)
+        self._asked.hear(want)
 
     def hurry(self, provider: str, now: float) -> None:
         """It serves again: nobody who may use it waits out a back-off any more."""
@@ -105,15 +107,14 @@ class Pool:
         for key in self.keys:
             old = before.get(key.credential.secret)
             key.proven = old is not None and old.proven
+        self._asked.again()
 
     def _key(self, credential: Credential) -> Key:
         """With the calls that are still under way, also those of a key that was gone for a while."""
-        held = self._held_with(credential.secret)
+        secret = credential.secret
+        held = {lease.id for lease in self._leases.values() if lease.credential.secret == secret}
         far = self._neighbourhood.calls_on(credential.fingerprint)
-        return Key(credential, self._buckets.rests(credential.quota), held | far)
-
-    def _held_with(self, secret: Secret) -> set[str]:
-        return {lease.id for lease in self._leases.values() if lease.credential.secret == secret}
+        return Key(credential, self._buckets.rests(credential.quota), leases=held | far)
 
     # What other runs on this host do.
 
@@ -286,9 +287,7 @@ class Pool:
 
     def storms(self) -> list[tuple[str, float]]:
         """The providers that fail for everybody, and since when."""
-        return [
-            (name, weather.began) for name, weather in self._weathers.items() if weather.began is not None
-        ]
+        return [(name, one.began) for name, one in self._weathers.items() if one.began is not None]
 
     def buckets(self) -> dict[tuple[str, str], Bucket]:
         return self._buckets.all()

@@ -16,7 +16,11 @@ class Projection:
 
 
 def project(tally: Tally, at: float) -> Projection:
-    """What is left is taken to be like what has finished; what runs is part of the way."""
+    """What is left is taken to be like what has finished; what runs is part of the way.
+
+    While the run stands still, nothing of it changes: it is what is left from then on.
+    """
+    at = at if tally.still_since is None else tally.still_since
     left = len(tally.rows) - tally.closed
     if not left:
         return Projection(0.0, tally.cost)
@@ -31,13 +35,13 @@ def project(tally: Tally, at: float) -> Projection:
 
 def _left(row: Row, usual: float, at: float) -> float:
     """Of an item that takes longer than usual, a little is always left."""
-    return max(usual - (at - row.since), LEAST_LEFT * usual)
+    return max(usual - row.age(at), LEAST_LEFT * usual)
 
 
 def _by_pace(tally: Tally, left: int, at: float) -> float:
     """At the pace so far, told by calls: with fewer keys than workers, those that run hardly get on."""
     usual = tally.finished_calls / tally.finished
-    elapsed = at - tally.began - tally.warm_up - tally.stood_still
+    elapsed = at - tally.began - (tally.warm_up or 0.0) - tally.stood_still
     if not usual or elapsed <= 0:
         return 0.0
     begun = sum(min(row.usage.calls / usual, 1 - LEAST_LEFT) for row in tally.running)

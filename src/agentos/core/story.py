@@ -48,7 +48,9 @@ class Story:
     def state(self) -> str:
         if self.tally.ended:
             return f"ended with exit code {self.tally.ended.exit_code}"
-        return "is running" if self.alive else "was killed, or its machine went down"
+        if not self.alive:
+            return "was killed, or its machine went down"
+        return "is running" if self.tally.suspended_at is None else "stands still (Ctrl-Z)"
 
     @property
     def seconds(self) -> float:
@@ -61,7 +63,7 @@ class Story:
         return "died here" if died else row.word
 
     def seconds_of(self, row: Row) -> float:
-        return row.seconds if row.outcome else (self.tally.last - row.since if row.running else 0.0)
+        return row.age(self.tally.present(self.tally.last))
 
     @property
     def titles(self) -> dict[str, str]:

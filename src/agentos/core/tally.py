@@ -21,11 +21,17 @@ class Row:
     since: float = 0.0
     outcome: Outcome | None = None
     seconds: float = 0.0
+    """Of the attempts that are over; of all, once the item has ended."""
+    leases: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
     calls: float = 0.0
     cost: float | None = 0.0
     quiet: str = ""
+
+    def age(self, at: float) -> float:
+        """Seconds that it has been at work by then, all attempts together."""
+        return self.seconds + (max(0.0, at - self.since) if self.running else 0.0)
 
     @property
     def word(self) -> str:
@@ -51,9 +57,12 @@ class Tally:
     held: dict[str, str] = field(default_factory=dict)
     resting: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
-    warm_up: float = 0.0
+    warm_up: float | None = None
+    """Seconds until the first worker came up; None before."""
     workers: int = 0
     paused: events.RunPaused | None = None
+    suspended_at: float | None = None
+    """Since when it stands still for Ctrl-Z."""
     stopped: events.StopBegan | None = None
     stopped_at: float = 0.0
     over: int = 0
@@ -68,7 +77,9 @@ class Tally:
     finished_calls: int = 0
     finished_cost: float | None = 0.0
     stood_still: float = 0.0
-    """Seconds for which a person had paused or suspended the run."""
+    """Seconds for which a person had paused or suspended the run, as far as that is over."""
+    still_since: float | None = None
+    """Since when somebody has it paused or suspended."""
     _running: dict[str, Row] = field(default_factory=dict)
 
     def hear(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
@@ -82,7 +93,11 @@ class Tally:
                 self._hear_item_start(event.item, at)
             case events.WorkerStarted():
                 self.rows[event.item].since = at
-                self.warm_up = self.warm_up or at - self.began
+                self.warm_up = at - self.began if self.warm_up is None else self.warm_up
+            case events.WorkerEnded():
+                self._hear_worker_end(self.rows[event.item], at)
+            case events.WorkerNotStarted():
+                self._leave(self.rows[event.item])
             case events.NodeStarted():
                 self.rows[event.item].node, self.rows[event.item].round = (
                     event.node,
@@ -90,6 +105,7 @@ class Tally:
                 )
             case events.LeaseGranted():
                 self.held[event.lease] = event.key
+                self.rows[event.item].leases.add(event.lease)
             case events.CallCounted():
                 row = self.rows[event.item]
                 row.cost, self.cost = together(row.cost, event.cost), together(self.cost, event.cost)
@@ -101,19 +117,13 @@ class Tally:
             case events.KeyRecovered():
                 self.resting.pop(event.key, None)
             case events.ItemRetried() | events.ItemSetAside():
-                self.rows[event.item].running = False
-                self._running.pop(event.item, None)
+                self._leave(self.rows[event.item])
             case events.ItemRequeued():
                 self._reopen(self.rows[event.item])
             case events.WorkersChanged():
                 self.workers = event.workers
-            case events.RunPaused():
-                self.paused = event
-            case events.RunResumed():
-                self.paused = None
-                self.stood_still += event.seconds
-            case events.RunContinued():
-                self.stood_still += event.seconds
+            case events.RunPaused() | events.RunResumed() | events.RunSuspended() | events.RunContinued():
+                self._hear_standstill(event, at)
             case events.ItemEnded():
                 self._hear_end(event)
             case events.StopBegan():
@@ -127,6 +137,41 @@ class Tally:
         row = self._running[item] = self.rows[item]
         self._reopen(row)  # it was parked, and goes on
         row.running, row.since = True, at
+
+    def _hear_worker_end(self, row: Row, at: float) -> None:
+        """What it held is free, and its item not at work any more, whatever becomes of it."""
+        row.seconds = row.age(at)
+        self._leave(row)
+        for lease in row.leases:
+            self.held.pop(lease, None)
+        row.leases.clear()
+
+    def _leave(self, row: Row) -> None:
+        row.running = False
+        self._running.pop(row.item, None)
+
+    def _hear_standstill(
+        self,
+        event: events.RunPaused | events.RunResumed | events.RunSuspended | events.RunContinued,
+        at: float,
+    ) -> None:
+        """It may be suspended while it is paused: that time counts once."""
+        if isinstance(event, events.RunPaused | events.RunSuspended):
+            self.still_since = at if self.still_since is None else self.still_since
+        match event:
+            case events.RunPaused():
+                self.paused = event
+            case events.RunResumed():
+                self.paused = None
+            case events.RunSuspended():
+                self.suspended_at = at
+            case events.RunContinued():
+                self.suspended_at = None
+                for row in self._running.values():
+                    row.since += event.seconds
+        if self.still_since is not None and self.paused is None and self.suspended_at is None:
+            self.stood_still += at - self.still_since
+            self.still_since = None
 
     def _reopen(self, row: Row) -> None:
         if row.outcome is not None:
@@ -143,14 +188,15 @@ class Tally:
     def _hear_return(self, event: events.LeaseReturned) -> None:
         self.held.pop(event.lease, None)
         row = self.rows[event.item]
+        row.leases.discard(event.lease)
         row.usage += event.usage
         self.usage += event.usage
         row.calls += event.seconds
 
     def _hear_end(self, event: events.ItemEnded) -> None:
         row = self.rows[event.item]
-        self._running.pop(event.item, None)
-        row.running, row.outcome, row.seconds = False, event.outcome, event.seconds
+        self._leave(row)
+        row.outcome, row.seconds = event.outcome, event.seconds
         self.usage += event.usage - row.usage
         row.usage, row.attempts = event.usage, event.attempts
         self.over += event.outcome.ending in OVER
@@ -174,6 +220,10 @@ class Tally:
     def running(self) -> list[Row]:
         return sorted(self._running.values(), key=lambda row: row.place)
 
+    def present(self, at: float) -> float:
+        """The moment up to which time counts for the items: for Ctrl-Z theirs stands still too."""
+        return at if self.suspended_at is None else self.suspended_at
+
     @property
     def keyless(self) -> bool:
         """Whether neither keys nor calls are known of: nothing is to be said of tokens and cost."""
@@ -183,6 +233,11 @@ class Tally:
     def reviewed(self) -> bool:
         """Whether any item has come to a verdict."""
         return any(row.outcome and row.outcome.verdict for row in self.rows.values())
+
+    @property
+    def reviewing(self) -> bool:
+        """Whether verdicts are what it is about: a program's run has no keys, and what ends without one wants none."""
+        return self.reviewed or bool(self.started and self.started.keys and not self.ending(Ending.FINISHED))
 
 
 def bar(done: int, total: int) -> str:

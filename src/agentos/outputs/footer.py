@@ -30,7 +30,7 @@ def footer(tally: Tally, at: float, size: Size) -> list[str]:
         return []
     room, columns = size.lines // 2, size.columns - 1
     progress = _wrapped(progress_parts(tally, at), columns)[: max(1, min(3, room // 2))]
-    rows = [_narrowed(row, at, columns) for row in tally.running]
+    rows = [_narrowed(row, tally.present(at), columns) for row in tally.running]
     left = room - len(progress)
     if len(rows) > left:
         hidden = len(rows) - max(0, left - 1)
@@ -44,7 +44,7 @@ def snapshot(tally: Tally, at: float) -> list[str]:
         return ["Nothing has begun yet."]
     waiting = sum(row.outcome is None and not row.running for row in tally.rows.values())
     lines = [f"Snapshot at {clock(at)}, {duration(at - tally.began)} after the start:"]
-    lines += [item_row(row, at) for row in tally.running]
+    lines += [item_row(row, tally.present(at)) for row in tally.running]
     lines.append(f"  {waiting} waiting, {len(tally.running)} at work, {tally.over} ended")
     return [*lines, *progress_rows(tally, at)]
 
@@ -75,7 +75,7 @@ def _narrowed(row: Row, at: float, columns: int) -> str:
 
 
 def _age(row: Row, at: float) -> str:
-    return duration(max(0.0, at - row.since))
+    return duration(row.age(at))
 
 
 def progress_parts(tally: Tally, at: float) -> list[str]:
@@ -124,6 +124,8 @@ def rows_taken(rows: list[str], columns: int) -> int:
 def _standing(tally: Tally) -> str:
     if tally.stopped is not None:
         return "stopping"
+    if tally.suspended_at is not None:
+        return "STANDING STILL (fg)"
     if tally.paused is not None:
         return "PAUSED (agentos resume)"
     return f"{len(tally.running)} of {count(tally.workers, 'worker')} busy" if tally.workers > 1 else ""

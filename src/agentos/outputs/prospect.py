@@ -56,6 +56,8 @@ def _unknown(found: Forecast) -> str:
     match found.unknown:
         case Unknown.NO_KEY:
             return "there is no key to ask with: agentos keys add"
+        case Unknown.NO_START:
+            return f"a run would not begin: {found.trouble}"
         case Unknown.OTHERS:
             return "earlier runs asked other models, or finished no item from its beginning"
         case _:

@@ -47,7 +47,7 @@ def summary_lines(tally: Tally, here: Here = None) -> list[str]:
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
         f"  Duration: {duration(seconds)}",
-        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewed or not (finished or tally.keyless) else []),
+        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewing else []),
         f"  Items: {_items(tally)}",
         *([] if tally.keyless else _spent(tally, here)),
     ]
@@ -63,7 +63,7 @@ def _spent(tally: Tally, here: Here) -> list[str]:
             f"  Parked: {row.item} waits for a person: {_review(tally, here, row.item)}"
             for row in _parked(tally)
         ),
-        f"  Coordination overhead: {overhead(tally):.1f} % (first worker after {duration(tally.warm_up)})",
+        f"  Coordination overhead: {_overhead(tally)}",
     ]
 
 
@@ -89,12 +89,17 @@ def next_steps(tally: Tally, here: Here = None) -> list[str]:
     return [_look(tally, here)]
 
 
-def overhead(tally: Tally) -> float:
-    """Per cent of the workers' time that was neither a model's call nor waiting for a key."""
+def overhead(tally: Tally) -> float | None:
+    """Per cent of the workers' time that was neither a model's call nor waiting for a key; None without any."""
     lived = sum(row.seconds for row in tally.rows.values())
     called = sum(row.calls for row in tally.rows.values())
     waited = tally.ended.waited if tally.ended else 0.0
-    return max(0.0, 100 * (lived - called - waited) / lived) if lived else 0.0
+    return max(0.0, 100 * (lived - called - waited) / lived) if lived else None
+
+
+def overhead_words(tally: Tally) -> str:
+    found = overhead(tally)
+    return "?" if found is None else f"{found:.1f} %"
 
 
 def as_json(tally: Tally) -> dict[str, Any]:
@@ -108,8 +113,8 @@ def as_json(tally: Tally) -> dict[str, Any]:
         "seconds": tally.ended.seconds if tally.ended else None,
         "waited": tally.ended.waited if tally.ended else None,
         "refusals": tally.refusals,
-        "overhead_percent": round(overhead(tally), 2),
-        "warm_up": round(tally.warm_up, 3),
+        "overhead_percent": _rounded(overhead(tally), 2),
+        "warm_up": _rounded(tally.warm_up, 3),
         "usage": pack(tally.usage),
         "cost": tally.cost,
         "items": [_row_json(row) for row in tally.rows.values()],
@@ -131,6 +136,16 @@ def _row_json(row: Row) -> dict[str, Any]:
         "attempts": row.attempts,
         "outcome": pack(row.outcome) if row.outcome else None,
     }
+
+
+def _rounded(number: float | None, digits: int) -> float | None:
+    return None if number is None else round(number, digits)
+
+
+def _overhead(tally: Tally) -> str:
+    if tally.warm_up is None:
+        return "? (no worker came up)"
+    return f"{overhead_words(tally)} (first worker after {duration(tally.warm_up)})"
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:

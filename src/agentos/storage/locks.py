@@ -145,12 +145,23 @@ def _write(path: Path, text: str, flag: int) -> None:
         file.write(text)
 
 
-def _locked_inodes() -> set[tuple[int, int]]:
-    """Device and inode of every file that somebody holds an flock on, as the kernel lists them."""
-    found = set()
+def stopped_holder(path: Path) -> int | None:
+    """The process that holds this lock, if it stands still, as after Ctrl-Z; nothing is touched."""
+    with contextlib.suppress(OSError):
+        state = path.lstat()
+        pid = _locked_inodes().get((state.st_dev, state.st_ino))
+        if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
+            return pid
+    return None
+
+
+def _locked_inodes() -> dict[tuple[int, int], int]:
+    """Device and inode of every file that somebody holds an flock on, and who, as the kernel lists them."""
+    found = {}
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
         if "FLOCK" in fields and "->" not in fields:
-            major, minor, inode = fields[fields.index("FLOCK") + 4].split(":")
-            found.add((os.makedev(int(major, 16), int(minor, 16)), int(inode)))
+            place = fields.index("FLOCK")
+            major, minor, inode = fields[place + 4].split(":")
+            found[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = int(fields[place + 3])
     return found

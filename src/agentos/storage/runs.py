@@ -14,7 +14,7 @@ from agentos.core.results import Ending
 from agentos.core.tally import Tally
 from agentos.storage.files import TMP_PREFIX, private_folder
 from agentos.storage.journal import lines_with, read_journal
-from agentos.storage.locks import LockFile, is_locked
+from agentos.storage.locks import LockFile, is_locked, stopped_holder
 
 LATEST = "latest"
 LOCK = "run.lock"
@@ -70,6 +70,11 @@ def run_folders(runs: Path) -> list[Path]:
 def is_alive(run: Path) -> bool:
     """Whether the run's own process still holds its lock; asked without taking it."""
     return is_locked(run / LOCK)
+
+
+def stopped_process(run: Path) -> int | None:
+    """The run's own process if it stands still: Ctrl-Z, or a SIGSTOP that it could not even note."""
+    return stopped_holder(run / LOCK)
 
 
 def tally_of(run: Path) -> Tally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentos.core.results import Ending, Verdict
 from agentos.core.story import Story
 from agentos.outputs.report.facts import plain, waited
-from agentos.outputs.summary import overhead
+from agentos.outputs.summary import overhead_words
 from agentos.outputs.words import dollars, duration
 
 SAME = "="
@@ -59,7 +59,7 @@ def _figures(first: Story, second: Story) -> Iterator[_Figure]:
     yield _count("tokens in", (story.tally.usage.input_tokens for story in both))
     yield _count("tokens out", (story.tally.usage.output_tokens for story in both))
     yield _Figure("cost", _texts(dollars(s.tally.cost) for s in both), (first.tally.cost, second.tally.cost))
-    yield _Figure("overhead", _texts(f"{overhead(s.tally):.1f} %" if s.tally.ended else "?" for s in both))
+    yield _Figure("overhead", _texts(overhead_words(s.tally) if s.tally.ended else "?" for s in both))
 
 
 def _state(story: Story) -> str:

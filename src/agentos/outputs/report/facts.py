@@ -12,7 +12,7 @@ from agentos.core.story import Story
 from agentos.core.tally import Row
 from agentos.core.timeline import SpanKind
 from agentos.outputs.again import go_on
-from agentos.outputs.summary import overhead
+from agentos.outputs.summary import overhead_words
 from agentos.outputs.words import count, dollars, duration, sentence
 
 LONGEST = 300
@@ -107,7 +107,7 @@ def run_facts(story: Story) -> list[Fact]:
         Fact("Waited for keys", duration(waited(story))),
         Fact("Tokens", f"{tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out"),
         Fact("Cost", dollars(tally.cost)),
-        Fact("Coordination overhead", f"{overhead(tally):.1f} %" if tally.ended else "known at the end"),
+        Fact("Coordination overhead", overhead_words(tally) if tally.ended else "known at the end"),
     ]
 
 
