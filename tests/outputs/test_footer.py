@@ -35,6 +35,16 @@ def test_items_that_have_no_room_are_counted() -> None:
     assert rows[3].startswith("[>         ] 0/6 workflows complete | 6 of 6 workers busy | time left ?")
 
 
+def test_it_says_when_the_next_call_goes_while_every_key_is_at_its_limit() -> None:
+    found = tally(1)
+    found.hear(events.CallsPaced("key-1", 60.0), 102.0)
+    assert "keys in use: 0/2, each at its limit, next call at " in " ".join(
+        footer(found, 110.0, Size(200, 10))
+    )
+    found.hear(events.LeaseGranted("LLD-1", "key-1", "lease", 8.0), 110.0)
+    assert "at its limit" not in " ".join(footer(found, 111.0, Size(200, 10)))
+
+
 def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
     found = tally(2)
     found.hear(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 9000, 3000)), 102.0)

@@ -56,6 +56,8 @@ class Tally:
     rows: dict[str, Row] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     resting: dict[str, float] = field(default_factory=dict)
+    paced_until: float = 0.0
+    """When the next call goes, if every key is at its limit."""
     refusals: int = 0
     warm_up: float | None = None
     """Seconds until the first worker came up; None before."""
@@ -103,7 +105,10 @@ class Tally:
                     event.node,
                     event.round,
                 )
+            case events.CallsPaced():
+                self.paced_until = at + event.seconds
             case events.LeaseGranted():
+                self.paced_until = 0.0
                 self.held[event.lease] = event.key
                 self.rows[event.item].leases.add(event.lease)
             case events.CallCounted():

@@ -135,6 +135,8 @@ def _keys(tally: Tally, at: float) -> str:
     total = len(tally.started.keys) if tally.started else 0
     resting = sorted((until, key) for key, until in tally.resting.items() if until > at)
     said = f"keys in use: {len(set(tally.held.values()))}/{total}"
+    if tally.paced_until > at:
+        return f"{said}, each at its limit, next call at {clock(tally.paced_until, at)}"
     if not resting:
         return said
     until, key = resting[0]
