@@ -60,6 +60,8 @@ class Control:
             decision.news.append(not_paused())
             return
         decision.news.append(events.RunResumed(now - self._paused_since))
+        for work in self._roster.running():
+            work.resume(self._paused_since, now)
         self._paused_since = None
 
     def _retry(self, item: str, decision: Decision, now: float) -> None:

@@ -74,6 +74,11 @@ class Work:
             self.waited += now - self._waiting_since
         self._active_since = self._waiting_since = None
 
+    def resume(self, paused_since: float, now: float) -> None:
+        """What it waited for meanwhile was a person, not a key."""
+        if self._waiting_since is not None:
+            self._waiting_since += now - max(paused_since, self._waiting_since)
+
     def skip(self, seconds: float) -> None:
         """So long everything stood still: it is as if that time had not been."""
         self._alive_at += seconds
