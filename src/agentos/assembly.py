@@ -42,7 +42,7 @@ from agentos.storage.gates import read_parked
 from agentos.storage.hostlog import HostLog
 from agentos.storage.layout import Home
 from agentos.storage.project import ProjectFolder
-from agentos.storage.runs import Keep, RunFolder, new_run, prune
+from agentos.storage.runs import Keep, RunFolder, new_run, prune, tidy
 from agentos.survey import check_project, survey, sweep
 from agentos.tracking import GitHubIssues, github_issues, refuse_offline
 from agentos.workflows.registry import find_workflow
@@ -89,6 +89,7 @@ class Assembly:
             plan = self._plan()
             signals.check()
             if not plan.entries:
+                tidy(self._home.runs)
                 return explain_nothing(plan, self._request.selection, self._say)
             explain_left_out(plan, self._say)
             brought = source.adjusted(server.credentials()) if server else self._begun.credentials

@@ -46,10 +46,11 @@ from agentos.storage.alone import Alone
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials import CredentialSource
 from agentos.storage.files import private_file
+from agentos.storage.hostlog import HostLog
 from agentos.storage.layout import Home
 from agentos.storage.locks import ItemLocks
 from agentos.storage.marks import Marks
-from agentos.storage.runs import Keep, RunFolder, last_run_of, new_run, prune
+from agentos.storage.runs import Keep, RunFolder, last_run_of, new_run, prune, tidy
 
 WORKER = "agentos.program_worker:main"
 JOBLOG = "joblog.tsv"
@@ -128,10 +129,18 @@ class _Programs:
         self._run_id = ""
         self._gateway: GatewayChild | None = None
 
+    def _tidy(self) -> None:
+        """What a run that was killed has left, also when none follows it."""
+        tidy(self._home.runs)
+        if self._home.quota.is_dir():
+            with contextlib.suppress(OSError):
+                HostLog(self._home.quota, f"{os.getpid()}-{time.time_ns()}").close()
+
     def conduct(self, signals: Signals) -> int:
         with contextlib.ExitStack() as stack:
             plan = plan_programs(self._request)
             if not plan.entries:
+                self._tidy()
                 return explain_none(plan, self._request.selection, self._say)
             self._home.open()
             self._items = {entry.item.id: entry.item for entry in plan.entries}

@@ -79,11 +79,14 @@ def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
     stage: Stage, descriptors: int
 ) -> None:
     stage.issues(*range(40, 46))
-    stage.server()
+    witness = stage.server()
     limit = ("prlimit", f"--nofile={descriptors}:{descriptors}") if shutil.which("prlimit") else ()
     if not limit:
         pytest.skip("needs prlimit (package util-linux), to take descriptors away")
-    done = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit).end(60)
+    with witness.holding():
+        running = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit)
+        until(lambda: "Too many open files" in running.out + running.err)
+    done = running.end(60)
     said = done.out + done.err
     assert "being worked on" not in said and "another run" not in said
     assert "Too many open files" in said and "Traceback" not in said, said

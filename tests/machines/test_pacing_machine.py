@@ -212,6 +212,6 @@ class PacingMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of thirty steps can be read.
 PacingMachine.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=15, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestPacingMachine = PacingMachine.TestCase

@@ -315,6 +315,6 @@ class PoolMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of forty steps can be read.
 PoolMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestPoolMachine = PoolMachine.TestCase

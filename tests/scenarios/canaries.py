@@ -115,7 +115,7 @@ class Scan:
             for mark in marks[:1] if self.memories < MEMORIES else ():
                 if TEMPLATE in command_line(mark.pid):
                     self._look_inside(mark.pid)
-            threading.Event().wait(0.05)
+            threading.Event().wait(0.15)
 
     def _look_at_files(self) -> None:
         """Each as often as it is another than before: what is gone after the run is found here."""

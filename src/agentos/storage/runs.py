@@ -139,13 +139,13 @@ def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
 def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
     """Removes them; gives those that are gone. What stays of runs that were killed is tidied up."""
     old = old_runs(runs, keep, now)
-    _tidy(runs)
+    tidy(runs)
     for run in old:
         shutil.rmtree(run.path, ignore_errors=True)
     return [run.path for run in old if not run.path.exists()]
 
 
-def _tidy(runs: Path) -> None:
+def tidy(runs: Path) -> None:
     """Of a run that was killed: what it gathered gets the name it was to have, the rest is removed."""
     for run in run_folders(runs):
         left = _half_done(run)
