@@ -22,6 +22,7 @@ from agentos.storage.files import check_home
 from agentos.storage.layout import Home
 from agentos.storage.locks import LOCKS, ItemLocks, LockFile
 from agentos.storage.noted import noted_pool
+from agentos.workflows.sources.markdown import markdown_files, read_page
 
 LEAST_DISK = 200 * 1024 * 1024
 # No clock that is right shows a time outside of these: 2025 and 2100.
@@ -252,10 +253,19 @@ def _project(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "documents", f"go to {docs}", "" if writable else f"make {closed} a folder that you can write to"
         )
+    if passed_over := _unnumbered(project / FOLDERS[0]):
+        cure = "give each a number: first in its name (42-title.md), or as number in its front matter"
+        yield Finding("issues", f"passed over, for want of a number: {', '.join(passed_over)}", cure)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
     if links:
         cure = "replace them by folders: what is written never follows a link"
         yield Finding("project", f"symbolic links: {', '.join(links)}", cure)
+
+
+def _unnumbered(issues: Path) -> list[str]:
+    """A folder may be explained in it; everything else there is meant as an issue."""
+    pages = map(read_page, markdown_files(issues))
+    return [page.path.name for page in pages if page.number is None and page.path.stem.lower() != "readme"]
 
 
 def _standing(place: Path) -> Path:

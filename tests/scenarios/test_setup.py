@@ -159,6 +159,14 @@ def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(stage: Stage) 
     }
 
 
+def test_doctor_names_issues_that_every_run_passes_over(stage: Stage) -> None:
+    stage.issue(42)
+    for name in ("README.md", "idea.md"):
+        (stage.project / "issues" / name).write_text("# An idea\n\nOne.\n")
+    done = agentos(stage, "doctor", "--offline")
+    assert "passed over, for want of a number: idea.md" in done.out and done.code == 3, done.out
+
+
 def test_doctor_without_key_or_project_says_what_to_do(stage: Stage) -> None:
     done = agentos(stage, "doctor")
     assert done.code == 3
