@@ -378,7 +378,7 @@ class Stage:
 
     def runs(self) -> list[Path]:
         """Oldest first."""
-        found = [path for path in self.home.glob("logs/parallel/*Z*") if not path.is_symlink()]
+        found = self.home.glob("logs/parallel/[0-9]*Z*")
         return sorted(found, key=lambda path: (path.stat().st_ctime_ns, path.name))
 
     def journal(self, run: Path | None = None) -> list[Json]:

@@ -63,7 +63,8 @@ def run_folders(runs: Path) -> list[Path]:
     """Newest first."""
     if not runs.is_dir():
         return []
-    found = [path for path in runs.iterdir() if path.is_dir() and not path.is_symlink()]
+    # In this order: a link that is renamed meanwhile is neither.
+    found = [path for path in runs.iterdir() if not path.is_symlink() and path.is_dir()]
     return sorted(found, key=lambda path: _order(path.name), reverse=True)
 
 
