@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.gates import Asked, Decision, Parked, Parking
+from agentos.core.items import answers_to
 from agentos.core.lines import clean, one_line
 from agentos.outputs.again import go_on
 from agentos.settings import current_folder
@@ -66,7 +67,7 @@ def waiting(place: Place) -> list[Waiting]:
 def find(place: Place, item: str) -> Waiting:
     """The item that waits under this id or number."""
     found = waiting(place)
-    same = [one for one in found if item.casefold() in _names(one.parking)]
+    same = [one for one in found if answers_to(one.parking.item, item)]
     if len(same) == 1:
         return same[0]
     if same:
@@ -159,10 +160,6 @@ def _check_source(place: Place, one: Waiting) -> None:
 def _order(one: Waiting) -> tuple[bool, str, int]:
     prefix, _, number = one.parking.item.rpartition("-")
     return one.parked.decision is not None, prefix, int(number) if number.isdigit() else 0
-
-
-def _names(parking: Parking) -> tuple[str, str]:
-    return parking.item.casefold(), parking.item.rpartition("-")[2]
 
 
 def _page(documents: ProjectFolder, path: str) -> Page:

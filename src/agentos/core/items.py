@@ -21,14 +21,16 @@ class Item:
     problems: tuple[str, ...] = ()
 
 
-def called(word: str, ids: Iterable[str]) -> str | None:
-    """The id that is meant: in whatever case it was typed, or by its number where only one has that."""
-    known = list(ids)
-    if word in known:
-        return word
-    by_case = [one for one in known if one.casefold() == word.casefold()]
-    by_number = [one for one in known if one.rpartition("-")[2] == word]
-    return next(iter(by_case or (by_number if len(by_number) == 1 else [])), None)
+def answers_to(item: str, word: str) -> bool:
+    """Whether the item is meant: by its id, in whatever case it was typed, or by its number."""
+    return word.casefold() in (item.casefold(), item.rpartition("-")[2])
+
+
+def called(word: str, items: Iterable[str]) -> str | None:
+    """The one that is meant; None where that is nobody, or where several answer to it."""
+    known = list(items)
+    meant = [word] if word in known else [item for item in known if answers_to(item, word)]
+    return meant[0] if len(meant) == 1 else None
 
 
 def is_safe_id(text: str) -> bool:
