@@ -19,7 +19,7 @@ test: $(DEV) $(DOCS)
 # Those that take long, and have siblings that do not; then new examples for all that is tried with many.
 long: $(DEV)
 	@$(BIN)/python -m pytest -m long
-	@$(BIN)/python -m pytest --hypothesis-profile=fresh tests/machines tests/fuzz tests/core tests/simulation
+	@$(BIN)/python -m pytest --hypothesis-profile=fresh tests/state_machines tests/fuzz tests/core tests/simulation
 
 check: $(DEV)
 	$(BIN)/ruff check .

@@ -13,9 +13,9 @@ import termios
 import time
 from collections.abc import Callable
 
-from agentos.core import events
-from agentos.core.results import Usage
-from agentos.outputs.display import Manners, open_display
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
+from agentos.outputs.display import TerminalInfo, open_display
 
 WORKERS = 10
 LINES = 200
@@ -40,8 +40,8 @@ def _in_a_terminal(seconds: float) -> float:
     child, screen = pty.fork()
     if child == 0:
         termios.tcsetwinsize(1, (50, 120))
-        shown = open_display("live", 1, str, Manners(colours=True))
-        cost = _measure(shown.hear, seconds)
+        shown = open_display("live", 1, str, TerminalInfo(colours=True))
+        cost = _measure(shown.on_event, seconds)
         shown.close()
         os.write(report, f"{cost}".encode())
         os._exit(0)

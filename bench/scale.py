@@ -18,34 +18,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentos.coordinator import Clock, Coordinator, Outside
-from agentos.core import events
-from agentos.core.commands import GrantLease, StartWorker, StopWorker
-from agentos.core.credentials import Credential
-from agentos.core.items import Item
-from agentos.core.limits import Limits
-from agentos.core.plan import Plan, Selection, make_plan
-from agentos.core.pool import Pool
-from agentos.core.ports import Listener
-from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.run import Run
-from agentos.core.secrets import Secret
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Plan, Selection, make_plan
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import GrantLease, StartWorker, StopWorker
+from agentos.core.protocol.ports import Listener
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.pool import Pool
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.secrets import Secret
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.audit import Audit
 from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles
-from agentos.outputs.records import SummaryFile
-from agentos.storage.alone import Alone
+from agentos.outputs.summary_file import SummaryFile
+from agentos.run.discovery import discover
+from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
 from agentos.storage.clock import host_clock
-from agentos.storage.files import private_file
+from agentos.storage.files import ProjectFolder, private_file
+from agentos.storage.home import Home
 from agentos.storage.journal import Journal
-from agentos.storage.layout import Home
-from agentos.storage.project import ProjectFolder
-from agentos.storage.runs import Keep, new_run, prune, run_folders
-from agentos.survey import survey
-from agentos.workflows.evidence import Evidence, with_evidence
+from agentos.storage.peer_log import NoPeers
+from agentos.storage.runs import RetentionPolicy, new_run, prune, run_folders
 from agentos.workflows.lld import APPROVED, document_name
 from agentos.workflows.registry import find_workflow
+from agentos.workflows.review_metadata import ReviewMetadata, with_metadata
 from bench.stage import ISSUE
 
 WORKERS = 10
@@ -74,7 +73,7 @@ class Stopwatch:
     ended: int = 0
     laps: list[Lap] = field(default_factory=lambda: [_lap()])
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.ItemEnded) and event.outcome.ending is Ending.FINISHED:
             self.ended += 1
             if self.ended % self.portion == 0:
@@ -115,7 +114,7 @@ def run_all(
     others: Sequence[Listener] = (),
 ) -> Measured:
     """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
-    plan = make_plan(survey(find_workflow("lld", project), project, home), Selection(everything=True))
+    plan = make_plan(discover(find_workflow("lld", project), project, home), Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
     documents = ProjectFolder(project)
     signals: list[str] = []
@@ -124,7 +123,7 @@ def run_all(
         Credential(f"key-{n}", "gemini", Secret(f"a key, number {n}"), concurrency=4) for n in range(1, 5)
     ]
     with contextlib.ExitStack() as stack:
-        prune(home.runs, Keep(), time.time())
+        prune(home.runs, RetentionPolicy(), time.time())
         folder = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
         engine = stack.enter_context(
             contextlib.closing(
@@ -134,9 +133,9 @@ def run_all(
         listeners: list[Listener] = [*_listeners(folder.path), watch, *others]
         for listener in listeners:
             stack.callback(listener.close)
-        run = Run(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())
-        code = Coordinator(run, engine, listeners, Clock(host_clock, time.time), Alone()).conduct(
-            _started(folder.id, plan, project, keys), Outside(signals, lambda: None)
+        run = Scheduler(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())
+        code = EventLoop(run, engine, listeners, Clock(host_clock, time.time), NoPeers()).run(
+            _started(folder.id, plan, project, keys), ExternalInputs(signals, lambda: None)
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(code, watch.portions(), peak)
@@ -146,18 +145,20 @@ def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: P
     """A draft and a review, as a worker would have them made, then the document."""
     for number, node in enumerate(("N1_design", "N3_review")):
         channel.say(f">>> Executing: {node}")
-        channel.tell(events.NodeStarted(item.id, node, 1))
+        channel.send(events.NodeStarted(item.id, node, 1))
         call = events.LeaseWanted(item.id, node, ("gemini",), ("gemini-2.5-pro",), 800, 600, number)
-        channel.tell(call)
+        channel.send(call)
         grant = channel.wait(60.0)
         if isinstance(grant, StopWorker) or grant is None:
             return Outcome(Ending.INTERRUPTED)
         assert isinstance(grant, GrantLease)
-        channel.tell(events.LeaseReturned(item.id, grant.lease, 0.001, Usage(1, 800, 600), None, "fast"))
-        channel.tell(events.NodeFinished(item.id, node, 0.001))
+        channel.send(events.LeaseReturned(item.id, grant.lease, 0.001, Usage(1, 800, 600), None, "fast"))
+        channel.send(events.NodeFinished(item.id, node, 0.001))
     name = f"{APPROVED}/{document_name(item.number)}"
-    evidence = Evidence(item.id, Verdict.APPROVED, 1, "fast", "fast", "2026-01-01", item.source, item.digest)
-    documents.write(name, with_evidence(evidence, f"# {item.title}\n").encode())
+    metadata = ReviewMetadata(
+        item.id, Verdict.APPROVED, 1, "fast", "fast", "2026-01-01", item.source, item.digest
+    )
+    documents.write(name, with_metadata(metadata, f"# {item.title}\n").encode())
     return Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result=name)
 
 
@@ -241,7 +242,7 @@ def main() -> None:
         print(f"resume, to the first node:  {seconds_to_resume(project, environment):6.2f} s")
         _run_apart(folder, None)
         runs = run_folders(folder / "home" / "logs" / "parallel")
-        kept = prune(folder / "home" / "logs" / "parallel", Keep(runs=1), time.time())
+        kept = prune(folder / "home" / "logs" / "parallel", RetentionPolicy(runs=1), time.time())
         print(f"run folders: {len(runs)}, pruned to one: {len(kept)} removed")
 
 

@@ -3,8 +3,8 @@
 import heapq
 from dataclasses import dataclass, field, replace
 
-from agentos.models.offline.limits import Limits, Meter, Spending
-from agentos.models.offline.talk import count_tokens
+from agentos.offline.limits.limiter import BucketLimiter, OfflineLimits, Spending
+from agentos.offline.vendors.neutral import count_tokens
 from bench.keypool.job import Job
 from bench.keypool.scenarios import Scenario
 
@@ -16,7 +16,7 @@ MINUTES = 60.0 * 1_000_000
 def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
     """Every call goes, in its order, to the first key that admits it, at the first moment that one does."""
     began = now = MINUTES + (scenario.phase or 0.0)
-    keys = [_Key(Meter(replace(limits, refused_count=False))) for limits in _living(scenario)]
+    keys = [_Key(BucketLimiter(replace(limits, refused_count=False))) for limits in _living(scenario)]
     free = [now] * scenario.callers
     for call in range(calls):
         now = max(now, heapq.heappop(free))
@@ -29,7 +29,7 @@ def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
 
 @dataclass(slots=True)
 class _Key:
-    meter: Meter
+    meter: BucketLimiter
     ends: list[float] = field(default_factory=list)
 
     def wait(self, now: float, tokens: int) -> float:
@@ -51,5 +51,5 @@ def _admitted(keys: list[_Key], now: float, tokens: int) -> tuple[float, _Key]:
         now += min(waits)
 
 
-def _living(scenario: Scenario) -> list[Limits]:
+def _living(scenario: Scenario) -> list[OfflineLimits]:
     return [limits for place, limits in enumerate(scenario.limits) if place not in scenario.dead]

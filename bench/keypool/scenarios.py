@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agentos.models.offline.limits import Limits
-from agentos.models.offline.windows import Window
+from agentos.offline.limits.limiter import OfflineLimits
+from agentos.offline.limits.windows import WindowKind
 
-BUCKET = Limits(rate=5, seconds=1.0, window=Window.BUCKET, burst=5)
+BUCKET = OfflineLimits(rate=5, seconds=1.0, window=WindowKind.BUCKET, burst=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Scenario:
     """
 
     name: str
-    limits: tuple[Limits, ...]
+    limits: tuple[OfflineLimits, ...]
     calls: int = 400
     callers: int = 10
     latency: float = 0.05
@@ -33,7 +33,7 @@ class Scenario:
         return replace(self, calls=calls)
 
 
-def _unequal() -> tuple[Limits, ...]:
+def _unequal() -> tuple[OfflineLimits, ...]:
     return tuple(replace(BUCKET, rate=rate, burst=rate) for rate in (2, 4, 8, 16))
 
 
@@ -45,12 +45,12 @@ SCENARIOS = (
     Scenario("unequal", _unequal(), calls=600),
     Scenario(
         "tokens",
-        (Limits(tokens=4000, seconds=4.0, window=Window.BUCKET),) * 4,
+        (OfflineLimits(tokens=4000, seconds=4.0, window=WindowKind.BUCKET),) * 4,
         characters=(1000, 2600),
     ),
     Scenario("dead-keys", (BUCKET,) * 4, calls=200, dead={1: "403", 2: "429-day"}),
-    Scenario("minute", (Limits(rate=30, window=Window.FIXED),) * 4, calls=300, phase=30.0),
-    Scenario("gemini", (Limits(rate=60),) * 4, calls=360, names_limits=True),
+    Scenario("minute", (OfflineLimits(rate=30, window=WindowKind.FIXED),) * 4, calls=300, phase=30.0),
+    Scenario("gemini", (OfflineLimits(rate=60),) * 4, calls=360, names_limits=True),
 )
 NAMES = tuple(scenario.name for scenario in SCENARIOS)
 

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agentos.models.offline.limits import Limits
+from agentos.offline.limits.limiter import OfflineLimits
 from bench.keypool.scenarios import Scenario
 
 
@@ -40,9 +40,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(scenario: Scenario, ledger: str = "") -> Iterator[Server]:
+def served(scenario: Scenario, call_log: str = "") -> Iterator[Server]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "agentos", "offline-server", "--die-with-parent", *_flags(scenario, ledger)],
+        [sys.executable, "-m", "agentos", "offline-server", "--die-with-parent", *_flags(scenario, call_log)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -58,7 +58,7 @@ def served(scenario: Scenario, ledger: str = "") -> Iterator[Server]:
         process.stdout.close()
 
 
-def _flags(scenario: Scenario, ledger: str) -> list[str]:
+def _flags(scenario: Scenario, call_log: str) -> list[str]:
     flags = ["--keys", str(len(scenario.limits)), "--latency", f"{scenario.latency},{scenario.latency}"]
     for place, limits in enumerate(scenario.limits):
         flags += ["--limit", f"key-{place + 1}:{_words(limits)}"]
@@ -67,10 +67,10 @@ def _flags(scenario: Scenario, ledger: str) -> list[str]:
     for place, kind in scenario.dead.items():
         fault = {"kind": kind, "key": f"key-{place + 1}", "times": None}
         flags += ["--fault", json.dumps(fault)]
-    return [*flags, "--ledger", ledger] if ledger else flags
+    return [*flags, "--ledger", call_log] if call_log else flags
 
 
-def _words(limits: Limits) -> str:
+def _words(limits: OfflineLimits) -> str:
     words = {
         "rpm": limits.rate,
         "tpm": limits.tokens,

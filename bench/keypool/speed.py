@@ -16,23 +16,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.coordinator import Clock, Coordinator, Outside
-from agentos.core import events
-from agentos.core.commands import StartWorker
-from agentos.core.credentials import Credential
-from agentos.core.leasing import Leasing
-from agentos.core.limits import Limits
-from agentos.core.loads import Dimension, Rate
-from agentos.core.money import PriceList, Purse
-from agentos.core.pool import Pool
-from agentos.core.run import Run
-from agentos.core.secrets import Secret
-from agentos.core.turns import in_turn
-from agentos.core.wants import Lease, Want
-from agentos.engines.launch import Recipe
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import StartWorker
+from agentos.core.quota.budget import Budget, PriceList
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.lease import Lease, LeaseRequest
+from agentos.core.quota.lease_manager import LeaseManager
+from agentos.core.quota.pool import Pool
+from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.secrets import Secret
 from agentos.engines.process import ProcessEngine
+from agentos.engines.template_client import WorkerSpec
+from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
 from agentos.storage.clock import host_clock
-from agentos.storage.hostlog import HostLog
+from agentos.storage.peer_log import FilePeerLog
 
 ROOT = Path(__file__).parents[2]
 MODEL = "offline-rules-1"
@@ -77,13 +77,13 @@ def decisions_a_second(waiting: int = 0) -> float:
     """A wish and a return are a decision each: who gets which key now? Half of the keys are held."""
     pool = Pool(_credentials(KEYS, Rate(150.0, 1.0)))
     for number in range(waiting):
-        pool.ask(_want(f"patient-{number}", 0.0, provider="nobody"))
+        pool.request(_want(f"patient-{number}", 0.0, provider="nobody"))
     decided, now, held = 0, 0.0, list[Lease]()
     # By the CPU's clock: it counts the same on a busy machine.
     began = time.process_time()
     while decided < DECISIONS:
         now += STEP
-        pool.ask(_want(f"holder-{decided}", now))
+        pool.request(_want(f"holder-{decided}", now))
         held += pool.grant(now)
         decided += 1
         if len(held) > KEYS // 2:
@@ -94,10 +94,10 @@ def decisions_a_second(waiting: int = 0) -> float:
 
 
 def _end(pool: Pool, lease: Lease) -> None:
-    pool.give_back(lease.id)
+    pool.release(lease.id)
     bucket = pool.bucket(lease.credential.name, lease.model)
-    bucket.pace.settle(lease.booking, lease.want.load)
-    bucket.rest.served(lease.granted_at)
+    bucket.limiter.settle(lease.reservation, lease.request.cost)
+    bucket.cooldown.served(lease.granted_at)
 
 
 # The whole way: worker, channel, coordinator with its turn among the runs of this host, and back.
@@ -106,19 +106,19 @@ def _end(pool: Pool, lease: Lease) -> None:
 def lease_waits() -> list[float]:
     """Milliseconds from the asking to the key, as the workers measured them."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        log = stack.enter_context(contextlib.closing(HostLog(Path(folder), "one")))
+        log = stack.enter_context(contextlib.closing(FilePeerLog(Path(folder), "one")))
         surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         entry = "bench.keypool.speed_worker"
-        recipe = Recipe(f"{entry}:main", (entry,), surroundings, (log.life,))
-        engine = ProcessEngine(recipe, _order, lambda text: text)
+        spec = WorkerSpec(f"{entry}:main", (entry,), surroundings, (log.liveness_fd,))
+        engine = ProcessEngine(spec, _order, lambda text: text)
         stack.enter_context(contextlib.closing(engine)).warm_up()
         items = tuple(f"ITEM-{number}" for number in range(WORKERS))
         pool = Pool(_credentials(KEYS, Rate(1e6, 1.0)))
-        run = Run(items, pool, Limits(parallel=WORKERS), random.random, host_clock())
+        run = Scheduler(items, pool, Limits(parallel=WORKERS), random.random, host_clock())
         ears = _Ears()
-        coordinator = Coordinator(run, engine, [ears], Clock(host_clock, time.time), log)
-        coordinator.conduct(
-            events.RunStarted("one", "speed", ".", items, WORKERS, ()), Outside([], lambda: None)
+        coordinator = EventLoop(run, engine, [ears], Clock(host_clock, time.time), log)
+        coordinator.run(
+            events.RunStarted("one", "speed", ".", items, WORKERS, ()), ExternalInputs([], lambda: None)
         )
         return sorted(ears.waits)
 
@@ -129,7 +129,7 @@ class _Ears:
     def __init__(self) -> None:
         self.waits: list[float] = []
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             self.waits += [float(word) for word in event.text.split()]
 
@@ -148,11 +148,11 @@ def _order(command: StartWorker) -> str:
 class _Waiter:
     """A process that shares its keys with others, reduced to one wish."""
 
-    log: HostLog
-    leasing: Leasing
+    log: FilePeerLog
+    leasing: LeaseManager
 
     def look(self) -> list[Lease]:
-        leases, _ = in_turn(self.leasing, self.log, lambda: self.leasing.grants(host_clock()))
+        leases, _ = with_shared_lock(self.leasing, self.log, lambda: self.leasing.grants(host_clock()))
         return leases
 
     def wait(self) -> Lease:
@@ -177,7 +177,7 @@ def _death(number: int) -> float:
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         )
-        with holder, contextlib.closing(HostLog(Path(folder), "waiter")) as log:
+        with holder, contextlib.closing(FilePeerLog(Path(folder), "waiter")) as log:
             assert holder.stdout
             holder.stdout.readline()
             waiter = _waiter(log)
@@ -190,15 +190,15 @@ def _death(number: int) -> float:
             return 1000 * (time.perf_counter() - killed)
 
 
-def _waiter(log: HostLog) -> _Waiter:
-    leasing = Leasing(Pool(_credentials(1, Rate(1e6, 1.0))), random.random, Purse(PriceList()))
-    leasing.wanted(events.LeaseWanted("item", "call", ("gemini",), (MODEL,)), host_clock())
-    return _Waiter(log, leasing)
+def _waiter(log: FilePeerLog) -> _Waiter:
+    lease_manager = LeaseManager(Pool(_credentials(1, Rate(1e6, 1.0))), random.random, Budget(PriceList()))
+    lease_manager.request(events.LeaseWanted("item", "call", ("gemini",), (MODEL,)), host_clock())
+    return _Waiter(log, lease_manager)
 
 
 def hold(folder: str) -> None:
     """Takes the key and keeps it until it is killed."""
-    _waiter(HostLog(Path(folder), "holder")).wait()
+    _waiter(FilePeerLog(Path(folder), "holder")).wait()
     print("held", flush=True)
     time.sleep(60)
 
@@ -216,8 +216,8 @@ def _credentials(number: int, rate: Rate) -> list[Credential]:
     ]
 
 
-def _want(holder: str, now: float, provider: str = "gemini") -> Want:
-    return Want(holder, "call", (provider,), now, models=(MODEL,))
+def _want(holder: str, now: float, provider: str = "gemini") -> LeaseRequest:
+    return LeaseRequest(holder, "call", (provider,), now, models=(MODEL,))
 
 
 def _percentile(values: list[float], share: float) -> float:

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from agentos.core import events
-from agentos.core.credentials import Credential
-from agentos.core.leasing import Leasing
-from agentos.core.loads import Dimension, LimitSeen, Rate
-from agentos.core.money import PriceList, Purse
-from agentos.core.pool import Pool
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.core.results import Usage
-from agentos.core.secrets import Secret
-from agentos.core.wants import Lease
-from agentos.models.offline.limits import Meter, Spending
-from agentos.models.offline.talk import Quota, Violation, count_tokens
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import Budget, PriceList
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.lease import Lease
+from agentos.core.quota.lease_manager import LeaseManager
+from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.limits import Dimension, LimitSeen, Rate
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.text.secrets import Secret
+from agentos.offline.limits.limiter import BucketLimiter, Spending
+from agentos.offline.vendors.neutral import Quota, Violation, count_tokens
 from bench.keypool.harness import Telling, jain
 from bench.keypool.job import Job, JobKey
 from bench.keypool.physical import ANSWER_TOKENS, MINUTES, best_seconds
@@ -81,10 +81,10 @@ class World:
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
-        self._server = [Meter(limits) for limits in self.scenario.limits]
+        self._server = [BucketLimiter(limits) for limits in self.scenario.limits]
         processes = self.scenario.processes
         self._pools = [Pool(_credentials(self)) for _ in range(processes)]
-        self._desks = [Leasing(pool, self._dice.random, Purse(PriceList())) for pool in self._pools]
+        self._desks = [LeaseManager(pool, self._dice.random, Budget(PriceList())) for pool in self._pools]
         self._numbers = [iter(range(self.scenario.calls // processes)) for _ in range(processes)]
         self._callers = [_Caller(number % processes) for number in range(self.scenario.callers)]
         self._agenda: list[tuple[float, int, int, Happening]] = []
@@ -124,20 +124,20 @@ class World:
         )
 
     def _decide(self, process: int, event: Happening, now: float) -> None:
-        desk = self._desks[process]
+        context = self._desks[process]
         match event:
             case events.LeaseWanted():
-                desk.wanted(event, now)
+                context.request(event, now)
             case events.LeaseReturned():
-                desk.returned(event, now)
+                context.release(event, now)
                 self._after(event, now)
-        for lease in desk.grants(now):
+        for lease in context.grants(now):
             self._send(process, lease, now)
-        notes = desk.take_notes()
+        notes = context.drain_notes()
         for number, pool in enumerate(self._pools):
             for note in notes if number != process else ():
-                pool.hear(replace(note, run=f"process-{process}"))
-        at = desk.wake_at(now)
+                pool.apply_note(replace(note, run=f"process-{process}"))
+        at = context.wake_at(now)
         self._wakes[process] = None if at is None else max(at, now + 1e-6)
         if at is not None:
             self._plan(max(at, now + 1e-6), process, None)
@@ -160,7 +160,7 @@ class World:
             return
         if not caller.item or caller.calls == CALLS_OF_AN_ITEM:
             if caller.item:
-                self._desks[caller.process].gone(caller.item)
+                self._desks[caller.process].drop_holder(caller.item)
             caller.item, caller.calls, caller.usual = f"{number}-{call}", 0, 0
         caller.call = call
         self._plan(now, caller.process, self._wish(number))
@@ -174,7 +174,7 @@ class World:
             models=(MODEL,),
             input_tokens=len(self._job.prompt(caller.call)) // 4,
             output_tokens=caller.usual,
-            behind=caller.calls,
+            calls_done=caller.calls,
         )
 
     def _send(self, process: int, lease: Lease, now: float) -> None:
@@ -187,14 +187,14 @@ class World:
         ends = now + self._dice.uniform(*ON_THE_WAY)
         refusal, usage = self._refusal(place, lease, now), Usage()
         if refusal is None:
-            tokens = count_tokens(self._job.prompt(int(lease.want.call)))
+            tokens = count_tokens(self._job.prompt(int(lease.request.call)))
             usage, ends = Usage(1, tokens, ANSWER_TOKENS), ends + self.scenario.latency
             heapq.heappush(self._written, (now + self.scenario.latency, place))
         elif refusal.kind is RefusalKind.RATE_LIMITED:
             self._promised[lease.credential.name] = (ends, now + (refusal.seconds or 0.0))
         took = ends - lease.granted_at
         self._plan(
-            ends, process, events.LeaseReturned(lease.want.holder, lease.id, took, usage, refusal, MODEL)
+            ends, process, events.LeaseReturned(lease.request.holder, lease.id, took, usage, refusal, MODEL)
         )
 
     def _refusal(self, place: int, lease: Lease, at: float) -> Refusal | None:
@@ -208,7 +208,7 @@ class World:
             case "429-day":
                 self.wasted += 1
                 return Refusal(RefusalKind.DAY_EXHAUSTED, "day", 20.0, 40_000.0)
-        tokens = count_tokens(self._job.prompt(int(lease.want.call)))
+        tokens = count_tokens(self._job.prompt(int(lease.request.call)))
         over = self._server[place].ask(at, Spending(tokens))
         if not over:
             return None

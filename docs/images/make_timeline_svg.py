@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agentos.outputs.report.picture import picture
-from agentos.storage.stories import story_of
+from agentos.outputs.report.svg_timeline import render_svg
+from agentos.storage.runs import load_run_record
 
 HERE = Path(__file__).parent
 AGENTOS = Path(sys.executable).parent / "agentos"
@@ -19,7 +19,7 @@ def main() -> int:
         words = [str(AGENTOS), "demo", "shop", "--parallel", "5"]
         subprocess.run(words, cwd=folder, env=dict(os.environ), check=True, stdout=subprocess.DEVNULL)
         run = Path(folder) / "shop/.agentos-home/logs/parallel/latest"
-        (HERE / "timeline.svg").write_text(picture(story_of(run)) + "\n", "utf-8")
+        (HERE / "timeline.svg").write_text(render_svg(load_run_record(run)) + "\n", "utf-8")
     return 0
 
 

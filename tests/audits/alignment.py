@@ -6,10 +6,10 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.stopping import EXIT_CODES
-from agentos.settings_file import FILE_KEYS
-from agentos.storage import credentials
+from agentos.config.file import FILE_KEYS
+from agentos.core.protocol import events
+from agentos.core.scheduling.shutdown import EXIT_CODES
+from agentos.storage.credentials import reader
 
 from . import commands, inventory, wordings
 from .check import Check, Report, audit
@@ -96,7 +96,7 @@ def settings_out_of_step() -> Iterator[str]:
     tables = {
         "Environment": set(wordings.variables()),
         "agentos.toml and config.toml": set(FILE_KEYS),
-        "credentials.toml": set(credentials._KNOWN),
+        "credentials.toml": set(reader._KNOWN),
     }
     for heading, known in tables.items():
         said = {row[0].strip("`") for row in page.rows(heading)}

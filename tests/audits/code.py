@@ -8,12 +8,12 @@ from .tree import modules
 
 READERS = {"settings.py"}
 PRINTERS = {"worker.py", "cli/offline_server.py"}
-STARTERS = {"engines/launch.py", "gateway/child.py", "models/offline_process.py", "workflows/github/token.py"}
+STARTERS = {"engines/template_client.py", "gateway/child.py", "offline/child.py", "workflows/github/token.py"}
 FORKERS = {"engines/template.py"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "multiprocessing"}
 # The library's caller hands its own function to its own child; nothing from outside is unpickled there.
-MULTIPROCESSING = {"parallel/isolated.py"}
+MULTIPROCESSING = {"parallel/subprocess_call.py"}
 FORBIDDEN_ATTRIBUTES = {
     ("os", "system"),
     ("os", "popen"),

@@ -11,17 +11,17 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentos.config.settings import worker_environment
 from agentos.core.errors import PreflightError
-from agentos.core.items import is_safe_id
-from agentos.core.results import Verdict
-from agentos.core.secrets import Redactor, Secret
-from agentos.core.verdicts import read_review
-from agentos.settings import worker_environment
+from agentos.core.planning.items import is_safe_id
+from agentos.core.planning.review_parser import read_review
+from agentos.core.protocol.results import Verdict
+from agentos.core.text.secrets import Redactor, Secret
 from agentos.storage.checkpoints import open_checkpoint
-from agentos.storage.credentials import CredentialSource
-from agentos.storage.credentials_file import append_credential
+from agentos.storage.credentials.editor import append_credential
+from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.files import Folder, check_home, private_file
-from agentos.storage.layout import Home
+from agentos.storage.home import Home
 from agentos.storage.runs import new_run
 
 CANARY = "canary/key+4711=="

@@ -93,8 +93,8 @@ def _read(name: str) -> Page:
         if fence and info is None:
             info, inside = fence[1], []
         elif fence:
-            language, *marks = (info or "text").split() or ["text"]
-            blocks.append(Block(language, tuple(marks), tuple(inside)))
+            language, *markers = (info or "text").split() or ["text"]
+            blocks.append(Block(language, tuple(markers), tuple(inside)))
             info = None
         elif info is None:
             prose.append(line)

@@ -194,34 +194,34 @@ class _Campaign:
 
     def report(self, server: Witness) -> Report:
         self.reader.stop()
-        ledger = server.ledger()
-        (self.stage.root / "ledger.json").write_text(json.dumps(ledger))
-        evidence = Evidence(
+        call_log = server.ledger()
+        (self.stage.root / "ledger.json").write_text(json.dumps(call_log))
+        metadata = Evidence(
             self.stage,
             self.backlog,
             self.injector,
             self.reader,
-            ledger,
+            call_log,
             tuple(self.orphans),
             "".join(terminal.said() for terminal in self.terminals),
         )
         endings = {terminal.name: dict(terminal.endings) for terminal in self.terminals}
-        findings = [*judge(evidence), Finding("runs left unfinished", tuple(self.unfinished))]
-        return Report(self.wish, time.monotonic() - self.began, evidence, findings, endings)
+        findings = [*judge(metadata), Finding("runs left unfinished", tuple(self.unfinished))]
+        return Report(self.wish, time.monotonic() - self.began, metadata, findings, endings)
 
 
 def figures(report: Report) -> Iterator[str]:
     """The report, line by line, as people read it."""
-    evidence, wish = report.evidence, report.wish
-    hits = sorted(evidence.injector.hits.items())
-    whole, killed = resumed(evidence)
-    yield f"seed {wish.seed}: {len(evidence.backlog.issues)} issues and {len(evidence.backlog.briefs)} briefs"
-    yield f"injected {evidence.injector.total} of {wish.kills}, {evidence.injector.misses} misses:"
+    metadata, wish = report.evidence, report.wish
+    hits = sorted(metadata.injector.hits.items())
+    whole, killed = resumed(metadata)
+    yield f"seed {wish.seed}: {len(metadata.backlog.issues)} issues and {len(metadata.backlog.briefs)} briefs"
+    yield f"injected {metadata.injector.total} of {wish.kills}, {metadata.injector.misses} misses:"
     yield from (f"  {action} {role}: {count}" for (action, role), count in hits)
-    yield f"  workers that died with an item in their hands: {evidence.injector.deaths.total()}"
-    yield f"calls {evidence.ledger['seen']}, of them refused or spoilt on purpose {_faults(evidence)}"
-    yield f"  answered {len(evidence.answered())}, repeated after a death {extra_calls(evidence).total()}"
-    yield f"documents read {evidence.reader.reads} times"
+    yield f"  workers that died with an item in their hands: {metadata.injector.deaths.total()}"
+    yield f"calls {metadata.ledger['seen']}, of them refused or spoilt on purpose {_faults(metadata)}"
+    yield f"  answered {len(metadata.answered())}, repeated after a death {extra_calls(metadata).total()}"
+    yield f"documents read {metadata.reader.reads} times"
     yield f"exit codes: {report.endings}"
     yield f"resumed {whole} of {killed} items that were killed"
     for finding in report.findings:
@@ -230,5 +230,5 @@ def figures(report: Report) -> Iterator[str]:
     yield f"{'FAILED' if report.violations else 'passed'} after {report.seconds:.0f} s"
 
 
-def _faults(evidence: Evidence) -> int:
-    return sum(call["fault"] is not None or call["status"] == 429 for call in evidence.ledger["calls"])
+def _faults(metadata: Evidence) -> int:
+    return sum(call["fault"] is not None or call["status"] == 429 for call in metadata.ledger["calls"])

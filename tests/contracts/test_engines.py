@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core import events
-from agentos.core.commands import GrantLease, KillWorker, StartWorker, StopWorker
-from agentos.core.events import EngineEvent, WorkerEvent
-from agentos.core.ports import Engine
-from agentos.core.results import Ending, Outcome
-from agentos.core.secrets import Secret
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import GrantLease, KillWorker, StartWorker, StopWorker
+from agentos.core.protocol.events import EngineEvent, WorkerEvent
+from agentos.core.protocol.ports import Engine
+from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.text.secrets import Secret
 from agentos.engines.inline import InlineEngine, awaited
-from agentos.engines.launch import Recipe
 from agentos.engines.process import ProcessEngine
+from agentos.engines.template_client import WorkerSpec
 
 from .workers import APPROVED, behave, work
 
@@ -33,14 +33,14 @@ def inline(words: dict[str, str]) -> Engine:
 
 def processes(words: dict[str, str]) -> Engine:
     surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
-    recipe = Recipe("tests.contracts.workers:main", (), surroundings)
-    return ProcessEngine(recipe, lambda order: json.dumps([order.item, words[order.item]]), _masked)
+    spec = WorkerSpec("tests.contracts.workers:main", (), surroundings)
+    return ProcessEngine(spec, lambda order: json.dumps([order.item, words[order.item]]), _masked)
 
 
 def slow_processes(words: dict[str, str]) -> Engine:
     surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
-    recipe = Recipe("tests.contracts.workers:main", ("tests.contracts.slow",), surroundings)
-    return ProcessEngine(recipe, lambda order: json.dumps([order.item, words[order.item]]), _masked)
+    spec = WorkerSpec("tests.contracts.workers:main", ("tests.contracts.slow",), surroundings)
+    return ProcessEngine(spec, lambda order: json.dumps([order.item, words[order.item]]), _masked)
 
 
 def _masked(text: str) -> str:
@@ -64,7 +64,7 @@ class Stage:
 
     def start(self, item: str, word: str) -> None:
         self.words[item] = word
-        self.engine.obey(StartWorker(item, 1, 1))
+        self.engine.execute(StartWorker(item, 1, 1))
 
     def until(self, *kinds: type, item: str = "LLD-1", seconds: float = 20.0) -> Told:
         """Everything told up to the first event of a kind."""
@@ -103,7 +103,7 @@ def test_leases_reach_the_worker_and_come_back(stage: Stage) -> None:
         stage.until(events.LeaseWanted)
         (wanted,) = [event for event in stage.told if isinstance(event, events.LeaseWanted)]
         secret = Secret("s" * 20)
-        stage.engine.obey(
+        stage.engine.execute(
             GrantLease("LLD-1", wanted.call, f"lease-{number}", "key-1", "gemini", secret, None, None)
         )
     stage.until(events.WorkerEnded)
@@ -114,7 +114,7 @@ def test_leases_reach_the_worker_and_come_back(stage: Stage) -> None:
 def test_a_stopped_worker_ends_with_its_own_word(stage: Stage) -> None:
     stage.start("LLD-1", "stop")
     stage.until(events.LineWritten)
-    stage.engine.obey(StopWorker("LLD-1"))
+    stage.engine.execute(StopWorker("LLD-1"))
     stage.until(events.WorkerEnded)
     assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", Outcome(Ending.INTERRUPTED))]
 
@@ -127,7 +127,7 @@ def test_workers_that_are_stopped_before_they_are_there_are_not_waited_for() -> 
             stage.start(item, "finish")
         began = time.monotonic()
         for item in ("LLD-1", "LLD-2"):
-            stage.engine.obey(StopWorker(item))
+            stage.engine.execute(StopWorker(item))
         stage.until(events.WorkerEnded, item="LLD-1")
         stage.until(events.WorkerEnded, item="LLD-2")
         assert time.monotonic() - began < 10
@@ -142,7 +142,7 @@ def test_a_worker_that_is_wanted_is_waited_for_though_another_is_stopped_early()
     with contextlib.closing(stage.engine):
         stage.start("LLD-1", "finish")
         stage.start("LLD-2", "finish")
-        stage.engine.obey(StopWorker("LLD-1"))
+        stage.engine.execute(StopWorker("LLD-1"))
         stage.until(events.WorkerEnded, item="LLD-2")
     assert events.WorkerReported("LLD-2", APPROVED) in stage.told
 
@@ -151,8 +151,8 @@ def test_a_killed_worker_ends_soon_and_reports_nothing(stage: Stage) -> None:
     stage.start("LLD-1", "hang")
     stage.until(events.LineWritten)
     began = time.monotonic()
-    stage.engine.obey(KillWorker("LLD-1"))
-    stage.engine.obey(KillWorker("LLD-1"))
+    stage.engine.execute(KillWorker("LLD-1"))
+    stage.engine.execute(KillWorker("LLD-1"))
     told = stage.until(events.WorkerEnded)
     assert time.monotonic() - began < 10
     assert not stage.of(events.WorkerReported) and len(stage.of(events.WorkerEnded)) == 1
@@ -198,7 +198,7 @@ def test_waking_ends_a_wait_from_another_thread(stage: Stage) -> None:
 
 def test_commands_for_a_worker_that_is_gone_do_no_harm(stage: Stage) -> None:
     for command in (StopWorker("LLD-1"), KillWorker("LLD-1")):
-        stage.engine.obey(command)
+        stage.engine.execute(command)
     stage.start("LLD-1", "finish")
     stage.until(events.WorkerEnded)
 
@@ -214,9 +214,9 @@ def test_work_that_cannot_be_cancelled_is_given_up_on_and_not_heard_any_more() -
         return APPROVED
 
     with contextlib.closing(InlineEngine(stubborn)) as engine:
-        engine.obey(StartWorker("LLD-1", 1, 1))
+        engine.execute(StartWorker("LLD-1", 1, 1))
         (started,) = engine.receive(5.0)
-        engine.obey(KillWorker("LLD-1"))
+        engine.execute(KillWorker("LLD-1"))
         (ended,) = engine.receive(5.0)
         assert isinstance(started, events.WorkerStarted)
         assert isinstance(ended, events.WorkerEnded) and "given up on" in ended.cause
@@ -228,7 +228,7 @@ def test_closing_cancels_what_is_still_at_work() -> None:
     engine = InlineEngine(
         awaited(lambda command, channel: behave("hang", command.item, channel, channel.say))
     )
-    engine.obey(StartWorker("LLD-1", 1, 1))
+    engine.execute(StartWorker("LLD-1", 1, 1))
     while not any(isinstance(event, events.LineWritten) for event in engine.receive(5.0)):
         pass
     engine.close()

@@ -6,18 +6,24 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from agentos.core.commands import Command, GrantLease, StartWorker, StopWorker
-from agentos.core.events import LeaseReturned, LeaseWanted, NodeStarted, WorkerEvent, WorkerReported
-from agentos.core.results import Ending, Outcome, Usage, Verdict
+from agentos.core.protocol.commands import Command, GrantLease, StartWorker, StopWorker
+from agentos.core.protocol.events import (
+    LeaseReturned,
+    LeaseWanted,
+    NodeStarted,
+    WorkerEvent,
+    WorkerReported,
+)
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.engines.channel import SocketChannel
-from agentos.engines.inline import AsyncWork, InlineChannel
+from agentos.engines.inline import AsyncWorkerFunction, InlineChannel
 
 APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
 Say = Callable[[str], None]
 
 
 class Line(Protocol):
-    def tell(self, event: WorkerEvent) -> None: ...
+    def send(self, event: WorkerEvent) -> None: ...
 
     async def next(self) -> Command | None: ...
 
@@ -40,23 +46,23 @@ async def behave(word: str, item: str, channel: Line, say: Say) -> Outcome:
         case "crash":
             raise SystemExit("it crashes")
         case "lie":
-            channel.tell(NodeStarted("LLD-99", "N1_design", 1))
-            channel.tell(NodeStarted(item, "N1_design", 1))
+            channel.send(NodeStarted("LLD-99", "N1_design", 1))
+            channel.send(NodeStarted(item, "N1_design", 1))
     return APPROVED
 
 
 async def _call(item: str, channel: Line) -> None:
     for call in ("draft-1", "review-1"):
-        channel.tell(LeaseWanted(item, call, ("gemini",)))
+        channel.send(LeaseWanted(item, call, ("gemini",)))
         grant = await channel.next()
         assert isinstance(grant, GrantLease) and grant.call == call
-        channel.tell(LeaseReturned(item, grant.lease, 0.1, Usage(1, 10, 10)))
+        channel.send(LeaseReturned(item, grant.lease, 0.1, Usage(1, 10, 10)))
 
 
 # As a thread.
 
 
-def work(words: dict[str, str]) -> AsyncWork:
+def work(words: dict[str, str]) -> AsyncWorkerFunction:
     async def carry(command: StartWorker, channel: InlineChannel) -> Outcome:
         return await behave(words[command.item], command.item, channel, channel.say)
 
@@ -74,5 +80,5 @@ async def _live(connection: socket.socket) -> None:
     channel = await SocketChannel.open(connection)
     item, word = json.loads(await channel.first_line())
     outcome = await behave(word, item, channel, lambda text: print(text, end="", flush=True))
-    channel.tell(WorkerReported(item, outcome))
+    channel.send(WorkerReported(item, outcome))
     await channel.drain()

@@ -11,9 +11,9 @@ import pytest
 from agentos.control.address import NAME, address
 from agentos.control.client import NotListening, ask
 from agentos.control.server import MOST_CALLERS, ControlSocket
-from agentos.core import events
 from agentos.core.errors import UsageError
-from agentos.core.wire import dumps, loads
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import dumps, loads
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_only_the_owner_may_open_it_whatever_the_umask(folder: Path) -> None:
 
 def test_a_request_comes_through_and_its_answer_goes_back(folder: Path, control: ControlSocket) -> None:
     connection = call(folder, dumps(events.PauseRequested(now=True)).encode() + b"\n")
-    assert control.take() == []  # it has called; what it says is read at the next look
-    (asked,) = control.take()
+    assert control.receive() == []  # it has called; what it says is read at the next look
+    (asked,) = control.receive()
     assert asked.request == events.PauseRequested(now=True)
-    asked.answer([events.RunPaused(now=True)])
+    asked.reply([events.RunPaused(now=True)])
     assert heard(connection) == [events.RunPaused(now=True)]
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_request_is_declined(
     folder: Path, control: ControlSocket, line: bytes, reason: str
 ) -> None:
     connection = call(folder, line)
-    assert control.take() + control.take() == []
+    assert control.receive() + control.receive() == []
     (declined,) = heard(connection)
     assert isinstance(declined, events.RequestDeclined)
     assert reason in declined.reason and declined.exit_code == 2
@@ -91,18 +91,18 @@ def test_callers_that_say_nothing_too_much_or_leave_are_forgotten(
 ) -> None:
     silent = [call(folder, b"") for _ in range(MOST_CALLERS)]
     for _ in silent:
-        control.take()
+        control.receive()
     endless = call(folder, b"x" * 10_000)
     gone = call(folder, b'{"type"')
     gone.close()
     for _ in range(10):
-        assert control.take() == []
+        assert control.receive() == []
     with pytest.raises(ConnectionResetError):
         endless.recv(1)
     connection = call(folder, dumps(events.ResumeRequested()).encode() + b"\n")
-    asked = [*control.take(), *control.take()]
+    asked = [*control.receive(), *control.receive()]
     assert [one.request for one in asked] == [events.ResumeRequested()]
-    asked[0].answer([])
+    asked[0].reply([])
     assert heard(connection) == []
     for one in silent:
         one.close()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from agentos.core.backoff import backoff
 
-from .making import steady
+from .builders import steady
 
 
 def test_each_wait_is_double_the_last_up_to_the_cap() -> None:

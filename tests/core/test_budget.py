@@ -1,13 +1,13 @@
 """A run with a budget stops before the call that would pass it, and loses nothing."""
 
-from agentos.core import events
-from agentos.core.commands import KillWorker, StopWorker
-from agentos.core.limits import Limits
-from agentos.core.money import Price, PriceList
-from agentos.core.results import Ending, Outcome, Usage
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import KillWorker, StopWorker
+from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.core.quota.budget import Price, PriceList
+from agentos.core.scheduling.run_limits import Limits
 
-from .conducting import Conducted
-from .making import keys
+from .builders import keys
+from .scheduler_harness import Conducted
 
 PRICES = PriceList((("gemini-2.5-pro", Price(1.0, 1.0)),))
 CENT = {"models": ("gemini-2.5-pro",), "input_tokens": 5000, "output_tokens": 5000}

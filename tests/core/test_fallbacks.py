@@ -2,18 +2,18 @@
 
 import pytest
 
-from agentos.core.commands import GrantLease, StopWorker
-from agentos.core.limits import Limits
-from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.protocol.commands import GrantLease, StopWorker
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.scheduling.run_limits import Limits
 
-from .conducting import Conducted
-from .making import key, steady
+from .builders import key, steady
+from .scheduler_harness import Conducted
 
 ROLE = {"providers": ("anthropic", "gemini"), "models": ("claude-sonnet-4-5", "gemini-2.5-pro")}
 LIMITED = Refusal(RefusalKind.RATE_LIMITED, "429", 30.0)
 SPENT = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", None, 40000.0)
 REJECTED = Refusal(RefusalKind.KEY_REJECTED, "401 unauthorised")
-TROUBLE = Refusal(RefusalKind.TROUBLE, "529")
+TROUBLE = Refusal(RefusalKind.PROVIDER_ERROR, "529")
 
 
 BOTH = [key("gemini-1", "gemini", concurrency=4), key("anthropic-1", "anthropic", concurrency=1)]
@@ -61,7 +61,7 @@ def test_the_preferred_provider_is_used_again_when_its_rest_is_over() -> None:
 
 def storm(run: Conducted) -> None:
     for _ in range(5):
-        run.pool.weather("anthropic").failed(run.now, run.now, steady)
+        run.pool.breaker("anthropic").failed(run.now, run.now, steady)
 
 
 def test_in_a_storm_the_next_provider_serves_and_one_call_looks_now_and_then() -> None:

@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from agentos.core import events
-from agentos.core.bounds import MAX_PARALLEL
-from agentos.core.credentials import Credential
-from agentos.core.experience import Call, Chronicle, Experience, Life
-from agentos.core.forecast import forecast
-from agentos.core.items import Item
-from agentos.core.limits import Limits
-from agentos.core.loads import Dimension, LimitSeen, Load, Rate
-from agentos.core.money import Price, PriceList
-from agentos.core.neighbours import BucketLearnt, BucketRefused, CallOver, CallSent
-from agentos.core.plan import FINISHED, Entry
-from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.trial import Holdup, Scene
+from agentos.core.constants import MAX_PARALLEL
+from agentos.core.forecast.forecast import forecast
+from agentos.core.forecast.history import CallTrace, ItemTrace, RunHistory, TraceBuilder
+from agentos.core.forecast.simulation import SimulationInputs, WaitCause
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import FINISHED, PlanEntry
+from agentos.core.protocol import events
+from agentos.core.protocol.peer_notes import BucketLearnt, BucketRefused, CallOver, CallSent
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.quota.budget import Price, PriceList
+from agentos.core.quota.credentials import Credential
+from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
+from agentos.core.scheduling.run_limits import Limits
 
-from .making import keys
+from .builders import keys
 
 NOW = 5000.0
 PRICES = PriceList((("gemini-2.5-pro", Price(1.0, 10.0)),))
@@ -29,28 +29,28 @@ def wish(item: str = "LLD-9") -> events.LeaseWanted:
     return events.LeaseWanted(item, "call", ("gemini",), ("gemini-2.5-pro",), 1000, 500)
 
 
-def life(seconds: float = 10.0) -> Life:
+def life(seconds: float = 10.0) -> ItemTrace:
     """Two calls, each so long; 0.5 s of work before each, 1 s after."""
-    calls = tuple(Call(0.5, wish(), seconds, Usage(1, 1000, 500)) for _ in range(2))
-    return Life(0.0, calls, 1.0, NODES)
+    calls = tuple(CallTrace(0.5, wish(), seconds, Usage(1, 1000, 500)) for _ in range(2))
+    return ItemTrace(0.0, calls, 1.0, NODES)
 
 
-def known(*lives: Life) -> Experience:
-    return Experience(lives or (life(),), runs=1)
+def known(*traces: ItemTrace) -> RunHistory:
+    return RunHistory(traces or (life(),), runs=1)
 
 
 def scene(
     items: int, parallel: int = 1, credentials: list[Credential] | None = None, budget: float | None = None
-) -> Scene:
+) -> SimulationInputs:
     entries = tuple(
-        Entry(Item(f"LLD-{n}", "lld", n, "A title", f"issues/{n}.md"), "new") for n in range(1, items + 1)
+        PlanEntry(Item(f"LLD-{n}", "lld", n, "A title", f"issues/{n}.md"), "new") for n in range(1, items + 1)
     )
     limits = Limits(parallel, budget=budget, prices=PRICES)
-    return Scene(entries, tuple(credentials or keys(4)), (), limits, NOW)
+    return SimulationInputs(entries, tuple(credentials or keys(4)), (), limits, NOW)
 
 
 def test_without_an_earlier_run_nothing_is_known() -> None:
-    found = forecast(scene(3), Experience())
+    found = forecast(scene(3), RunHistory())
     assert (found.usage, found.cost, found.seconds, found.bottleneck) == (None, None, None, None)
     assert found.one_more_worker is None and found.one_more_key is None
 
@@ -78,7 +78,7 @@ def test_workers_are_the_bottleneck_while_keys_have_room_and_one_more_helps() ->
 
 def test_key_slots_are_the_bottleneck_when_workers_wait_for_each_other() -> None:
     found = forecast(scene(8, parallel=4, credentials=keys(2)), known())
-    assert found.bottleneck and found.bottleneck.what is Holdup.SLOTS and found.bottleneck.amount == 2
+    assert found.bottleneck and found.bottleneck.what is WaitCause.SLOTS and found.bottleneck.amount == 2
     assert found.seconds is not None and found.seconds >= 8 * 20 / 2
     assert found.one_more_key is not None and found.one_more_key < 0.8 * found.seconds
 
@@ -113,10 +113,10 @@ def test_a_rate_that_is_still_sought_is_tempered_by_what_the_last_run_got_throug
     notes = tuple(BucketLearnt("before", key.quota, "gemini-2.5-pro", per_second=0.5) for key in credentials)
     planned = replace(scene(10, parallel=4, credentials=credentials), notes=notes)
     hopeful = forecast(planned, known(life(0.5)))
-    sober = forecast(planned, replace(known(life(0.5)), pace=0.4))
+    sober = forecast(planned, replace(known(life(0.5)), calls_per_second=0.4))
     named = tuple(replace(note, window=10.0) for note in notes)
     sure = [
-        forecast(replace(planned, notes=named), replace(known(life(0.5)), pace=pace)).seconds
+        forecast(replace(planned, notes=named), replace(known(life(0.5)), calls_per_second=pace)).seconds
         for pace in (None, 0.4)
     ]
     assert hopeful.seconds and sober.seconds and hopeful.seconds < 30
@@ -129,8 +129,8 @@ def test_a_rate_that_is_still_sought_is_tempered_by_what_the_last_run_got_throug
 def test_the_pace_of_a_run_is_told_by_calls_that_waited() -> None:
     paces = []
     for wait in (3.0, 0.1):
-        chronicle = Chronicle()
-        chronicle.hear(events.ItemStarted("LLD-9", 1, 1), 0.0)
+        chronicle = TraceBuilder()
+        chronicle.handle(events.ItemStarted("LLD-9", 1, 1), 0.0)
         for number in range(4):
             begin = number * (wait + 1.0)
             for at, event in (
@@ -138,7 +138,7 @@ def test_the_pace_of_a_run_is_told_by_calls_that_waited() -> None:
                 (begin + wait, events.LeaseGranted("LLD-9", "key-1", f"{number}", wait)),
                 (begin + wait + 1.0, events.LeaseReturned("LLD-9", f"{number}", 1.0, Usage(1, 10, 10))),
             ):
-                chronicle.hear(event, at)
+                chronicle.handle(event, at)
         paces.append(chronicle.pace)
     assert paces == [pytest.approx(0.25), None]
 
@@ -162,7 +162,7 @@ def test_what_was_sent_just_now_counts() -> None:
     key = replace(keys(1)[0], rates=rates, concurrency=8)
     sent = [
         CallSent(
-            "earlier", f"{number}", key.fingerprint, key.quota, "gemini-2.5-pro", NOW - 10.0, Load(10, 10)
+            "earlier", f"{number}", key.fingerprint, key.quota, "gemini-2.5-pro", NOW - 10.0, CallCost(10, 10)
         )
         for number in range(6)
     ]
@@ -172,13 +172,13 @@ def test_what_was_sent_just_now_counts() -> None:
 
 
 def test_nobody_is_there_before_the_run_has_warmed_up_and_then_everybody_is() -> None:
-    slow = Experience((life(),), runs=1, warm_up=5.0)
+    slow = RunHistory((life(),), runs=1, warm_up=5.0)
     found = forecast(scene(4, parallel=2), slow)
     assert found.seconds == pytest.approx(5.0 + 2 * 22.0)
 
 
 def test_items_of_several_kinds_are_told_by_all_of_them_not_by_the_first() -> None:
-    quick, slow = life(1.0), Life(0.0, life(9.0).calls * 2, 1.0, NODES)
+    quick, slow = life(1.0), ItemTrace(0.0, life(9.0).calls * 2, 1.0, NODES)
     found = forecast(scene(1), known(quick, slow))
     assert found.usage is not None and found.usage.calls == 3
     many = forecast(scene(60, 3), known(*[quick] * 10, *[slow] * 10))
@@ -206,7 +206,7 @@ def test_an_item_that_resumes_needs_what_is_left() -> None:
 
 
 def test_lives_that_went_on_from_a_checkpoint_are_no_measure_for_new_items() -> None:
-    resumed = Life(0.0, life().calls[1:], 1.0, (("N3_review", 0), ("N4_finalize", 1)))
+    resumed = ItemTrace(0.0, life().calls[1:], 1.0, (("N3_review", 0), ("N4_finalize", 1)))
     found = forecast(scene(3), known(resumed, life(), resumed))
     assert found.lives == 1 and found.usage == Usage(6, 6000, 3000)
 
@@ -229,17 +229,17 @@ def test_at_the_most_workers_one_more_is_not_offered() -> None:
 
 
 def test_models_that_are_not_asked_any_more_tell_nothing() -> None:
-    assert known().among(frozenset({("gemini", "gemini-2.5-pro")})).lives
-    assert not known().among(frozenset({("gemini", "gemini-flash")})).lives
+    assert known().among(frozenset({("gemini", "gemini-2.5-pro")})).traces
+    assert not known().among(frozenset({("gemini", "gemini-flash")})).traces
 
 
 # From events to lives.
 
 
-def told(*heard: tuple[float, events.Event]) -> Chronicle:
-    chronicle = Chronicle()
+def told(*heard: tuple[float, events.Event]) -> TraceBuilder:
+    chronicle = TraceBuilder()
     for at, event in heard:
-        chronicle.hear(event, at)
+        chronicle.handle(event, at)
     return chronicle
 
 
@@ -261,10 +261,10 @@ def test_waiting_for_keys_and_refused_calls_are_no_part_of_a_life() -> None:
         (25.5, events.WorkerReported("LLD-9", FINISH)),
         (26.0, events.WorkerEnded("LLD-9", "exit status 0", clean=True)),
     )
-    (found,) = chronicle.lives
+    (found,) = chronicle.traces
     (call,) = found.calls
     assert chronicle.warm_up == 1.0 and found.start == 0.0
-    assert call.before == pytest.approx(0.6) and call.seconds == 5.0 and call.usage == Usage(1, 10, 20)
+    assert call.work_before == pytest.approx(0.6) and call.duration == 5.0 and call.usage == Usage(1, 10, 20)
     assert found.after == pytest.approx(1.0) and found.nodes == (("N1_design", 0),)
 
 
@@ -288,7 +288,7 @@ def test_waiting_for_the_run_to_warm_up_is_no_part_of_a_life() -> None:
         *lived("LLD-3", 8.5),
     )
     assert chronicle.warm_up == 6.0
-    assert [life.start for life in chronicle.lives] == [0.0, 0.25, 0.5]
+    assert [life.start for life in chronicle.traces] == [0.0, 0.25, 0.5]
 
 
 def test_an_item_that_failed_is_no_measure() -> None:
@@ -297,4 +297,4 @@ def test_an_item_that_failed_is_no_measure() -> None:
         (1.0, events.WorkerStarted("LLD-9", 1)),
         (2.0, events.WorkerEnded("LLD-9", "killed by SIGKILL", clean=False)),
     )
-    assert chronicle.lives == []
+    assert chronicle.traces == []

@@ -1,13 +1,13 @@
 """A run with parked items: what a decision sets in motion."""
 
-from agentos.core import events
-from agentos.core.commands import StartWorker
-from agentos.core.credentials import Credential
-from agentos.core.limits import Limits
-from agentos.core.results import Ending, Outcome, stumbled
-from agentos.core.secrets import Secret
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.results import Ending, Outcome, failed_transient
+from agentos.core.quota.credentials import Credential
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.text.secrets import Secret
 
-from .conducting import Conducted
+from .scheduler_harness import Conducted
 
 KEYS = [Credential("key-1", "gemini", Secret("one")), Credential("key-2", "gemini", Secret("two"))]
 PARKED = Outcome(Ending.PARKED, rounds=1)
@@ -48,6 +48,6 @@ def test_tries_from_before_the_decision_are_not_held_against_the_item() -> None:
     conducted = Conducted(KEYS, items=2, limits=Limits(parallel=2, retries=1))
     conducted.finish("LLD-1", PARKED)
     conducted.hear(events.ItemDecided("LLD-1", "approve"))
-    conducted.finish("LLD-1", stumbled("OSError: no space left"))
+    conducted.finish("LLD-1", failed_transient("OSError: no space left"))
     (retried,) = [told for told in conducted.told if isinstance(told, events.ItemRetried)]
     assert (retried.attempt, retried.attempts) == (2, 2)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.items import called, is_safe_id
+from agentos.core.planning.items import is_safe_id, resolve_item
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from agentos.core.items import called, is_safe_id
 def test_an_item_is_named_in_any_case_or_by_the_number_that_it_alone_has(
     word: str, meant: str | None
 ) -> None:
-    assert called(word, ["LLD-4", "LLD-7", "ISSUE-7", "plain"]) == meant
+    assert resolve_item(word, ["LLD-4", "LLD-7", "ISSUE-7", "plain"]) == meant
 
 
 @pytest.mark.parametrize("text", ["LLD-42", "ISSUE-17", "a", "a.b_c-d", "x" * 64])

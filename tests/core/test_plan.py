@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.errors import NothingMatches
-from agentos.core.items import Item
-from agentos.core.plan import Candidate, Plan, Selection, Standing, make_plan, strike_problems
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, make_plan, merge_duplicates
 
 
-def candidate(number: int, standing: Standing = Standing.PENDING, *labels: str) -> Candidate:
+def candidate(number: int, standing: ItemStatus = ItemStatus.PENDING, *labels: str) -> Candidate:
     item = Item(f"LLD-{number}", "lld", number, "A title", f"issues/{number:03}-title.md", labels=labels)
     return Candidate(item, standing)
 
 
 BACKLOG = [
-    candidate(40, Standing.PENDING, "ui"),
-    candidate(41, Standing.APPROVED, "ui"),
-    replace(candidate(42, Standing.PENDING, "api"), node="N3_review", failed_before=True),
-    candidate(43, Standing.UNCHANGED),
-    candidate(44, Standing.CHANGED, "ui", "api"),
-    candidate(45, Standing.CLOSED),
+    candidate(40, ItemStatus.PENDING, "ui"),
+    candidate(41, ItemStatus.APPROVED, "ui"),
+    replace(candidate(42, ItemStatus.PENDING, "api"), node="N3_review", failed_before=True),
+    candidate(43, ItemStatus.UNCHANGED),
+    candidate(44, ItemStatus.CHANGED, "ui", "api"),
+    candidate(45, ItemStatus.CLOSED),
 ]
 
 
@@ -80,7 +80,7 @@ def test_an_unknown_label_is_refused_with_the_labels_in_use() -> None:
 
 
 def test_a_known_label_that_nothing_pending_has_gives_an_empty_plan() -> None:
-    assert plan(labels=("ui",), backlog=[candidate(1, Standing.APPROVED, "ui")]).ids == ()
+    assert plan(labels=("ui",), backlog=[candidate(1, ItemStatus.APPROVED, "ui")]).ids == ()
 
 
 def test_failed_takes_those_that_the_last_run_left_failed() -> None:
@@ -114,7 +114,7 @@ def test_reasons_of_all_and_of_fresh() -> None:
 
 def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
     second = replace(candidate(40), item=replace(candidate(40).item, source="issues/40-other.md"))
-    (found,) = strike_problems([candidate(40), second])
+    (found,) = merge_duplicates([candidate(40), second])
     assert found.item.source == "issues/040-title.md"
     assert found.item.problems == (
         "number 40 is claimed by issues/040-title.md and issues/40-other.md: give each its own number",
@@ -122,16 +122,16 @@ def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
 
 
 def test_one_that_claims_the_number_of_an_approved_one_is_not_passed_over() -> None:
-    first = replace(candidate(40), standing=Standing.APPROVED)
+    first = replace(candidate(40), status=ItemStatus.APPROVED)
     second = replace(first, item=replace(first.item, source="issues/40-other.md"))
-    found = strike_problems([first, second])
+    found = merge_duplicates([first, second])
     assert plan(backlog=found).ids == plan("issues/40-other.md", backlog=found).ids == ("LLD-40",)
-    closed = [replace(one, standing=Standing.CLOSED) for one in (first, second)]
-    assert plan(backlog=strike_problems(closed)).ids == ()
+    closed = [replace(one, status=ItemStatus.CLOSED) for one in (first, second)]
+    assert plan(backlog=merge_duplicates(closed)).ids == ()
 
 
 def test_items_with_numbers_of_their_own_stay_as_they_are() -> None:
-    assert strike_problems(BACKLOG) == BACKLOG
+    assert merge_duplicates(BACKLOG) == BACKLOG
 
 
 def test_a_parked_item_waits_for_its_person_also_when_it_is_named() -> None:

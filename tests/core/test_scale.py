@@ -5,27 +5,27 @@ import pstats
 
 import pytest
 
-from agentos.core.credentials import Credential
-from agentos.core.events import LeaseWanted
-from agentos.core.experience import Call, Life
-from agentos.core.limits import Limits
-from agentos.core.pool import Pool
-from agentos.core.results import Usage
-from agentos.core.run import Run
-from agentos.core.secrets import Secret
-from agentos.core.understudies import Understudies
-from agentos.core.world import World
+from agentos.core.forecast.discrete_events import EventSimulator
+from agentos.core.forecast.history import CallTrace, ItemTrace
+from agentos.core.forecast.replay_workers import ReplayWorkers
+from agentos.core.protocol.events import LeaseWanted
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.pool import Pool
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.secrets import Secret
 
 WISH = LeaseWanted("LLD-1", "call", ("gemini",), ("gemini-2.5-pro",), 800, 600, 0)
-LIFE = Life(0.1, (Call(0.1, WISH, 1.0, Usage(1, 800, 600)),), 0.1, (("N1_design", 0),))
+LIFE = ItemTrace(0.1, (CallTrace(0.1, WISH, 1.0, Usage(1, 800, 600)),), 0.1, (("N1_design", 0),))
 
 
 def calls_an_item(count: int) -> float:
     """Function calls of a whole run among imagined workers, looked at as the coordinator does."""
     items = tuple(f"LLD-{number}" for number in range(count))
     keys = [Credential(f"key-{n}", "gemini", Secret(f"the key number {n}")) for n in range(4)]
-    run = Run(items, Pool(keys), Limits(3), lambda: 0.5, 0.0)
-    world = World(run, Understudies(dict.fromkeys(items, LIFE), 0.0), 0.0)
+    run = Scheduler(items, Pool(keys), Limits(3), lambda: 0.5, 0.0)
+    world = EventSimulator(run, ReplayWorkers(dict.fromkeys(items, LIFE), 0.0), 0.0)
     profile = cProfile.Profile()
     profile.enable()
     world.begin()

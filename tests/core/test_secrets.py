@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.commands import GrantLease
-from agentos.core.credentials import Credential
-from agentos.core.ports import Access
-from agentos.core.secrets import MASK, Redactor, Secret
+from agentos.core.protocol.commands import GrantLease
+from agentos.core.protocol.ports import LeasedKey
+from agentos.core.quota.credentials import Credential
+from agentos.core.text.secrets import MASK, Redactor, Secret
 
 CANARY = 'AIza"Sy\\Canary/0123+456789=äöü'
 secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60)
@@ -28,7 +28,7 @@ secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1
         repr([Secret(CANARY)]),
         repr(Credential("key-1", "gemini", Secret(CANARY))),
         repr(GrantLease("LLD-1", "c", "l", "key-1", "gemini", Secret(CANARY), None, None)),
-        repr(Access("key-1", CANARY, None, "pro")),
+        repr(LeasedKey("key-1", CANARY, None, "pro")),
     ],
 )
 def test_nothing_that_holds_a_secret_shows_it(shown: str) -> None:

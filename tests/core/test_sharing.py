@@ -4,33 +4,33 @@ from dataclasses import replace
 
 import pytest
 
-from agentos.core import events
-from agentos.core.credentials import Credential, KeyState
-from agentos.core.days import day_began
-from agentos.core.limits import Limits
-from agentos.core.loads import DAY, Dimension, Load, Rate
-from agentos.core.meters import Meter
-from agentos.core.neighbours import (
+from agentos.core.protocol import events
+from agentos.core.protocol.peer_notes import (
     EARLIER,
     BucketRefused,
     BucketUsed,
     CallSent,
     HourUsed,
-    KeyPardoned,
     KeyRejected,
     ProviderBack,
     ProviderFailed,
+    QuarantineLifted,
     RunGone,
 )
-from agentos.core.refusals import Refusal, RefusalKind
+from agentos.core.quota.credentials import Credential, KeyState
+from agentos.core.ratelimit.limits import DAY, CallCost, Dimension, Rate
+from agentos.core.ratelimit.quota_day import day_began
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.ratelimit.windows import UsageWindow
+from agentos.core.scheduling.run_limits import Limits
 
-from .conducting import Conducted
-from .making import key, keys
+from .builders import key, keys
+from .scheduler_harness import Conducted
 
 MODEL = "gemini-2.5-pro"
 ASK = {"models": (MODEL,)}
 REJECTED = Refusal(RefusalKind.KEY_REJECTED, "401 unauthorised")
-TROUBLE = Refusal(RefusalKind.TROUBLE, "503")
+TROUBLE = Refusal(RefusalKind.PROVIDER_ERROR, "503")
 
 
 def tell(here: Conducted, there: Conducted) -> None:
@@ -64,7 +64,7 @@ def test_the_first_call_of_a_key_goes_alone_on_the_whole_host() -> None:
     run.pool.replace([key("another")])
     run.pool.replace([credential])
     run.learn(
-        CallSent("there", "lease-1", credential.fingerprint, credential.quota, MODEL, run.now, Load(9, 9))
+        CallSent("there", "lease-1", credential.fingerprint, credential.quota, MODEL, run.now, CallCost(9, 9))
     )
     assert run.want("LLD-1", **ASK) is None
     run.at(run.now + 0.3)
@@ -82,7 +82,7 @@ def test_a_change_of_the_credentials_or_a_persons_word_ends_what_another_run_sai
         if changed:
             run.run.change_credentials([first, second], run.now)
         else:
-            run.learn(KeyPardoned("there", first.fingerprint))
+            run.learn(QuarantineLifted("there", first.fingerprint))
         assert run.pool.keys.state("key-1", run.now) is KeyState.AVAILABLE
 
 
@@ -102,7 +102,7 @@ def test_what_an_earlier_run_said_is_believed_while_there_are_other_keys() -> No
 def test_when_earlier_runs_had_every_key_rejected_each_is_tried_once_more() -> None:
     run = Conducted(keys(2))
     run.learn(*(rejected(one, EARLIER) for one in keys(2)))
-    assert run.pool.keys.living() == ["key-1", "key-2"]
+    assert run.pool.keys.active() == ["key-1", "key-2"]
 
 
 # Storms.
@@ -120,7 +120,7 @@ def test_a_storm_that_one_run_has_met_holds_the_other_back_and_its_end_frees_it(
     stormy(here)
     tell(here, there)
     assert there.want("LLD-1", **ASK) is None
-    assert [told.provider for told in there.of(events.StormBegan)] == ["gemini"]
+    assert [told.provider for told in there.of(events.BreakerOpened)] == ["gemini"]
     here.now = there.now = 1002.0
     probe = here.want("LLD-1", call="probe", **ASK)
     assert probe is not None
@@ -130,7 +130,7 @@ def test_a_storm_that_one_run_has_met_holds_the_other_back_and_its_end_frees_it(
     here.answer(probe)
     tell(here, there)
     assert there.held("LLD-1") is not None
-    assert len(there.of(events.StormBegan)) == len(there.of(events.StormEnded)) == 1
+    assert len(there.of(events.BreakerOpened)) == len(there.of(events.BreakerClosed)) == 1
 
 
 def test_a_look_in_vain_makes_the_wait_longer_for_all() -> None:
@@ -166,12 +166,12 @@ def test_failures_are_counted_for_all_and_an_answer_to_any_begins_anew() -> None
     lease = run.want("LLD-1", **ASK)
     assert lease is not None
     run.answer(lease)
-    assert ProviderBack("", "gemini") in run.notes and not run.pool.storms()
+    assert ProviderBack("", "gemini") in run.notes and not run.pool.open_breakers()
     run.learn(ProviderFailed("there", "gemini", 4, 0.0, "503", 1000.0))
     again = run.want("LLD-1", **ASK)
     assert again is not None
     run.refuse(again, TROUBLE)
-    assert [name for name, _ in run.pool.storms()] == ["gemini"]
+    assert [name for name, _ in run.pool.open_breakers()] == ["gemini"]
 
 
 def test_a_storm_behind_another_address_is_none_of_ours() -> None:
@@ -222,13 +222,13 @@ def test_a_day_of_the_providers_ends_at_its_midnight() -> None:
     assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     midnight = DAY - 50000.0
     assert run.pool.keys.earliest(run.now) == (midnight, "key-1")
-    meter = Meter(Rate(4, DAY), None, midnight=-50000.0)
+    meter = UsageWindow(Rate(4, DAY), None, midnight=-50000.0)
     meter.spend(4, -50001.0)
     assert meter.spent(-49999.0) == 0
     meter.spend(3, -2000.0)
-    assert meter.fits_at(1, 1000.0) == 1000.0
-    assert meter.fits_at(2, 1000.0) == midnight == meter.fits_at(2, midnight - 1)
-    assert meter.fits_at(4, midnight) == midnight
+    assert meter.next_allowed_at(1, 1000.0) == 1000.0
+    assert meter.next_allowed_at(2, 1000.0) == midnight == meter.next_allowed_at(2, midnight - 1)
+    assert meter.next_allowed_at(4, midnight) == midnight
 
 
 def test_a_refused_call_of_another_run_does_not_count_for_the_day() -> None:
@@ -237,7 +237,7 @@ def test_a_refused_call_of_another_run_does_not_count_for_the_day() -> None:
     assert lease is not None
     here.refuse(lease, Refusal(RefusalKind.RATE_LIMITED, "429", 1.0))
     tell(here, there)
-    assert there.pool.bucket("key-1", MODEL).pace.used(Dimension.DAY, 1000.0) == 0
+    assert there.pool.bucket("key-1", MODEL).limiter.used(Dimension.DAY, 1000.0) == 0
 
 
 @pytest.mark.parametrize(("provider", "known"), [("gemini", True), ("anthropic", False), ("openai", False)])

@@ -1,10 +1,10 @@
 """What happened when."""
 
-from agentos.core import events
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.core.results import Ending, Outcome, Usage, Verdict
-from agentos.core.story import Story
-from agentos.core.timeline import SpanKind, Timeline
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.run_state.run_record import RunRecord
+from agentos.core.run_state.timeline import SpanKind, Timeline
 
 STARTED = events.RunStarted(
     "r", "lld", "/p", ("LLD-1", "LLD-2"), 2, ("key-1", "key-2"), titles=("One", "Two")
@@ -16,7 +16,7 @@ REFUSAL = Refusal(RefusalKind.RATE_LIMITED, "429", 5.0)
 def heard(*told: tuple[float, events.Event]) -> Timeline:
     timeline = Timeline()
     for at, event in ((100.0, STARTED), *told):
-        timeline.hear(event, at)
+        timeline.handle(event, at)
     return timeline
 
 
@@ -59,7 +59,7 @@ def test_a_key_shows_its_calls_its_refused_call_and_its_rest() -> None:
     )
     assert spans(timeline, "key-1", SpanKind.CALL) == [(101, 103, "LLD-1")]
     assert spans(timeline, "key-1", SpanKind.REFUSED) == [(104, 105, "LLD-2")]
-    assert spans(timeline, "key-1", SpanKind.REST) == [(105, 107, "429")]
+    assert spans(timeline, "key-1", SpanKind.COOLDOWN) == [(105, 107, "429")]
 
 
 def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
@@ -74,14 +74,14 @@ def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
     )
     assert spans(timeline, "LLD-1", SpanKind.NODE) == [(102, 104, "N1_design")]
     assert spans(timeline, "key-1", SpanKind.CALL) == [(103, 104, "LLD-1")]
-    assert spans(timeline, "LLD-1", SpanKind.AGAIN) == [(104, 106, "killed")]
+    assert spans(timeline, "LLD-1", SpanKind.RETRY) == [(104, 106, "killed")]
     assert spans(timeline, "LLD-1", SpanKind.ATTEMPT) == [(101, 104, "attempt 1"), (106, 107, "attempt 2")]
 
 
 def test_pauses_of_the_whole_run_are_kept_apart() -> None:
     timeline = heard(
         (101, events.AllKeysLimited("key-2", 4.0)),
-        (105, events.KeysBack(4.0)),
+        (105, events.KeysAvailable(4.0)),
         (106, events.PoolExhausted(2, 2)),
         (107, events.PoolRestored(1.0)),
     )
@@ -90,28 +90,28 @@ def test_pauses_of_the_whole_run_are_kept_apart() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_take_the_story_back() -> None:
-    story = Story("r")
+    record = RunRecord("r")
     for at, event in (
         (1000.0, STARTED),
         (1001.0, events.ItemStarted("LLD-1", 1, 1)),
         (-6200.0, events.NodeStarted("LLD-1", "N1_design", 1)),
         (-6198.0, events.NodeFinished("LLD-1", "N1_design", 2.0)),
     ):
-        story.hear(event, at)
-    (node,) = story.timeline.items["LLD-1"].of(SpanKind.NODE)
+        record.handle(event, at)
+    (node,) = record.timeline.items["LLD-1"].of(SpanKind.NODE)
     assert (node.began, node.ended) == (1001.0, 1003.0)
 
 
 def test_an_item_that_no_readable_line_has_announced_is_in_the_story_all_the_same() -> None:
-    story = Story("r")
-    story.hear(events.NodeStarted("LLD-9", "N1_design", 1), 5.0)
-    assert list(story.timeline.items) == ["LLD-9"]
+    record = RunRecord("r")
+    record.handle(events.NodeStarted("LLD-9", "N1_design", 1), 5.0)
+    assert list(record.timeline.items) == ["LLD-9"]
 
 
 def test_what_was_running_when_nobody_is_left_died_there() -> None:
-    story = Story("r", alive=False)
-    story.hear(STARTED, 1.0)
-    story.hear(events.ItemStarted("LLD-1", 1, 1), 2.0)
-    assert [story.word_of(row) for row in story.tally.rows.values()] == ["died here", "waiting"]
-    story.alive = True
-    assert [story.word_of(row) for row in story.tally.rows.values()] == ["running", "waiting"]
+    record = RunRecord("r", alive=False)
+    record.handle(STARTED, 1.0)
+    record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)
+    assert [record.status_of(row) for row in record.stats.rows.values()] == ["died here", "waiting"]
+    record.alive = True
+    assert [record.status_of(row) for row in record.stats.rows.values()] == ["running", "waiting"]

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from agentos.core.credentials import Credential
-from agentos.core.events import LeaseReturned, LeaseWanted
-from agentos.core.leasing import Leasing
-from agentos.core.loads import Dimension, Rate
-from agentos.core.money import PriceList, Purse
-from agentos.core.pool import Pool
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.core.results import Usage
-from agentos.core.secrets import Secret
-from agentos.core.wants import Lease
-from agentos.models.offline.windows import Window, make_tally
+from agentos.core.protocol.events import LeaseReturned, LeaseWanted
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import Budget, PriceList
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.lease import Lease
+from agentos.core.quota.lease_manager import LeaseManager
+from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.text.secrets import Secret
+from agentos.offline.limits.windows import WindowKind, make_window
 
 LIMIT, MINUTE, HOUR = 60, 60.0, 3600.0
 CALLERS, CALL, REFUSAL = 12, 8.0, 0.1
-POSSIBLE = {Window.SLIDING: 3600, Window.FIXED: 3600, Window.BUCKET: 3660}
+POSSIBLE = {WindowKind.SLIDING: 3600, WindowKind.FIXED: 3600, WindowKind.BUCKET: 3660}
 HEAD = "window   limit told  hint  admitted  of possible  refused  after 30 min"
 
 
@@ -27,7 +27,7 @@ HEAD = "window   limit told  hint  admitted  of possible  refused  after 30 min"
 class Story:
     """An hour of callers that never run out of work, on one key."""
 
-    window: Window
+    window: WindowKind
     told: bool
     hints: bool
     admitted: int = 0
@@ -36,8 +36,8 @@ class Story:
     def __post_init__(self) -> None:
         rates = ((Dimension.REQUESTS, Rate(LIMIT, MINUTE)),) if self.told else ()
         key = Credential("key-1", "gemini", Secret("s" * 20), concurrency=CALLERS, rates=rates)
-        self._leasing = Leasing(Pool([key]), lambda: 0.5, Purse(PriceList()))
-        self._server = make_tally(self.window, LIMIT, MINUTE)
+        self._leasing = LeaseManager(Pool([key]), lambda: 0.5, Budget(PriceList()))
+        self._server = make_window(self.window, LIMIT, MINUTE)
         self._numbers = count()
         self._agenda: list[tuple[float, int, LeaseWanted | LeaseReturned]] = []
 
@@ -67,13 +67,13 @@ class Story:
 
     def _hear(self, event: LeaseWanted | LeaseReturned, now: float) -> None:
         if isinstance(event, LeaseWanted):
-            self._leasing.wanted(event, now)
+            self._leasing.request(event, now)
         else:
-            self._leasing.returned(event, now)
-            self._leasing.wanted(_wish(event.item), now)
+            self._leasing.release(event, now)
+            self._leasing.request(_wish(event.item), now)
 
     def _answer(self, lease: Lease, now: float) -> tuple[float, LeaseReturned]:
-        wait, item = self._server.wait(now, 1), lease.want.holder
+        wait, item = self._server.wait(now, 1), lease.request.holder
         if wait <= 0:
             self._server.spend(now, 1)
             self.admitted += 1
@@ -87,11 +87,11 @@ class Story:
 
 
 def table() -> str:
-    return "\n".join([HEAD, *(story.tell().line() for story in stories())])
+    return "\n".join([HEAD, *(record.tell().line() for record in stories())])
 
 
 def stories() -> Iterator[Story]:
-    for window in Window:
+    for window in WindowKind:
         yield Story(window, told=True, hints=True)
         yield Story(window, told=False, hints=True)
         yield Story(window, told=False, hints=False)

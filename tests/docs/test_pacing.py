@@ -14,10 +14,10 @@ def test_the_quoted_table_is_what_the_simulation_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    "story", [story for story in stories() if story.told], ids=lambda story: str(story.window)
+    "story", [record for record in stories() if record.told], ids=lambda record: str(record.window)
 )
-def test_a_limit_that_is_known_is_used_whole_with_one_refusal_at_most(story: Story) -> None:
+def test_a_limit_that_is_known_is_used_whole_with_one_refusal_at_most(record: Story) -> None:
     """The one finds out how the provider counts."""
-    story.tell()
-    assert len(story.refused) <= 1
-    assert story.admitted > 0.95 * POSSIBLE[story.window]
+    record.tell()
+    assert len(record.refused) <= 1
+    assert record.admitted > 0.95 * POSSIBLE[record.window]

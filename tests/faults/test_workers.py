@@ -165,8 +165,10 @@ def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_seco
         running.signal(signal.SIGINT)
     ended = running.end()
     assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
-    begun, killed, over = (stage.events(kind)[0]["at"] for kind in ("StopBegan", "KillBegan", "RunEnded"))
-    assert (killed - begun < 4) == (presses == 2) and over - begun < 7
+    prestarted, killed, over = (
+        stage.events(kind)[0]["at"] for kind in ("StopBegan", "KillBegan", "RunEnded")
+    )
+    assert (killed - prestarted < 4) == (presses == 2) and over - prestarted < 7
     assert stage.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.ports import Access, Answer, Provider, Question
-from agentos.http.connection import Connection, Incoming
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
+from agentos.http.connection import Connection, HttpRequest
 from tests.gateway.scripted import provider, whole
 from tests.models.test_providers import VENDORS, hang_up
 
@@ -88,10 +88,10 @@ class Caller:
     runner: asyncio.Runner
     said: list[bytes]
 
-    def hears(self, body: bytes) -> Answer:
+    def hears(self, body: bytes) -> ModelResponse:
         self.said[0] = body
-        access = Access("key-1", "secret", self.url, "m")
-        return self.runner.run(self.client.ask(Question("drafter", "write"), access))
+        access = LeasedKey("key-1", "secret", self.url, "m")
+        return self.runner.run(self.client.complete(ModelRequest("drafter", "write"), access))
 
     def survives(self, body: bytes) -> None:
         with contextlib.suppress(CallRefused, BadRequest):
@@ -105,7 +105,7 @@ class Caller:
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     said = [b""]
 
-    async def act(incoming: Incoming, out: Connection) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
         whole(out, 200, said[0])
 
     with provider(act) as url, asyncio.Runner() as runner:

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from agentos.config.settings import Flags, read_settings
 from agentos.core.errors import AgentosError
-from agentos.core.events import NodeStarted
-from agentos.core.results import Verdict
-from agentos.core.verdicts import read_review
-from agentos.core.wire import WireError, loads
-from agentos.models import anthropic_refusals, gemini_refusals, openai_refusals
-from agentos.settings import Flags, read_settings
-from agentos.storage.credentials import CredentialSource
-from agentos.storage.hostlog import NAME as NOTES
-from agentos.storage.hostlog import read_findings
+from agentos.core.planning.review_parser import read_review
+from agentos.core.protocol.codec import CodecError, loads
+from agentos.core.protocol.events import NodeStarted
+from agentos.core.protocol.results import Verdict
+from agentos.models.anthropic import refusals
+from agentos.models.gemini import refusals as gemini_refusals
+from agentos.models.openai import refusals as openai_refusals
+from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.journal import NAME, read_journal
-from agentos.workflows.evidence import read_evidence
+from agentos.storage.peer_log import NAME as NOTES
+from agentos.storage.peer_log import read_findings
+from agentos.workflows.review_metadata import read_metadata
 from agentos.workflows.sources.markdown import read_page
 
 HARD = {
@@ -40,7 +42,7 @@ Reader = Callable[[Path, bytes], object]
 
 
 def wire(folder: Path, content: bytes) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(CodecError):
         loads(content)
 
 
@@ -59,7 +61,7 @@ def verdict(folder: Path, content: bytes) -> None:
 
 
 def refusal(folder: Path, content: bytes) -> None:
-    for vendor in (gemini_refusals, anthropic_refusals, openai_refusals):
+    for vendor in (gemini_refusals, refusals, openai_refusals):
         vendor.read_refusal(429, content, {"retry-after": content[:300].decode()}, 1_800_000_000.0)
 
 
@@ -69,7 +71,7 @@ def page(folder: Path, content: bytes) -> None:
         for name in (b"", b"number = ", b"number: "):
             path.write_bytes(b"%s\n%s%s\n%s\n# Title\n" % (fence, name, content, fence))
             read_page(path)
-            read_evidence(path)
+            read_metadata(path)
 
 
 def credentials(folder: Path, content: bytes) -> None:

@@ -10,17 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentos.core.errors import AgentosError
-from agentos.core.lines import CUT_MARK, LONGEST, LineAssembler
-from agentos.core.results import Verdict
-from agentos.core.verdicts import read_review
-from agentos.core.wire import WireError, decode, loads
-from agentos.models import anthropic_refusals, gemini_refusals, openai_refusals
-from agentos.storage.credentials import CredentialSource
-from agentos.storage.hostlog import read_note
+from agentos.core.planning.review_parser import read_review
+from agentos.core.protocol.codec import CodecError, decode, loads
+from agentos.core.protocol.results import Verdict
+from agentos.core.text.line_assembler import CUT_MARK, MAX_LINE, LineAssembler
+from agentos.models.anthropic import refusals
+from agentos.models.gemini import refusals as gemini_refusals
+from agentos.models.openai import refusals as openai_refusals
+from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.journal import NAME, read_journal
-from agentos.workflows.evidence import read_evidence
+from agentos.storage.peer_log import read_note
 from agentos.workflows.github.issues import as_page
 from agentos.workflows.github.limits import limit_seconds
+from agentos.workflows.review_metadata import read_metadata
 from agentos.workflows.sources.markdown import read_page, split_front_matter
 
 JSON = st.recursive(
@@ -53,13 +55,13 @@ HEADERS = st.dictionaries(
 
 @given(LINES)
 def test_the_wire_gives_a_message_or_its_own_error(line: bytes) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(CodecError):
         loads(line)
 
 
 @given(JSON | RECORDS)
 def test_a_record_gives_a_message_or_the_wires_own_error(record: object) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(CodecError):
         decode(record)
 
 
@@ -87,7 +89,7 @@ def test_only_a_clean_verdict_is_an_approval(text: str) -> None:
 
 @given(st.integers(100, 599), BODIES, HEADERS)
 def test_an_answer_of_a_provider_is_a_refusal_or_none(code: int, body: Any, headers: dict[str, str]) -> None:
-    for reader in (gemini_refusals, anthropic_refusals, openai_refusals):
+    for reader in (gemini_refusals, refusals, openai_refusals):
         reader.read_refusal(code, body, headers, 1_800_000_000.0)
 
 
@@ -131,7 +133,7 @@ def test_any_file_is_a_page_and_has_evidence_or_none(
     path = tmp_path_factory.mktemp("page") / "042-x.md"
     path.write_bytes(content)
     read_page(path)
-    read_evidence(path)
+    read_metadata(path)
 
 
 TOML = st.one_of(
@@ -167,7 +169,7 @@ def test_lines_are_whole_clean_and_short_whatever_the_bytes(chunks: list[bytes])
     assembler = LineAssembler(str)
     lines = [line for chunk in chunks for line in assembler.feed(chunk)] + assembler.close()
     for line in lines:
-        assert len(line) <= LONGEST + len(CUT_MARK)
+        assert len(line) <= MAX_LINE + len(CUT_MARK)
         assert not any(
             (ord(character) < 32 and character != "\t") or character == "\x7f" for character in line
         )

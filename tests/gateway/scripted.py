@@ -6,10 +6,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from agentos.http.connection import Connection, Incoming
+from agentos.http.connection import Connection, HttpRequest
 from agentos.http.server import listening
 
-Act = Callable[[Incoming, Connection], Awaitable[None]]
+Act = Callable[[HttpRequest, Connection], Awaitable[None]]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentos.http.connection import Connection, Incoming
+from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
 from tests.gateway.staging import PROVIDERS, Gate, gateway, gemini_body
 from tests.scenarios.stage import KEYS, Stage, until
@@ -74,7 +74,7 @@ def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(stage: Stage)
     megabytes = 60
     sent = 0
 
-    async def act(incoming: Incoming, out: Connection) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
         nonlocal sent
         out.begin(200, [("content-type", "text/event-stream")])
         for _ in range(megabytes):
@@ -158,9 +158,9 @@ def test_the_token_is_taken_from_wherever_an_sdk_puts_it(stage: Stage) -> None:
 
 
 def test_headers_pass_but_for_credentials_and_those_of_one_connection(stage: Stage) -> None:
-    seen: list[Incoming] = []
+    seen: list[HttpRequest] = []
 
-    async def act(incoming: Incoming, out: Connection) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
         seen.append(incoming)
         told = ("x-told", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
         scripted.whole(out, 200, b"{}", *told)

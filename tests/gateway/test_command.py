@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from agentos.core.events import CallCounted
+from agentos.core.protocol.events import CallCounted
 from agentos.gateway.child import start_gateway
 from tests.gateway.staging import Gate, ask_whole, gateway
 from tests.scenarios.stage import KEYS, Stage, until
@@ -83,8 +83,8 @@ def test_two_gateways_with_one_key_use_it_one_after_the_other(stage: Stage) -> N
             wire.sendall(_call(gate))
         for wire in (first, second):
             assert b"HTTP/1.1 200" in wire.recv(65536)
-    ledger = witness.ledger()
-    assert (ledger["max_concurrent_all"], ledger["seen"]) == (1, 2)
+    call_log = witness.ledger()
+    assert (call_log["max_concurrent_all"], call_log["seen"]) == (1, 2)
 
 
 def test_what_one_gateway_is_refused_the_next_one_knows(stage: Stage) -> None:

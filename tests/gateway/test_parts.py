@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from agentos.core.results import Usage
+from agentos.core.protocol.results import Usage
 from agentos.gateway.dialects import DIALECTS
-from agentos.gateway.reading import MOST_WHOLE, AnswerReader
-from agentos.gateway.tokens import Mint
+from agentos.gateway.stream_redactor import StreamRedactor
+from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import proxy_for
-from agentos.gateway.veil import Veil
+from agentos.gateway.usage_reader import MOST_WHOLE, UsageReader
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}
@@ -18,16 +18,16 @@ JSON = {"content-type": "application/json"}
 
 @pytest.mark.parametrize("item", ["LLD-42", "a b/c", "ünïcode", "x" * 300])
 def test_a_token_names_its_item_and_only_its_maker_knows_it(item: str) -> None:
-    mint = Mint()
-    assert mint.item(mint.token(item)) == item
-    assert Mint(mint.seed).item(mint.token(item)) == item
-    assert Mint().item(mint.token(item)) is None
-    assert mint.token(item).isascii() and " " not in mint.token(item)
+    signer = TokenSigner()
+    assert signer.item(signer.token(item)) == item
+    assert TokenSigner(signer.seed).item(signer.token(item)) == item
+    assert TokenSigner().item(signer.token(item)) is None
+    assert signer.token(item).isascii() and " " not in signer.token(item)
 
 
 @pytest.mark.parametrize("token", ["", ".", "..", "agentos..", "agentos.YQ.é", "agentos.\udc80.x"])
 def test_nonsense_is_no_token(token: str) -> None:
-    assert Mint().item(token) is None
+    assert TokenSigner().item(token) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
     stream = b'data: {"text": "hello"}\r\n\r\ndata: ' + whole + b"\r\n\r\n"
     packed = (gzip.compress(whole), JSON | {"content-encoding": "gzip"})
     for body, headers in ((whole, JSON), (stream, STREAM), packed):
-        reader = AnswerReader(DIALECTS[provider], headers)
+        reader = UsageReader(DIALECTS[provider], headers)
         for at in range(len(body)):
             reader.feed(body[at : at + 1])
         reader.end()
@@ -67,7 +67,7 @@ def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
 
 
 def test_the_end_of_a_very_long_answer_is_enough() -> None:
-    reader = AnswerReader(DIALECTS["openai"], JSON)
+    reader = UsageReader(DIALECTS["openai"], JSON)
     reader.feed(b'{"data": "')
     for _ in range(MOST_WHOLE // 1000 + 10):
         reader.feed(b"x" * 1000)
@@ -77,7 +77,7 @@ def test_the_end_of_a_very_long_answer_is_enough() -> None:
 
 
 def test_an_answer_that_names_no_tokens_is_estimated_by_what_it_says() -> None:
-    reader = AnswerReader(DIALECTS["openai"], STREAM)
+    reader = UsageReader(DIALECTS["openai"], STREAM)
     for _ in range(10):
         reader.feed(b'data: {"choices": [{"delta": {"content": "four"}}]}\n\n')
     reader.feed(b"data: [DONE]\n\n")
@@ -100,7 +100,7 @@ def test_an_answer_that_names_no_tokens_is_estimated_by_what_it_says() -> None:
 def test_an_error_in_a_stream_has_the_status_that_it_would_have_had(
     provider: str, event: dict[str, object], status: int | None
 ) -> None:
-    reader = AnswerReader(DIALECTS[provider], STREAM)
+    reader = UsageReader(DIALECTS[provider], STREAM)
     reader.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
     assert (reader.failure.status if reader.failure else None) == status
 
@@ -122,14 +122,17 @@ def test_the_proxy_of_the_environment_is_used_but_for_its_exceptions(host: str, 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_a_key_is_hidden_wherever_an_answer_is_cut(size: int) -> None:
-    veil, said = Veil("keke-y"), b"a kek of keke-y, kekeke-y and a ke"
+    redactor, said = StreamRedactor("keke-y"), b"a kek of keke-y, kekeke-y and a ke"
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
-    passed = [veil.hide_next(piece) for piece in pieces]
-    assert b"".join([*passed, veil.rest()]) == b"a kek of ******, ke****** and a ke"
-    assert veil.rest() == b""
+    passed = [redactor.feed(piece) for piece in pieces]
+    assert b"".join([*passed, redactor.flush()]) == b"a kek of ******, ke****** and a ke"
+    assert redactor.flush() == b""
 
 
 def test_what_cannot_be_the_beginning_of_a_key_passes_at_once() -> None:
-    veil = Veil("secret")
-    assert veil.hide_next(b"data: {}\n\n") == b"data: {}\n\n"
-    assert veil.hide_in((("x-echo", "key=secret"), ("x", "y"))) == (("x-echo", "key=******"), ("x", "y"))
+    redactor = StreamRedactor("secret")
+    assert redactor.feed(b"data: {}\n\n") == b"data: {}\n\n"
+    assert redactor.redact_headers((("x-echo", "key=secret"), ("x", "y"))) == (
+        ("x-echo", "key=******"),
+        ("x", "y"),
+    )

@@ -9,7 +9,7 @@ import openai
 import pytest
 from google.genai import errors
 
-from agentos.http.connection import Connection, Incoming
+from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
 from tests.gateway.staging import PROVIDERS, Gate, ask_streamed, ask_whole, gateway
 from tests.scenarios.stage import KEYS, Stage, until
@@ -138,7 +138,7 @@ def test_a_provider_that_cannot_be_reached_is_named(stage: Stage) -> None:
 def test_a_stream_that_begins_with_an_error_has_not_begun(stage: Stage) -> None:
     seen: list[str] = []
 
-    async def act(incoming: Incoming, out: Connection) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
         seen.append(dict(incoming.headers)["x-api-key"])
         await scripted.events(out, *([OVERLOADED] if len(seen) == 1 else [START, DELTA]))
         out.finish()
@@ -151,7 +151,7 @@ def test_a_stream_that_begins_with_an_error_has_not_begun(stage: Stage) -> None:
 def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(stage: Stage) -> None:
     seen: list[str] = []
 
-    async def act(incoming: Incoming, out: Connection) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
         seen.append(dict(incoming.headers)["x-api-key"])
         if len(seen) == 1:
             await scripted.events(out, START)
@@ -201,7 +201,7 @@ def _read_stream(gate: Gate) -> None:
 
 def _ask_claude(
     stage: Stage,
-    act: Callable[[Incoming, Connection], Awaitable[None]],
+    act: Callable[[HttpRequest, Connection], Awaitable[None]],
     then: Callable[[Gate], str] = lambda gate: gate.said,
 ) -> tuple[bytes, str]:
     with scripted.provider(act) as url, gateway(stage, provider="anthropic", url=url) as gate:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.loads import Dimension, LimitSeen
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.anthropic_refusals import limits_seen, read_refusal
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.models.anthropic.refusals import limits_seen, read_refusal
 
 WALL = 1782892800.0
 HEADERS = {
@@ -56,13 +56,13 @@ def rejected(why: str) -> Refusal:
         (401, "authentication_error", "", rejected("401 unauthorised")),
         (402, "billing_error", "", rejected("402 unpaid")),
         (403, "permission_error", "", rejected("403 forbidden")),
-        (500, "api_error", "", Refusal(RefusalKind.TROUBLE, "500")),
-        (502, "api_error", "", Refusal(RefusalKind.TROUBLE, "502")),
-        (503, "api_error", "", Refusal(RefusalKind.TROUBLE, "503")),
-        (504, "timeout_error", "", Refusal(RefusalKind.TROUBLE, "504")),
-        (520, "", "", Refusal(RefusalKind.TROUBLE, "520")),
-        (529, "overloaded_error", "", Refusal(RefusalKind.TROUBLE, "529")),
-        (200, "overloaded_error", "", Refusal(RefusalKind.TROUBLE, "200")),
+        (500, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "500")),
+        (502, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "502")),
+        (503, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "503")),
+        (504, "timeout_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "504")),
+        (520, "", "", Refusal(RefusalKind.PROVIDER_ERROR, "520")),
+        (529, "overloaded_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "529")),
+        (200, "overloaded_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "200")),
         (400, "invalid_request_error", "", None),
         (404, "not_found_error", "", None),
         (413, "request_too_large", "", None),

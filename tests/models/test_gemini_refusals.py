@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.loads import Dimension, LimitSeen
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.gemini_refusals import read_refusal
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.models.gemini.refusals import read_refusal
 
 WALL = 1782892800.0  # 2026-07-01, one o'clock in the morning Pacific
 TO_MIDNIGHT = 23 * 3600.0
@@ -115,8 +115,8 @@ def test_billing_and_keys_are_looked_at_before_quotas() -> None:
 
 @pytest.mark.parametrize("code", [408, 500, 501, 502, 503, 504, 520, 529])
 def test_trouble_is_the_providers_not_the_keys(code: int) -> None:
-    assert read(code) == Refusal(RefusalKind.TROUBLE, str(code))
-    assert read(code, retry_after="4") == Refusal(RefusalKind.TROUBLE, str(code), 4.0)
+    assert read(code) == Refusal(RefusalKind.PROVIDER_ERROR, str(code))
+    assert read(code, retry_after="4") == Refusal(RefusalKind.PROVIDER_ERROR, str(code), 4.0)
 
 
 @pytest.mark.parametrize("code", [400, 404, 409, 413, 422])

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.loads import Dimension, LimitSeen
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.openai_refusals import limits_seen, read_refusal
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.models.openai.refusals import limits_seen, read_refusal
 
 WALL = 1782892800.0
 HEADERS = {
@@ -46,13 +46,13 @@ def limited(why: str, seconds: float | None = None) -> Refusal:
         (401, "invalid_api_key", rejected("401 unauthorised")),
         (402, None, rejected("402 unpaid")),
         (403, "unsupported_country_region_territory", rejected("403 forbidden")),
-        (408, None, Refusal(RefusalKind.TROUBLE, "408")),
-        (500, None, Refusal(RefusalKind.TROUBLE, "500")),
-        (502, None, Refusal(RefusalKind.TROUBLE, "502")),
-        (503, "server_is_overloaded", Refusal(RefusalKind.TROUBLE, "503 server_is_overloaded")),
-        (504, None, Refusal(RefusalKind.TROUBLE, "504")),
-        (520, None, Refusal(RefusalKind.TROUBLE, "520")),
-        (529, None, Refusal(RefusalKind.TROUBLE, "529")),
+        (408, None, Refusal(RefusalKind.PROVIDER_ERROR, "408")),
+        (500, None, Refusal(RefusalKind.PROVIDER_ERROR, "500")),
+        (502, None, Refusal(RefusalKind.PROVIDER_ERROR, "502")),
+        (503, "server_is_overloaded", Refusal(RefusalKind.PROVIDER_ERROR, "503 server_is_overloaded")),
+        (504, None, Refusal(RefusalKind.PROVIDER_ERROR, "504")),
+        (520, None, Refusal(RefusalKind.PROVIDER_ERROR, "520")),
+        (529, None, Refusal(RefusalKind.PROVIDER_ERROR, "529")),
         (400, "context_length_exceeded", None),
         (404, "model_not_found", None),
         (422, None, None),

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import pytest
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.loads import Dimension, LimitSeen
-from agentos.core.ports import Access, Answer, Provider, Question
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.anthropic import Anthropic
-from agentos.models.bounded import LARGEST
-from agentos.models.gemini import Gemini
-from agentos.models.offline import Behaviour, Kind, Limits
-from agentos.models.openai import OpenAI
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.models.anthropic.client import Anthropic
+from agentos.models.gemini.client import Gemini
+from agentos.models.openai.client import OpenAI
+from agentos.models.response_limit import MAX_BYTES
+from agentos.offline import FaultKind, OfflineLimits, ServerConfig
 
-from .offline.asking import SCHEMA, script
-from .offline.serving import ISSUE, KEYS, Running, running
+from tests.offline.asking import SCHEMA, script
+from tests.offline.serving import ISSUE, KEYS, Running, running
 
 VENDORS: dict[str, type[Gemini] | type[Anthropic] | type[OpenAI]] = {
     "gemini": Gemini,
@@ -28,9 +28,9 @@ VENDORS: dict[str, type[Gemini] | type[Anthropic] | type[OpenAI]] = {
     "openai": OpenAI,
 }
 WITH_HEADERS = ("anthropic", "openai")
-DRAFT = Question("drafter", ISSUE)
-REVIEW = Question("reviewer", ISSUE, json.dumps(SCHEMA))
-LIMITS = Limits(rate=1000, tokens=900_000, input_tokens=600_000, output_tokens=300_000)
+DRAFT = ModelRequest("drafter", ISSUE)
+REVIEW = ModelRequest("reviewer", ISSUE, json.dumps(SCHEMA))
+LIMITS = OfflineLimits(rate=1000, tokens=900_000, input_tokens=600_000, output_tokens=300_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,24 @@ class Caller:
     server: Running
     runner: asyncio.Runner
 
-    def ask(self, question: Question = DRAFT, secret: str = KEYS[0].secret, model: str = "any") -> Answer:
-        access = Access("key-1", secret, self.server.url, model)
-        return self.runner.run(self.provider.ask(question, access))
+    def ask(
+        self, question: ModelRequest = DRAFT, secret: str = KEYS[0].secret, model: str = "any"
+    ) -> ModelResponse:
+        access = LeasedKey("key-1", secret, self.server.url, model)
+        return self.runner.run(self.provider.complete(question, access))
 
     def refusal(self, secret: str = KEYS[0].secret) -> Refusal:
         with pytest.raises(CallRefused) as caught:
             self.ask(secret=secret)
         return caught.value.refusal
 
-    def meets(self, kind: Kind, **shape: object) -> None:
+    def meets(self, kind: FaultKind, **shape: object) -> None:
         script(self.server, kind, **shape)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with running(Behaviour(limits=LIMITS)) as found:
+    with running(ServerConfig(limits=LIMITS)) as found:
         yield found
 
 
@@ -113,12 +115,12 @@ def test_the_limits_that_the_vendor_names_are_seen(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("kind", "shape", "seconds"),
     [
-        (Kind.MINUTE_QUOTA, {"retry_delay": 7}, 7.0),
-        (Kind.RETRY_AFTER, {"retry_after": "3"}, 3.0),
+        (FaultKind.MINUTE_QUOTA, {"retry_delay": 7}, 7.0),
+        (FaultKind.RETRY_AFTER, {"retry_after": "3"}, 3.0),
     ],
 )
 def test_a_429_is_a_limit_with_the_hint_that_came_with_it(
-    caller: Caller, kind: Kind, shape: dict[str, object], seconds: float
+    caller: Caller, kind: FaultKind, shape: dict[str, object], seconds: float
 ) -> None:
     caller.meets(kind, **shape)
     found = caller.refusal()
@@ -127,13 +129,13 @@ def test_a_429_is_a_limit_with_the_hint_that_came_with_it(
 
 
 def test_a_bare_429_is_a_limit_without_a_hint(caller: Caller) -> None:
-    caller.meets(Kind.BARE_QUOTA)
+    caller.meets(FaultKind.BARE_QUOTA)
     found = caller.refusal()
     assert found.kind is RefusalKind.RATE_LIMITED and found.seconds is None
 
 
 def test_a_refusal_names_the_limit_that_it_is_about(caller: Caller) -> None:
-    caller.meets(Kind.MINUTE_QUOTA, limit=15, retry_delay=2)
+    caller.meets(FaultKind.MINUTE_QUOTA, limit=15, retry_delay=2)
     # Gemini names it in the refusal, the others in the headers that come with every answer.
     amount = 1000.0 if caller.vendor in WITH_HEADERS else 15.0
     assert LimitSeen(Dimension.REQUESTS, amount) in caller.refusal().limits
@@ -143,17 +145,19 @@ def test_a_key_that_is_none_is_rejected(caller: Caller) -> None:
     assert caller.refusal(secret="made up").kind is RefusalKind.KEY_REJECTED
 
 
-@pytest.mark.parametrize("kind", [Kind.KEY_INVALID, Kind.UNAUTHENTICATED, Kind.UNPAID, Kind.FORBIDDEN])
-def test_a_key_that_may_not_is_rejected(caller: Caller, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind", [FaultKind.KEY_INVALID, FaultKind.UNAUTHENTICATED, FaultKind.UNPAID, FaultKind.FORBIDDEN]
+)
+def test_a_key_that_may_not_is_rejected(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     assert caller.refusal().kind is RefusalKind.KEY_REJECTED
 
 
-@pytest.mark.parametrize("kind", [Kind.INSUFFICIENT_QUOTA, Kind.NO_CREDIT, Kind.SPEND_LIMIT])
-def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FaultKind.INSUFFICIENT_QUOTA, FaultKind.NO_CREDIT, FaultKind.SPEND_LIMIT])
+def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     found = caller.refusal()
-    assert found.kind is not RefusalKind.TROUBLE
+    assert found.kind is not RefusalKind.PROVIDER_ERROR
     if caller.vendor in WITH_HEADERS:
         assert found.kind is RefusalKind.KEY_REJECTED
 
@@ -161,78 +165,78 @@ def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: Kind) 
 @pytest.mark.parametrize(
     "kind",
     [
-        Kind.INTERNAL,
-        Kind.BAD_GATEWAY,
-        Kind.UNAVAILABLE,
-        Kind.TIMEOUT,
-        Kind.OVERLOADED,
-        Kind.RESET,
-        Kind.RESET_MIDWAY,
-        Kind.CUT,
-        Kind.HTML,
+        FaultKind.INTERNAL,
+        FaultKind.BAD_GATEWAY,
+        FaultKind.UNAVAILABLE,
+        FaultKind.TIMEOUT,
+        FaultKind.OVERLOADED,
+        FaultKind.RESET,
+        FaultKind.RESET_MIDWAY,
+        FaultKind.CUT,
+        FaultKind.HTML,
     ],
 )
-def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: Kind) -> None:
+def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
-    assert caller.refusal().kind is RefusalKind.TROUBLE
+    assert caller.refusal().kind is RefusalKind.PROVIDER_ERROR
 
 
-@pytest.mark.parametrize("kind", [Kind.HANG, Kind.DRIP])
-def test_an_answer_that_never_comes_or_never_ends_is_trouble(caller: Caller, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FaultKind.HANG, FaultKind.DRIP])
+def test_an_answer_that_never_comes_or_never_ends_is_trouble(caller: Caller, kind: FaultKind) -> None:
     """A connection that is half open says nothing; a slow body never pauses for long."""
     hasty = VENDORS[caller.vendor](longest=0.5)
     caller.meets(kind, seconds=60)
-    access = Access("key-1", KEYS[0].secret, caller.server.url, "any")
+    access = LeasedKey("key-1", KEYS[0].secret, caller.server.url, "any")
     began = time.monotonic()
     with pytest.raises(CallRefused) as caught:
-        caller.runner.run(hasty.ask(DRAFT, access))
+        caller.runner.run(hasty.complete(DRAFT, access))
     caller.runner.run(hang_up(hasty))
-    assert caught.value.refusal.kind is RefusalKind.TROUBLE
+    assert caught.value.refusal.kind is RefusalKind.PROVIDER_ERROR
     assert 0.5 <= time.monotonic() - began < 20
 
 
 def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller) -> None:
-    caller.meets(Kind.HUGE, megabytes=500)
+    caller.meets(FaultKind.HUGE, megabytes=500)
     tracemalloc.start()
     try:
-        assert caller.refusal().kind is RefusalKind.TROUBLE
-        assert tracemalloc.get_traced_memory()[1] < 4 * LARGEST
+        assert caller.refusal().kind is RefusalKind.PROVIDER_ERROR
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
     finally:
         tracemalloc.stop()
 
 
 def test_a_server_that_is_not_there_is_trouble(caller: Caller) -> None:
-    access = Access("key-1", "secret", "http://127.0.0.1:9", "any")
+    access = LeasedKey("key-1", "secret", "http://127.0.0.1:9", "any")
     with pytest.raises(CallRefused) as caught:
-        caller.runner.run(caller.provider.ask(DRAFT, access))
-    assert caught.value.refusal.kind is RefusalKind.TROUBLE
+        caller.runner.run(caller.provider.complete(DRAFT, access))
+    assert caught.value.refusal.kind is RefusalKind.PROVIDER_ERROR
 
 
 # Requests that are wrong.
 
 
-@pytest.mark.parametrize("kind", [Kind.BAD_REQUEST, Kind.NOT_FOUND])
-def test_a_call_that_is_wrong_is_nobody_elses_fault(caller: Caller, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FaultKind.BAD_REQUEST, FaultKind.NOT_FOUND])
+def test_a_call_that_is_wrong_is_nobody_elses_fault(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     with pytest.raises(BadRequest):
         caller.ask()
 
 
 def test_text_that_speaks_of_429_means_nothing(caller: Caller) -> None:
-    caller.meets(Kind.BAD_REQUEST, message="429 RESOURCE_EXHAUSTED, see issue #429; overloaded_error")
+    caller.meets(FaultKind.BAD_REQUEST, message="429 RESOURCE_EXHAUSTED, see issue #429; overloaded_error")
     with pytest.raises(BadRequest):
         caller.ask()
 
 
 def test_after_every_refusal_the_next_call_is_answered(caller: Caller) -> None:
-    for kind in (Kind.MINUTE_QUOTA, Kind.UNAVAILABLE, Kind.RESET):
+    for kind in (FaultKind.MINUTE_QUOTA, FaultKind.UNAVAILABLE, FaultKind.RESET):
         caller.meets(kind)
         caller.refusal()
         assert caller.ask().usage.calls == 1
 
 
 def test_no_error_shows_the_key(caller: Caller) -> None:
-    for kind in (Kind.BAD_REQUEST, Kind.KEY_INVALID, Kind.UNAVAILABLE, Kind.CUT):
+    for kind in (FaultKind.BAD_REQUEST, FaultKind.KEY_INVALID, FaultKind.UNAVAILABLE, FaultKind.CUT):
         caller.meets(kind)
         with pytest.raises((BadRequest, CallRefused)) as caught:
             caller.ask()

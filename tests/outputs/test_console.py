@@ -2,13 +2,13 @@
 
 import pytest
 
-from agentos.core import events
+from agentos.core.protocol import events
 from agentos.outputs.console import Console
 
 BACK: list[events.Event] = [
     events.PoolRestored(2.0),
-    events.KeysBack(2.0),
-    events.StormEnded("gemini", 2.0),
+    events.KeysAvailable(2.0),
+    events.BreakerClosed("gemini", 2.0),
     events.DiskRestored(2.0),
 ]
 
@@ -17,9 +17,9 @@ BACK: list[events.Event] = [
 def test_what_is_back_resumes_no_run_that_a_person_has_paused(back: events.Event) -> None:
     said = list[str]()
     console = Console(said.append, str, said.append)
-    console.hear(events.RunPaused(), 100.0)
-    console.hear(back, 101.0)
-    console.hear(events.RunResumed(2.0), 102.0)
-    console.hear(back, 103.0)
+    console.on_event(events.RunPaused(), 100.0)
+    console.on_event(back, 101.0)
+    console.on_event(events.RunResumed(2.0), 102.0)
+    console.on_event(back, 103.0)
     assert said[1].endswith("after 2.0s. Still paused. Go on with: agentos resume")
     assert said[3].endswith("after 2.0s. Resuming workflows...")

@@ -7,17 +7,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from agentos.core import events
-from agentos.core.results import Ending, Outcome, Usage, Verdict, failed
-from agentos.core.story import Story
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
+from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.axis import MOST_TICKS, Axis, tick_label
 from agentos.outputs.report.comparison import comparison
-from agentos.outputs.report.facts import LONGEST
+from agentos.outputs.report.csv_table import render_csv
+from agentos.outputs.report.facts import MAX_TEXT
+from agentos.outputs.report.html import render_html
 from agentos.outputs.report.junit import junit
 from agentos.outputs.report.markdown import markdown
-from agentos.outputs.report.page import page
-from agentos.outputs.report.picture import MOST_ITEMS, picture
-from agentos.outputs.report.table import table
+from agentos.outputs.report.svg_timeline import MOST_ITEMS, render_svg
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -31,36 +31,38 @@ HOSTILE = (
 HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
 
 
-def told(*texts: str) -> Story:
+def told(*texts: str) -> RunRecord:
     """One failed item a text, which stands everywhere where a text from outside can stand."""
-    story = Story("20261115T221503Z")
+    record = RunRecord("20261115T221503Z")
     items = tuple(f"LLD-{number}" for number, _ in enumerate(texts, 1))
-    story.hear(
-        events.RunStarted(story.run, "lld", texts[0], items, 2, ("key-1",), texts[0], "", texts), 1000.0
+    record.handle(
+        events.RunStarted(record.run, "lld", texts[0], items, 2, ("key-1",), texts[0], "", texts), 1000.0
     )
     for at, (item, text) in enumerate(zip(items, texts, strict=True), 1001):
-        story.hear(events.ItemStarted(item, 1, 1), at)
-        story.hear(events.NodeStarted(item, text, 1), at + 0.1)
-        story.hear(events.LeaseWanted(item, "draft-1", ("gemini",)), at + 0.2)
-        story.hear(events.LeaseGranted(item, "key-1", f"lease-{at}", 0.3), at + 0.5)
-        story.hear(events.KeyLimited("key-1", 1.0, text), at + 0.6)
-        story.hear(events.ItemEnded(item, failed(text, (text,)), 0.9, Usage(1, 2, 3), 1), at + 0.9)
-    story.hear(events.RunEnded(1, 9.0, 0.3), 1000.0 + len(texts) + 1)
-    return story
+        record.handle(events.ItemStarted(item, 1, 1), at)
+        record.handle(events.NodeStarted(item, text, 1), at + 0.1)
+        record.handle(events.LeaseWanted(item, "draft-1", ("gemini",)), at + 0.2)
+        record.handle(events.LeaseGranted(item, "key-1", f"lease-{at}", 0.3), at + 0.5)
+        record.handle(events.KeyLimited("key-1", 1.0, text), at + 0.6)
+        record.handle(events.ItemEnded(item, failed(text, (text,)), 0.9, Usage(1, 2, 3), 1), at + 0.9)
+    record.handle(events.RunEnded(1, 9.0, 0.3), 1000.0 + len(texts) + 1)
+    return record
 
 
-def approved(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> Story:
-    story = Story("20261115T221504Z")
-    story.hear(events.RunStarted(story.run, "lld", "/p", ("LLD-1",), 1, ("key-1",), titles=("One",)), 1000.0)
-    story.hear(events.ItemStarted("LLD-1", 1, 1), 1000.5)
+def approved(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> RunRecord:
+    record = RunRecord("20261115T221504Z")
+    record.handle(
+        events.RunStarted(record.run, "lld", "/p", ("LLD-1",), 1, ("key-1",), titles=("One",)), 1000.0
+    )
+    record.handle(events.ItemStarted("LLD-1", 1, 1), 1000.5)
     outcome = Outcome(Ending.FINISHED, verdict, 1, result="docs/lld/active/LLD-001.md")
-    story.hear(events.ItemEnded("LLD-1", outcome, seconds, Usage(2, 30, 4), 1), 1000.0 + seconds)
-    story.hear(events.RunEnded(0, seconds, 0.0), 1000.0 + seconds)
-    return story
+    record.handle(events.ItemEnded("LLD-1", outcome, seconds, Usage(2, 30, 4), 1), 1000.0 + seconds)
+    record.handle(events.RunEnded(0, seconds, 0.0), 1000.0 + seconds)
+    return record
 
 
 def test_a_hostile_text_stays_a_text_on_the_page() -> None:
-    root = ET.fromstring(page(told(*HOSTILE)))
+    root = ET.fromstring(render_html(told(*HOSTILE)))
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert not tags & {"script", "img", "a", "iframe", "link", "object", "foreignObject"}
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
@@ -70,7 +72,7 @@ def test_a_hostile_text_stays_a_text_on_the_page() -> None:
 
 
 def test_a_page_needs_nothing_but_itself() -> None:
-    text = page(told(*HOSTILE))
+    text = render_html(told(*HOSTILE))
     root = ET.fromstring(text)
     names = {name.rpartition("}")[2] for element in root.iter() for name in element.attrib}
     assert not names & {"src", "href", "srcset", "data", "action", "style"}
@@ -81,7 +83,7 @@ def test_a_page_needs_nothing_but_itself() -> None:
 
 
 def test_a_page_can_be_read_without_seeing_it() -> None:
-    root = ET.fromstring(page(told(*HOSTILE)))
+    root = ET.fromstring(render_html(told(*HOSTILE)))
     assert root.get("lang") == "en"
     (image,) = root.iter(f"{SVG}svg")
     ids = {element.get("id") for element in image.iter()}
@@ -94,7 +96,7 @@ def test_a_page_can_be_read_without_seeing_it() -> None:
 
 
 def test_the_picture_shows_nodes_waits_calls_and_rests() -> None:
-    image = ET.fromstring(picture(told("N1_design")))
+    image = ET.fromstring(render_svg(told("N1_design")))
     said = [title.text or "" for title in image.iter(f"{SVG}title")]
     assert "N1_design: 0.8s, from 1.1s" in said
     assert "waiting for a key (draft-1): 0.3s, from 1.2s" in said
@@ -104,7 +106,7 @@ def test_the_picture_shows_nodes_waits_calls_and_rests() -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_what_is_written_can_be_read_on_its_ground(dark: bool) -> None:
-    style = ET.fromstring(picture(approved())).find(f".//{SVG}style")
+    style = ET.fromstring(render_svg(approved())).find(f".//{SVG}style")
     assert style is not None and style.text
     light, _, night = style.text.partition("@media (prefers-color-scheme: dark)")
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", night if dark else light))
@@ -127,8 +129,8 @@ def _light(colour: str) -> float:
 
 
 def test_a_very_long_backlog_is_drawn_in_part_and_listed_whole() -> None:
-    story = told(*(f"title {number}" for number in range(MOST_ITEMS + 7)))
-    root = ET.fromstring(page(story))
+    record = told(*(f"title {number}" for number in range(MOST_ITEMS + 7)))
+    root = ET.fromstring(render_html(record))
     text = "".join(root.itertext())
     assert f"Only the first {MOST_ITEMS} items are drawn." in text
     assert f"title {MOST_ITEMS + 6}" in text
@@ -165,33 +167,33 @@ def test_junit_is_strict_xml_with_the_endings_in_its_own_words() -> None:
 
 
 def test_csv_has_a_row_an_item_and_no_formula() -> None:
-    rows = list(csv.DictReader(io.StringIO(table(told(*HOSTILE)))))
+    rows = list(csv.DictReader(io.StringIO(render_csv(told(*HOSTILE)))))
     assert [row["item"] for row in rows] == [f"LLD-{number}" for number in range(1, len(HOSTILE) + 1)]
     assert rows[4]["title"] == '\'=HYPERLINK("http://evil.example")'
     assert rows[0]["title"] == HOSTILE[0] and rows[0]["waited"] == "0.300"
-    assert len(rows[6]["title"]) == LONGEST + 1
+    assert len(rows[6]["title"]) == MAX_TEXT + 1
 
 
-@pytest.mark.parametrize("write", [page, markdown, junit, table])
+@pytest.mark.parametrize("write", [render_html, markdown, junit, render_csv])
 def test_a_run_of_which_nothing_is_known_yet_has_a_report(write: object) -> None:
     assert callable(write)
-    assert write(Story("20261115T221503Z"))
+    assert write(RunRecord("20261115T221503Z"))
 
 
 def test_a_killed_run_says_so_and_how_to_go_on() -> None:
-    story = Story("r", alive=False, unread=1, torn=True)
-    story.hear(
+    record = RunRecord("r", alive=False, unread=1, torn=True)
+    record.handle(
         events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh"), 1.0
     )
-    story.hear(events.ItemStarted("LLD-1", 1, 1), 2.0)
-    text = markdown(story)
+    record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)
+    text = markdown(record)
     assert (
         "1 line of the journal cannot be read (the last one was torn while it was written): passed over."
         in text
     )
     assert "The run was killed, or its machine went down" in text
     assert "Go on with: lld-workflow --all\n" in text.replace("\\", "")
-    suite = ET.fromstring(junit(story))[0]
+    suite = ET.fromstring(junit(record))[0]
     assert suite.get("errors") == "1"
 
 

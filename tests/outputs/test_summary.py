@@ -1,14 +1,14 @@
 """The end of a run, in words and as data."""
 
-from agentos.core import events
-from agentos.core.results import Ending, Outcome, Usage
-from agentos.core.tally import Tally
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.core.run_state.run_stats import RunStats
 from agentos.outputs.summary import as_json, summary_lines
 
 
-def stopped(*before: events.Event) -> Tally:
+def stopped(*before: events.Event) -> RunStats:
     """A run of one item that was stopped after five seconds."""
-    found = Tally()
+    found = RunStats()
     heard = (
         events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, ("key-1",), "lld-workflow --all"),
         *before,
@@ -17,7 +17,7 @@ def stopped(*before: events.Event) -> Tally:
         events.RunEnded(130, 5.0, 0.0),
     )
     for at, event in enumerate(heard):
-        found.hear(event, float(at))
+        found.handle(event, float(at))
     return found
 
 

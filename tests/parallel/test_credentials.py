@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agentos.core.secrets import MASK
+from agentos.core.text.secrets import MASK
 from agentos.parallel import (
     CredentialCoordinator,
     CredentialPoolExhaustedException,

@@ -107,12 +107,12 @@ class Scan:
             self._look_at_files()
             # Of the coordinator, which was given the keys in its environment, the arguments alone.
             self._look(self.running.pid, ("cmdline", "comm"))
-            marks = self.running.processes()
-            for mark in marks:
+            markers = self.running.processes()
+            for mark in markers:
                 if GATEWAY not in command_line(mark.pid):
                     self._look(mark.pid)
             # The first below the coordinator; what it has in its memory, every worker would have too.
-            for mark in marks[:1] if self.memories < MEMORIES else ():
+            for mark in markers[:1] if self.memories < MEMORIES else ():
                 if TEMPLATE in command_line(mark.pid):
                     self._look_inside(mark.pid)
             threading.Event().wait(0.15)

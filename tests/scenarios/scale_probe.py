@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.scale import run_all
 
-from agentos.core import events
-from agentos.storage.layout import Home
+from agentos.core.protocol import events
+from agentos.storage.home import Home
 
 PORTION = 50
 
@@ -27,7 +27,7 @@ class Counter:
         self._opened += event == "open"
         self._listed += event in ("os.listdir", "os.scandir")
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.ItemEnded) and event.attempts:
             self._ended += 1
             if self._ended % PORTION == 0:

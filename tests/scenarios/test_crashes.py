@@ -229,7 +229,7 @@ def test_a_run_killed_while_it_files_issues_files_each_of_them_once(stage: Stage
         family = running.processes()
         running.signal(signal.SIGKILL)
         kills += running.end().code == -signal.SIGKILL
-        until(lambda marks=family: not [mark for mark in marks if mark.alive], 2)  # type: ignore[misc]
+        until(lambda markers=family: not [mark for mark in markers if mark.alive], 2)  # type: ignore[misc]
     assert kills >= 1
     assert stage.run("--all", "--parallel", 3, program="issue-workflow").code == 0
     filed = "".join(path.read_text() for path in (stage.project / "issues").iterdir())

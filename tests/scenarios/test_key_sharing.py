@@ -36,9 +36,9 @@ def test_two_terminals_on_two_projects_keep_to_the_limits_of_their_keys_in_sum(s
         assert done.code == 0, done.out
     assert all(stage.document(number).exists() for number in range(40, 44))
     assert len(list((other / "docs/lld/active").glob("LLD-*.md"))) == 4
-    ledger = witness.ledger()
-    assert {call["status"] for call in ledger["calls"]} == {200} and len(ledger["calls"]) == 16
-    assert ledger["max_concurrent"] == {"key-1": 1, "key-2": 1} and ledger["max_concurrent_all"] == 2
+    call_log = witness.ledger()
+    assert {call["status"] for call in call_log["calls"]} == {200} and len(call_log["calls"]) == 16
+    assert call_log["max_concurrent"] == {"key-1": 1, "key-2": 1} and call_log["max_concurrent_all"] == 2
     shown = keys(stage, "list")
     for name in ("key-1", "key-2"):
         assert "8 of 8 requests/60s" in line(shown, name)
@@ -62,9 +62,9 @@ def test_a_key_that_a_killed_run_was_using_is_free_for_the_other_at_once(stage: 
 _STOPPED = """
 import os, signal, sys
 from pathlib import Path
-from agentos.storage.hostlog import HostLog
-log = HostLog(Path(sys.argv[1]), "stopped")
-with log.turn():
+from agentos.storage.peer_log import FilePeerLog
+log = FilePeerLog(Path(sys.argv[1]), "stopped")
+with log.lock_and_read():
     os.kill(os.getpid(), signal.SIGSTOP)
 """
 

@@ -40,10 +40,10 @@ def test_two_keys_for_five_workers_pause_once_an_episode_and_all_items_finish(st
     assert said(done, "Credential pool exhausted. Pausing all workflows...") == len(episodes) // 2
     assert said(done, "Resuming workflows...") == len(episodes) // 2
     assert "Rate limit" not in done.out and said(done, "rate limited") == 0
-    ledger = witness.ledger()
-    assert set(ledger["max_concurrent"]) == {"key-1", "key-2"} and ledger["max_concurrent_all"] == 2
-    assert max(ledger["max_concurrent"].values()) == 1
-    assert {call["status"] for call in ledger["calls"]} == {200}
+    call_log = witness.ledger()
+    assert set(call_log["max_concurrent"]) == {"key-1", "key-2"} and call_log["max_concurrent_all"] == 2
+    assert max(call_log["max_concurrent"].values()) == 1
+    assert {call["status"] for call in call_log["calls"]} == {200}
 
 
 def test_more_calls_for_each_key_when_the_environment_says_so(stage: Stage) -> None:

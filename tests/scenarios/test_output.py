@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.commands import StartWorker
-from agentos.engines.launch import Recipe
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import StartWorker
 from agentos.engines.process import ProcessEngine
+from agentos.engines.template_client import WorkerSpec
 from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles
 from agentos.storage.files import private_file
@@ -27,16 +27,16 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
     """Every talker as a real worker, all at once, through the real engine and the real listeners."""
     said: list[str] = []
     words = {f"LLD-{number}": word for number, word in enumerate(TALKS, 1)}
-    recipe = Recipe(
+    spec = WorkerSpec(
         "tests.scenarios.talkers:main",
         (),
         {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
     )
     console = Console(said.append, str, said.append)
     logs = LogFiles(tmp_path, private_file, lambda error: said.append(str(error)))
-    with contextlib.closing(ProcessEngine(recipe, lambda command: words[command.item], str)) as engine:
+    with contextlib.closing(ProcessEngine(spec, lambda command: words[command.item], str)) as engine:
         for slot, item in enumerate(words, 1):
-            engine.obey(StartWorker(item, slot, 1))
+            engine.execute(StartWorker(item, slot, 1))
         ended: set[str] = set()
         deadline = time.monotonic() + 30
         while ended != set(words) and time.monotonic() < deadline:
@@ -44,8 +44,8 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
                 if isinstance(event, events.WorkerEnded):
                     ended.add(event.item)
                 if isinstance(event, events.LineWritten):
-                    console.hear(event, 0.0)
-                    logs.hear(event, 0.0)
+                    console.on_event(event, 0.0)
+                    logs.on_event(event, 0.0)
         assert ended == set(words)
         until(
             lambda: not [mark for mark in descendants(os.getpid()) if "sleep 60" in command_line(mark.pid)], 5

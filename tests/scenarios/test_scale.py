@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from bench.scale import make_project
 
-from agentos.storage.layout import Home
-from agentos.storage.runs import Keep, prune, run_folders
+from agentos.storage.home import Home
+from agentos.storage.runs import RetentionPolicy, prune, run_folders
 
 ITEMS, HALF = 300, 150
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,9 @@ def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: P
     newest = run_folders(Home(backlog / "home").runs)[0]
     ended = [event["item"] for event in events_of(newest) if event["type"] == "ItemEnded"]
     assert len(ended) == len(set(ended)) == ITEMS - done
-    assert prune(Home(backlog / "home").runs, Keep(runs=1), 0.0) and run_folders(newest.parent) == [newest]
+    assert prune(Home(backlog / "home").runs, RetentionPolicy(runs=1), 0.0) and run_folders(
+        newest.parent
+    ) == [newest]
 
 
 def test_the_last_items_cost_no_more_than_the_first(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentos.origins import VARIABLES, line_of
-from agentos.settings import Flags, Settings
-from agentos.settings_file import FILE_KEYS
+from agentos.config.file import FILE_KEYS
+from agentos.config.origins import VARIABLES, line_of
+from agentos.config.settings import Flags, Settings
 
 from .stage import Done, Stage, snapshot
 

@@ -7,7 +7,7 @@ import sys
 from .stage import Stage
 from .test_own_workflows import tutorial_code
 
-SOON = "import agentos.cli.run, agentos.app, agentos.settings, agentos.request, agentos.core.plan, sys"
+SOON = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.request, agentos.core.planning.plan, sys"
 
 
 def test_a_worker_imports_nothing(stage: Stage) -> None:
@@ -38,11 +38,11 @@ def test_the_template_can_start_before_most_of_the_coordinator_is_loaded() -> No
     code = f"{SOON}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "agentos.engines.launch" in loaded
+    assert "agentos.engines.template_client" in loaded
     assert not loaded & {
-        "agentos.assembly",
-        "agentos.core.events",
-        "agentos.core.run",
+        "agentos.run.builder",
+        "agentos.core.protocol.events",
+        "agentos.core.scheduling.scheduler",
         "agentos.outputs.console",
         "asyncio",
     }

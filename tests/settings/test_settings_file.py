@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agentos.config.file import read_file
 from agentos.core.errors import PreflightError
-from agentos.core.money import Price
-from agentos.settings_file import read_file
+from agentos.core.quota.budget import Price
 
 
 def read(folder: Path, text: str) -> dict[str, object]:

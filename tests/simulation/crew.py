@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from agentos.core import events
-from agentos.core.commands import (
+from agentos.core.forecast.discrete_events import ScheduledEvent
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import (
     Command,
     FreezeWorker,
     GrantLease,
@@ -13,9 +14,8 @@ from agentos.core.commands import (
     StopWorker,
     ThawWorker,
 )
-from agentos.core.refusals import Refusal
-from agentos.core.results import Ending, Outcome, Usage, Verdict, failed, stumbled
-from agentos.core.world import Happening
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed, failed_transient
+from agentos.core.ratelimit.refusals import Refusal
 
 from .provider import Provider
 
@@ -53,7 +53,7 @@ class FaultyCrew:
         self._alive: set[str] = set()
         self.buckets: dict[str, str] = {}
 
-    def obey(self, command: Command, now: float) -> list[Happening]:
+    def execute(self, command: Command, now: float) -> list[ScheduledEvent]:
         match command:
             case StartWorker():
                 return self._start(command.item, now)
@@ -62,60 +62,62 @@ class FaultyCrew:
             case StopWorker():
                 return self._stop(command.item, now)
             case KillWorker():
-                return [Happening(now + 0.01, events.WorkerEnded(command.item, "SIGKILL", clean=False))]
+                return [ScheduledEvent(now + 0.01, events.WorkerEnded(command.item, "SIGKILL", clean=False))]
             case FreezeWorker() | ThawWorker():
                 return []
 
-    def _start(self, item: str, now: float) -> list[Happening]:
+    def _start(self, item: str, now: float) -> list[ScheduledEvent]:
         if self._happens(self._dangers.no_start):
-            return [Happening(now + 0.01, events.WorkerNotStarted(item, "EAGAIN"))]
+            return [ScheduledEvent(now + 0.01, events.WorkerNotStarted(item, "EAGAIN"))]
         self._alive.add(item)
         there = now + self._random.uniform(0.01, 1.0)
-        started = Happening(there, events.WorkerStarted(item, 1))
+        started = ScheduledEvent(there, events.WorkerStarted(item, 1))
         if self._happens(self._dangers.invalid):
             return [started, *self._end(item, there, failed("Invalid spec format"))]
         return [started, *self._go_on(item, there, self._disk.calls.get(item, 0))]
 
-    def _go_on(self, item: str, now: float, done: int) -> list[Happening]:
+    def _go_on(self, item: str, now: float, done: int) -> list[ScheduledEvent]:
         at = now + self._random.uniform(0.0, 0.5)
         if self._happens(self._dangers.crash):
-            return [Happening(at, events.WorkerEnded(item, "SIGSEGV", clean=False))]
+            return [ScheduledEvent(at, events.WorkerEnded(item, "SIGSEGV", clean=False))]
         if self._happens(self._dangers.hang):
             return []
         if self._happens(self._dangers.stumble):
-            return self._end(item, at, stumbled("OSError: no space left"))
+            return self._end(item, at, failed_transient("OSError: no space left"))
         if done >= self._needed:
             return self._end(item, at, APPROVED)
-        node = Happening(at, events.NodeStarted(item, f"N{done}", 1))
+        node = ScheduledEvent(at, events.NodeStarted(item, f"N{done}", 1))
         wish = events.LeaseWanted(item, f"call-{done}", ("gemini",), ("m",), 100, 100, done)
-        return [node, Happening(at, wish)]
+        return [node, ScheduledEvent(at, wish)]
 
-    def _call(self, grant: GrantLease, now: float) -> list[Happening]:
+    def _call(self, grant: GrantLease, now: float) -> list[ScheduledEvent]:
         item = grant.item
         answer = self._provider.answer(grant.key, self.buckets[grant.key], now)
         back = now + answer.seconds
         if self._happens(self._dangers.crash):
-            return [Happening(now + answer.seconds / 2, events.WorkerEnded(item, "SIGKILL", clean=False))]
+            return [
+                ScheduledEvent(now + answer.seconds / 2, events.WorkerEnded(item, "SIGKILL", clean=False))
+            ]
         if self._happens(self._dangers.hang):
             return []
         done = self._disk.calls.get(item, 0) + (answer.refusal is None)
         returned = self._returned(grant, answer.seconds, answer.refusal)
-        return [Happening(back, returned), *self._go_on(item, back, done)]
+        return [ScheduledEvent(back, returned), *self._go_on(item, back, done)]
 
     def _returned(self, grant: GrantLease, seconds: float, refusal: Refusal | None) -> events.LeaseReturned:
         usage = Usage() if refusal else Usage(1, 100, 100)
         return events.LeaseReturned(grant.item, grant.lease, seconds, usage, refusal, "m")
 
-    def _stop(self, item: str, now: float) -> list[Happening]:
+    def _stop(self, item: str, now: float) -> list[ScheduledEvent]:
         if item not in self._alive or self._happens(0.1):
             return []
         return self._end(item, now + self._random.uniform(0.0, 3.0), Outcome(Ending.INTERRUPTED))
 
-    def _end(self, item: str, at: float, outcome: Outcome) -> list[Happening]:
+    def _end(self, item: str, at: float, outcome: Outcome) -> list[ScheduledEvent]:
         lingers = self._random.choice((0.01, 0.01, 0.01, 30.0))
         return [
-            Happening(at, events.WorkerReported(item, outcome)),
-            Happening(at + lingers, events.WorkerEnded(item, "exit status 0", clean=True)),
+            ScheduledEvent(at, events.WorkerReported(item, outcome)),
+            ScheduledEvent(at + lingers, events.WorkerEnded(item, "exit status 0", clean=True)),
         ]
 
     def _happens(self, share: float) -> bool:

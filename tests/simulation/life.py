@@ -4,17 +4,16 @@ import functools
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from agentos.core import events
-from agentos.core.commands import GrantLease, KillWorker, StartWorker, StopWorker
-from agentos.core.credentials import Credential
-from agentos.core.decision import Decision
-from agentos.core.limits import Limits
-from agentos.core.pool import Pool
-from agentos.core.refusals import RefusalKind
-from agentos.core.results import Ending
-from agentos.core.run import Run
-from agentos.core.secrets import Secret
-from agentos.core.world import Seen, World
+from agentos.core.forecast.discrete_events import EventSimulator, Seen
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import GrantLease, KillWorker, StartWorker, StepResult, StopWorker
+from agentos.core.protocol.results import Ending
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.refusals import RefusalKind
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.secrets import Secret
 
 from .crew import Dangers, Disk, FaultyCrew
 from .provider import Provider, Quota
@@ -44,7 +43,11 @@ class Life:
     """Everything in it follows from its seed."""
 
     def __init__(
-        self, seed: int, told: Told | None = None, trace: list[str] | None = None, brain: type[Run] = Run
+        self,
+        seed: int,
+        told: Told | None = None,
+        trace: list[str] | None = None,
+        brain: type[Scheduler] = Scheduler,
     ) -> None:
         self.random = Random(seed)
         self.brain = brain
@@ -126,7 +129,7 @@ class _Trip:
         self.slots: dict[str, int] = {}
         self._know(life.keys)
         run = life.brain(items, self.pool, self.limits, random.random, 0.0)
-        self.world = World(run, self.crew, 0.0, self.see)
+        self.world = EventSimulator(run, self.crew, 0.0, self.see)
         self.workers: set[str] = set()
         self.leases: dict[str, GrantLease] = {}
         self.asked: dict[str, str] = {}
@@ -143,7 +146,7 @@ class _Trip:
         self.life.told.runs += 1
         steps = 0
         self.world.begin()
-        while not self.world.run.over:
+        while not self.world.scheduler.over:
             self.world.step()
             steps += 1
             assert steps < MOST_STEPS, f"no end after {steps} steps, at {self.world.now:g} s"
@@ -162,11 +165,11 @@ class _Trip:
         for _ in range(random.choice((0, 0, 1, 3))):
             world.plan(random.uniform(0, 600), self._edit)
 
-    def _signal(self, signal: str, now: float) -> Decision:
+    def _signal(self, signal: str, now: float) -> StepResult:
         self.life.told.stops += 1
-        return self.world.run.hear(events.StopRequested(signal), now)
+        return self.world.scheduler.handle(events.StopRequested(signal), now)
 
-    def _edit(self, now: float) -> Decision:
+    def _edit(self, now: float) -> StepResult:
         """Somebody adds a key, or takes one away for good."""
         life, random = self.life, self.life.random
         life.told.edits += 1
@@ -177,7 +180,7 @@ class _Trip:
         else:
             life.keys = [*life.keys, life.key(random.randint(200, 10**6))]
         self._know(life.keys)
-        return self.world.run.change_credentials(list(life.keys), now)
+        return self.world.scheduler.change_credentials(list(life.keys), now)
 
     def _know(self, keys: list[Credential]) -> None:
         self.buckets.update({key.name: key.quota for key in keys})

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from agentos.core.loads import Dimension, LimitSeen
-from agentos.core.refusals import Refusal, RefusalKind
-from agentos.models.offline.windows import Tally, Window, make_tally
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.offline.limits.windows import Window, WindowKind, make_window
 
 MINUTE, DAY = 60.0, 86400.0
 REFUSED_AFTER = 0.05
@@ -23,8 +23,8 @@ class Answer:
 class Quota:
     """One bucket at its provider; `advised` is when it last said that it would admit again."""
 
-    minute: Tally | None
-    day: Tally | None
+    minute: Window | None
+    day: Window | None
     hints: bool
     named: bool
     advised: float = 0.0
@@ -58,9 +58,9 @@ class Provider:
         return self.quotas[bucket]
 
     def _drawn_quota(self) -> Quota:
-        random, window = self.random, self.random.choice(list(Window))
-        minute = make_tally(window, random.choice((2, 10, 60)), MINUTE) if random.random() < 0.5 else None
-        day = make_tally(Window.FIXED, random.choice((5, 50)), DAY) if random.random() < 0.1 else None
+        random, window = self.random, self.random.choice(list(WindowKind))
+        minute = make_window(window, random.choice((2, 10, 60)), MINUTE) if random.random() < 0.5 else None
+        day = make_window(WindowKind.FIXED, random.choice((5, 50)), DAY) if random.random() < 0.1 else None
         return Quota(minute, day, hints=random.random() < 0.7, named=random.random() < 0.3)
 
     def answer(self, key: str, bucket: str, now: float) -> Answer:
@@ -74,7 +74,7 @@ class Provider:
         if key in self.dead:
             return Answer(REFUSED_AFTER, Refusal(RefusalKind.KEY_REJECTED, "401"))
         if any(begin <= now < end for begin, end in self.storms) or self.random.random() < self.trouble:
-            return Answer(seconds, Refusal(RefusalKind.TROUBLE, "503"))
+            return Answer(seconds, Refusal(RefusalKind.PROVIDER_ERROR, "503"))
         return self._counted(self.quota(bucket), seconds, now)
 
     def _counted(self, quota: Quota, seconds: float, now: float) -> Answer:
@@ -88,7 +88,7 @@ class Provider:
                 quota.advised = max(quota.advised, now + REFUSED_AFTER + hint)
             limits = (limit,) if quota.named else ()
             return Answer(REFUSED_AFTER, Refusal(RefusalKind.RATE_LIMITED, "429", hint, limits=limits))
-        for tally in (quota.minute, quota.day):
-            if tally:
-                tally.spend(now, 1)
+        for stats in (quota.minute, quota.day):
+            if stats:
+                stats.spend(now, 1)
         return Answer(seconds)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core import events
-from agentos.core.credentials import Credential
-from agentos.core.decision import Decision
-from agentos.core.limits import Limits
-from agentos.core.pool import Pool
-from agentos.core.run import Run
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import StepResult
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.pool import Pool
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
 
 from .__main__ import FIXED, survive
 from .life import Life, Told
@@ -56,63 +56,63 @@ def test_a_life_is_the_same_in_another_process() -> None:
     assert told[0] == told[1] and told[0].count(b"\n") > 20
 
 
-class Hasty(Run):
+class Hasty(Scheduler):
     """Does not wait as long as it was asked to."""
 
-    def hear(self, event: events.Event, now: float) -> Decision:
+    def handle(self, event: events.Event, now: float) -> StepResult:
         if isinstance(event, events.LeaseReturned) and event.refusal:
             event = replace(event, refusal=replace(event.refusal, seconds=0.0, limits=()))
-        return super().hear(event, now)
+        return super().handle(event, now)
 
 
-class Hoarding(Run):
+class Hoarding(Scheduler):
     """Keeps the leases of the dead."""
 
     def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
         super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
-        self._leasing.gone = lambda holder: None  # type: ignore[method-assign]
+        self._lease_manager.drop_holder = lambda holder: None  # type: ignore[method-assign]
 
 
-class Forgetful(Run):
+class Forgetful(Scheduler):
     """Loses what is to be tried again."""
 
     def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
         super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
-        self._roster.queue_last = lambda work: None  # type: ignore[method-assign]
+        self._queue.queue_last = lambda work: None  # type: ignore[method-assign]
 
 
-class Generous(Run):
+class Generous(Scheduler):
     """Lets a key carry more calls than it may."""
 
-    def change_credentials(self, credentials: list[Credential], now: float) -> Decision:
+    def change_credentials(self, credentials: list[Credential], now: float) -> StepResult:
         return super().change_credentials([replace(one, concurrency=9) for one in credentials], now)
 
 
-class Sleepy(Run):
+class Sleepy(Scheduler):
     """Is never woken by time alone."""
 
     def deadline(self, now: float) -> float | None:
         return None
 
 
-class Repeating(Run):
+class Repeating(Scheduler):
     """Tells the end of an item twice."""
 
-    def hear(self, event: events.Event, now: float) -> Decision:
-        decision = super().hear(event, now)
+    def handle(self, event: events.Event, now: float) -> StepResult:
+        decision = super().handle(event, now)
         decision.news += [news for news in decision.news if isinstance(news, events.ItemEnded)]
         return decision
 
 
-class Stubborn(Run):
+class Stubborn(Scheduler):
     """Goes on starting after a signal."""
 
-    def _hear_stop(self, event: events.StopRequested, decision: Decision, now: float) -> None:
-        super()._hear_stop(event, decision, now)
-        self._stop.reason = ""
+    def _handle_stop_request(self, event: events.StopRequested, decision: StepResult, now: float) -> None:
+        super()._handle_stop_request(event, decision, now)
+        self._shutdown.reason = ""
 
 
-def _failure(seed: int, brain: type[Run]) -> tuple[str, list[str]] | None:
+def _failure(seed: int, brain: type[Scheduler]) -> tuple[str, list[str]] | None:
     """What went wrong in a life, and all that had happened before."""
     trace: list[str] = []
     try:
@@ -123,7 +123,7 @@ def _failure(seed: int, brain: type[Run]) -> tuple[str, list[str]] | None:
 
 
 @pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])
-def test_a_planted_bug_is_found(brain: type[Run]) -> None:
+def test_a_planted_bug_is_found(brain: type[Scheduler]) -> None:
     for seed in range(FIXED, FIXED + 400):
         if failed := _failure(seed, brain):
             assert _failure(seed, brain) == failed, "the seed fails in another way when it is replayed"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core.credentials import Credential
 from agentos.core.errors import PreflightError
-from agentos.storage.credentials import CredentialSource
+from agentos.core.quota.credentials import Credential
+from agentos.storage.credentials.reader import CredentialSource
 
 
 def read(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core import events
-from agentos.core.results import Ending, Outcome, Usage
-from agentos.core.secrets import MASK, Redactor, Secret
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.core.text.secrets import MASK, Redactor, Secret
 from agentos.storage.journal import NAME, Journal, lines_with, read_journal
 
 STARTED = events.ItemStarted("LLD-1", 1, 1)
@@ -19,7 +19,7 @@ ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
 def write(folder: Path, *told: events.Event) -> None:
     journal = Journal(folder, Redactor([Secret("canary-123456")]), print)
     for at, event in enumerate(told):
-        journal.hear(event, at + 0.5)
+        journal.on_event(event, at + 0.5)
     journal.close()
 
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core import events
-from agentos.core.results import Ending, Outcome, Usage, Verdict, failed
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
 from agentos.storage.files import TMP_PREFIX
 from agentos.storage.journal import Journal
 from agentos.storage.runs import (
-    Keep,
+    RetentionPolicy,
     RunFolder,
     failed_before,
     is_alive,
     last_run_of,
+    load_run_stats,
     new_run,
     prune,
     run_folders,
-    tally_of,
 )
 
 WALL = 1782892800.0
@@ -41,7 +41,7 @@ def finished(runs: Path, wall: float, size: int = 10) -> Path:
 def told(run: RunFolder, *heard: events.Event) -> None:
     journal = Journal(run.path, str, print)
     for event in heard:
-        journal.hear(event, WALL)
+        journal.on_event(event, WALL)
     journal.close()
     run.close()
 
@@ -80,7 +80,7 @@ def test_what_a_killed_run_left_half_done_is_tidied_up(runs: Path) -> None:
         os.mknod(run.path / "door.sock", stat.S_IFSOCK | 0o600)
     before = sorted(os.listdir(living.path))
     killed.close()
-    assert prune(runs, Keep(), WALL + 2) == []
+    assert prune(runs, RetentionPolicy(), WALL + 2) == []
     assert sorted(os.listdir(killed.path)) == ["gathered.jsonl", "run.lock"]
     assert sorted(os.listdir(living.path)) == before and len(before) == 4
     living.close()
@@ -88,11 +88,11 @@ def test_what_a_killed_run_left_half_done_is_tidied_up(runs: Path) -> None:
 
 def test_what_a_run_that_died_while_it_pointed_has_left_is_removed(runs: Path) -> None:
     living = new_run(runs, 0.0)
-    marks = [runs / f".latest-{name}" for name in (living.id, "19700101T000000Z-9")]
-    for mark in marks:
+    markers = [runs / f".latest-{name}" for name in (living.id, "19700101T000000Z-9")]
+    for mark in markers:
         mark.symlink_to("anywhere")
     new_run(runs, 1.0).close()
-    assert marks[0].is_symlink() and not marks[1].is_symlink()
+    assert markers[0].is_symlink() and not markers[1].is_symlink()
     living.close()
 
 
@@ -105,27 +105,27 @@ def test_a_run_lives_as_long_as_its_process_holds_its_lock(runs: Path) -> None:
 
 def test_the_oldest_runs_beyond_the_number_are_pruned(runs: Path) -> None:
     paths = [finished(runs, WALL + number) for number in range(5)]
-    assert prune(runs, Keep(runs=3), WALL + 10) == [paths[1], paths[0]]
+    assert prune(runs, RetentionPolicy(runs=3), WALL + 10) == [paths[1], paths[0]]
     assert run_folders(runs) == paths[:1:-1]
 
 
 def test_runs_beyond_the_size_are_pruned(runs: Path) -> None:
     paths = [finished(runs, WALL + number, size=1000) for number in range(4)]
-    assert prune(runs, Keep(bytes=2500), WALL + 10) == [paths[1], paths[0]]
+    assert prune(runs, RetentionPolicy(bytes=2500), WALL + 10) == [paths[1], paths[0]]
 
 
 def test_runs_beyond_the_age_are_pruned_but_never_the_newest(runs: Path) -> None:
     paths = [finished(runs, WALL + number) for number in range(3)]
-    assert prune(runs, Keep(seconds=100.0), WALL + 1000) == [paths[1], paths[0]]
+    assert prune(runs, RetentionPolicy(seconds=100.0), WALL + 1000) == [paths[1], paths[0]]
     assert run_folders(runs) == [paths[2]]
 
 
 def test_a_living_run_is_never_pruned(runs: Path) -> None:
     alive = new_run(runs, WALL)
     finished(runs, WALL + 1)
-    assert prune(runs, Keep(runs=1), WALL + 2) == []
+    assert prune(runs, RetentionPolicy(runs=1), WALL + 2) == []
     alive.close()
-    assert prune(runs, Keep(runs=1), WALL + 2) == [alive.path]
+    assert prune(runs, RetentionPolicy(runs=1), WALL + 2) == [alive.path]
 
 
 def test_what_failed_in_the_last_run_of_a_project_and_workflow_is_found(runs: Path, tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_what_failed_in_the_last_run_of_a_project_and_workflow_is_found(runs: Pa
     told(new_run(runs, WALL + 2), started(str(tmp_path), "issue"))
     finished(runs, WALL + 3)
     found = last_run_of(runs, "lld", tmp_path)
-    assert found is not None and found.rows["LLD-1"].word == "failed"
+    assert found is not None and found.rows["LLD-1"].status == "failed"
     assert failed_before(runs, "lld", tmp_path) == {"LLD-1"}
     assert last_run_of(runs, "lld", tmp_path / "other") is None
     assert failed_before(runs, "lld", tmp_path / "other") == set()
 
 
 def test_a_run_that_wrote_nothing_adds_up_to_nothing(runs: Path) -> None:
-    assert tally_of(finished(runs, WALL)).rows == {}
+    assert load_run_stats(finished(runs, WALL)).rows == {}
     assert run_folders(runs.parent / "nothing") == []

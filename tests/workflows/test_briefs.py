@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentos.storage.project import ProjectFolder
+from agentos.storage.files import ProjectFolder
 from agentos.workflows.sources.briefs import brief_numbers, give_numbers
 
 

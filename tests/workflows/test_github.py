@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentos.core.items import Item
+from agentos.core.planning.items import Item
 from agentos.workflows.github.issues import as_page
 from agentos.workflows.github.limits import limit_seconds
 from agentos.workflows.github.tracker import marker_in, marker_of, since_of

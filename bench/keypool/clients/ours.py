@@ -9,25 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentos.core.credentials import Credential
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
-from agentos.core.leasing import Leasing, granted
-from agentos.core.loads import Dimension, Rate
-from agentos.core.money import PriceList, Purse
-from agentos.core.orders import RoleModel
-from agentos.core.pool import Pool
-from agentos.core.ports import Access, Answer, Neighbours, Question
-from agentos.core.refusals import RefusalKind
-from agentos.core.results import Usage
-from agentos.core.secrets import Secret
-from agentos.core.turns import in_turn
-from agentos.core.wants import Lease
-from agentos.models.gemini_refusals import read_refusal
+from agentos.core.planning.worker_task import RoleModel
+from agentos.core.protocol.events import LeaseReturned, LeaseWanted, WorkerEvent
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, PeerLog
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import Budget, PriceList
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.lease import Lease
+from agentos.core.quota.lease_manager import LeaseManager, granted
+from agentos.core.quota.pool import Pool
+from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.ratelimit.refusals import RefusalKind
+from agentos.core.text.secrets import Secret
+from agentos.models.gemini.refusals import read_refusal
 from agentos.models.leased import LeasedModel
-from agentos.storage.alone import Alone
 from agentos.storage.clock import host_clock
-from agentos.storage.hostlog import HostLog
+from agentos.storage.peer_log import FilePeerLog, NoPeers
 from bench.keypool.call import Wire
 from bench.keypool.drive import Ask
 from bench.keypool.job import Job, JobKey, Told
@@ -41,12 +40,12 @@ CALLS_OF_AN_ITEM = 4
 async def prepared(job: Job) -> AsyncIterator[Ask]:
     wire = Wire(job.url)
     with contextlib.ExitStack() as stack:
-        neighbours: Neighbours = Alone()
+        peers: PeerLog = NoPeers()
         if job.folder:
-            neighbours = stack.enter_context(
-                contextlib.closing(HostLog(Path(job.folder), f"process-{job.process}"))
+            peers = stack.enter_context(
+                contextlib.closing(FilePeerLog(Path(job.folder), f"process-{job.process}"))
             )
-        owner = Owner([_credential(key, job) for key in job.keys], neighbours)
+        owner = Owner([_credential(key, job) for key in job.keys], peers)
         yield _Callers(job, owner, lambda: RawGemini(wire, job.names_limits)).ask
         await wire.close()
 
@@ -54,9 +53,9 @@ async def prepared(job: Job) -> AsyncIterator[Ask]:
 class Owner:
     """The one task that touches the pool; takes turns with other processes as the coordinator does."""
 
-    def __init__(self, credentials: list[Credential], neighbours: Neighbours) -> None:
-        self._leasing = Leasing(Pool(credentials), random.random, Purse(PriceList()))
-        self._neighbours = neighbours
+    def __init__(self, credentials: list[Credential], peers: PeerLog) -> None:
+        self._leasing = LeaseManager(Pool(credentials), random.random, Budget(PriceList()))
+        self._neighbours = peers
         self._models: dict[str, LeasedModel] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -65,19 +64,19 @@ class Owner:
 
     def leave(self, item: str) -> None:
         del self._models[item]
-        self._leasing.gone(item)
+        self._leasing.drop_holder(item)
 
     def hear(self, event: WorkerEvent) -> None:
         match event:
             case LeaseWanted():
-                self._decide(lambda now: self._leasing.wanted(event, now))
+                self._decide(lambda now: self._leasing.request(event, now))
             case LeaseReturned():
-                self._decide(lambda now: self._leasing.returned(event, now))
+                self._decide(lambda now: self._leasing.release(event, now))
 
     def _decide(self, act: Callable[[float], object]) -> None:
-        leases, _ = in_turn(self._leasing, self._neighbours, lambda: self._grant(act))
+        leases, _ = with_shared_lock(self._leasing, self._neighbours, lambda: self._grant(act))
         for lease in leases:
-            self._models[lease.want.holder].grant(granted(lease))
+            self._models[lease.request.holder].grant(granted(lease))
         self._arm()
 
     def _grant(self, act: Callable[[float], object]) -> list[Lease]:
@@ -103,11 +102,11 @@ class RawGemini:
         self._wire = wire
         self._names_limits = names_limits
 
-    async def ask(self, question: Question, access: Access) -> Answer:
+    async def complete(self, question: ModelRequest, access: LeasedKey) -> ModelResponse:
         heard = await self._wire.ask(access.secret, question.prompt)
         if heard.status == 200:
             used = heard.body["usageMetadata"]
-            return Answer(
+            return ModelResponse(
                 heard.body["candidates"][0]["content"]["parts"][0]["text"],
                 MODEL,
                 Usage(1, used["promptTokenCount"], used["candidatesTokenCount"]),
@@ -134,7 +133,7 @@ class _Callers:
 
     async def ask(self, caller: int, call: int) -> None:
         item = self._item(caller)
-        await item.model.ask(str(call), Question("draft", self._job.prompt(call)))
+        await item.model.complete(str(call), ModelRequest("draft", self._job.prompt(call)))
         item.calls += 1
 
     def _item(self, caller: int) -> "_Item":

@@ -27,10 +27,10 @@ def issue_workflow() -> None:
 
 def _finish(load: "Callable[[], click.Command]", name: str) -> None:
     try:
-        from agentos.cli.finishing import code_of
-        from agentos.signals import ignore_from_now_on
+        from agentos.cli.exit_codes import run_command
+        from agentos.run.signals import ignore_from_now_on
 
-        code = code_of(load(), sys.argv[1:], name)
+        code = run_command(load(), sys.argv[1:], name)
         ignore_from_now_on()
     except KeyboardInterrupt:
         sys.stderr.write(STOPPED)

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from agentos.cli.words import Duration, Workers, capped
+from agentos.cli.param_types import Duration, Workers, capped
 
 TIMES = ("timeout", "max_wait")
 
 
 def _show(origin: bool, **flags: Any) -> int:
-    from agentos.core.lines import one_line
-    from agentos.origins import origins
-    from agentos.settings import Flags
+    from agentos.config.origins import origins
+    from agentos.config.settings import Flags
+    from agentos.core.text.line_assembler import one_line
 
     if flags["parallel"]:
         flags["parallel"] = capped(flags["parallel"])
@@ -37,7 +37,7 @@ def _time(seconds: Any) -> str:
 
 def _text(value: object) -> str:
     """In few words; a secret never shows itself."""
-    from agentos.core.money import Price
+    from agentos.core.quota.budget import Price
 
     match value:
         case None | "":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agentos.cli.words import Workers, capped
+from agentos.cli.param_types import Workers, capped
 
 FAULT = '{"kind": "429-minute", "nth": 9, "retry_delay": 5}'
 LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAULT)
@@ -27,18 +27,18 @@ def _run(directory: Path, parallel: int) -> int:
 
 
 def _show(directory: Path, project: Path, parallel: int) -> int:
-    from agentos.app import run_workflow
     from agentos.cli.demo_folder import HOME
-    from agentos.core.plan import Selection
-    from agentos.request import Request
-    from agentos.settings import Flags, read_settings
+    from agentos.config.settings import Flags, read_settings
+    from agentos.core.planning.plan import Selection
+    from agentos.run.api import run_workflow
+    from agentos.run.request import RunRequest
 
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
     click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
     click.echo(
         "The built-in rule machine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
     )
-    request = Request(
+    request = RunRequest(
         "lld",
         Selection(everything=True),
         settings,

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from agentos.core.errors import PreflightError, UsageError
-from agentos.storage.layout import Home
+from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, LockFile, is_locked
 from agentos.storage.runs import is_alive, run_folders
 

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from agentos.checkup import Finding
+    from agentos.diagnostics.doctor import Finding
 
 
 def _run(repo: Path | None, offline: bool) -> int:
-    from agentos.checkup import checkup
-    from agentos.core.lines import one_line
+    from agentos.core.text.line_assembler import one_line
+    from agentos.diagnostics.doctor import run_checks
 
     project = repo or Path.cwd()
     github = list(_github(project, offline))
     # Issues that are on GitHub need no folder here.
     findings = [
-        one for one in checkup(project, offline) if not (github and one.what == "project" and one.cure)
+        one for one in run_checks(project, offline) if not (github and one.what == "project" and one.fix)
     ]
     findings += github
-    cures = [finding for finding in findings if finding.cure]
+    cures = [finding for finding in findings if finding.fix]
     for finding in findings:
-        number = f"  -> cure {cures.index(finding) + 1}" if finding.cure else ""
-        mark = "FAIL" if finding.cure else "ok"
+        number = f"  -> cure {cures.index(finding) + 1}" if finding.fix else ""
+        mark = "FAIL" if finding.fix else "ok"
         click.echo(f"{mark:<5}{finding.what:<12} {one_line(finding.found)}{number}")
     for place, finding in enumerate(cures, 1):
-        click.echo(f"{place}. {finding.what}: {one_line(finding.cure)}")
+        click.echo(f"{place}. {finding.what}: {one_line(finding.fix)}")
     again = "agentos doctor --offline" if offline else "agentos doctor"
     go = "lld-workflow --all --parallel --offline" if offline else "lld-workflow --all --parallel"
     click.echo(f"Mend these, then: {again}" if cures else f"Everything is ready: {go}")
@@ -37,17 +37,17 @@ def _run(repo: Path | None, offline: bool) -> int:
 
 def _github(project: Path, offline: bool) -> Iterator["Finding"]:
     """Settings that cannot be read are a finding of the checkup already."""
-    from agentos.checkup import Finding
+    from agentos.config.settings import Flags, read_settings
     from agentos.core.errors import AgentosError
-    from agentos.settings import Flags, read_settings
-    from agentos.tracking import prospect_of_filing
+    from agentos.diagnostics.doctor import Finding
+    from agentos.run.github_setup import check_filing
 
     with contextlib.suppress(AgentosError):
         settings = read_settings(Flags(repo=project))
         if settings.github and not offline:
-            filing = prospect_of_filing(settings)
-            more = f"; {filing.untold}" if filing.untold else ""
-            yield Finding("github", f"issues of {settings.github}{more}", filing.trouble)
+            filing = check_filing(settings)
+            more = f"; {filing.unverified}" if filing.unverified else ""
+            yield Finding("github", f"issues of {settings.github}{more}", filing.problem)
 
 
 command = click.Command(

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from agentos.cli.words import Duration, Workers, capped
-from agentos.core.bounds import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
+from agentos.cli.param_types import Duration, Workers, capped
+from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 EXAMPLES = """\b
 Examples:
@@ -60,9 +60,9 @@ def _split(args: list[str]) -> tuple[list[str], bool, list[str]]:
 
 @click.pass_context
 def _run(ctx: click.Context, /, **words: Any) -> int:
-    from agentos.core.plan import Selection
-    from agentos.program_run import ProgramRequest, run_programs
-    from agentos.settings import Flags, read_settings
+    from agentos.config.settings import Flags, read_settings
+    from agentos.core.planning.plan import Selection
+    from agentos.exec.builder import ExecRequest, run_exec
 
     program: tuple[str, ...] = ctx.meta["agentos.program"]
     if not program:
@@ -78,7 +78,7 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
         )
     )
     codes, everything = _codes(words["retry_on"])
-    request = ProgramRequest(
+    request = ExecRequest(
         sources=tuple(_sources(words, settings.project)),
         words=program,
         selection=Selection(
@@ -96,7 +96,7 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
     )
     if words["dry_run"]:
         return _dry_run(request)
-    return run_programs(request, lambda text: click.echo(text, err=request.json))
+    return run_exec(request, lambda text: click.echo(text, err=request.json))
 
 
 def _sources(words: dict[str, Any], project: Path) -> list[str]:
@@ -123,7 +123,7 @@ def _listed(text: str) -> Iterable[str]:
 
 
 def _codes(word: str) -> tuple[tuple[int, ...], bool]:
-    from agentos.core.programs import TRY_AGAIN
+    from agentos.core.planning.exec_command import TRY_AGAIN
 
     if word == "any":
         return (), True
@@ -135,7 +135,7 @@ def _codes(word: str) -> tuple[tuple[int, ...], bool]:
 
 
 def _variables(words: tuple[str, ...]) -> dict[str, str]:
-    from agentos.settings import environment
+    from agentos.config.settings import environment
 
     found = {}
     for word in words:
@@ -149,19 +149,21 @@ def _variables(words: tuple[str, ...]) -> dict[str, str]:
 
 
 def _dry_run(request: Any) -> int:
-    from agentos.core.programs import called
-    from agentos.program_run import explain_none, plan_programs
+    from agentos.core.planning.exec_command import render_command
+    from agentos.exec.builder import explain_none, plan_exec
 
     def say(text: str) -> None:
         click.echo(text.encode("utf-8", "replace").decode(), err=request.json)
 
-    plan = plan_programs(request)
+    plan = plan_exec(request)
     if not plan.entries:
         return explain_none(plan, request.selection, say)
     say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
     width = max(len(entry.item.id) for entry in plan.entries)
     for entry in plan.entries:
-        say(f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(called(request.words, entry.item))}")
+        say(
+            f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.words, entry.item))}"
+        )
     say("[COORDINATOR] To start it, leave out --dry-run.")
     return 0
 

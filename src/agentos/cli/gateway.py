@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.words import Duration
+from agentos.cli.param_types import Duration
 
 if TYPE_CHECKING:
-    from agentos.gateway.process import Ready
+    from agentos.gateway.server import Ready
 
 EPILOG = """\b
 Examples:
@@ -46,13 +46,13 @@ def _run(
     Prints the variables that bring an agent here, with a token in the place of a key; the token is good as
     long as the gateway runs. What it does, it says on stderr; Ctrl-C ends it, with tokens and cost per item.
     """
-    from agentos.gateway.process import Service, run_gateway
-    from agentos.settings import Flags, read_settings
+    from agentos.config.settings import Flags, read_settings
+    from agentos.gateway.server import GatewayOptions, run_gateway
 
     settings = read_settings(Flags(repo=repo, budget=budget))
     items = item or ("agent",)
-    service = Service(
-        settings, max_wait, port, offline, leashed=die_with_parent, tell_events=format == "events"
+    service = GatewayOptions(
+        settings, max_wait, port, offline, ends_with_stdin=die_with_parent, tell_events=format == "events"
     )
     try:
         return run_gateway(service, lambda ready: click.echo(_words(ready, items, format), nl=False))
@@ -61,11 +61,11 @@ def _run(
 
 
 def _words(ready: "Ready", items: tuple[str, ...], format: str) -> str:
-    from agentos.gateway.variables import exports, variables
+    from agentos.gateway.client_env import client_variables, exports
 
     if format == "events":
         return json.dumps({"url": ready.url, "providers": ready.providers}) + "\n"
-    found = {item: variables(ready.url, ready.providers, ready.mint.token(item)) for item in items}
+    found = {item: client_variables(ready.url, ready.providers, ready.signer.token(item)) for item in items}
     if format == "json":
         return json.dumps({"url": ready.url, "items": found}) + "\n"
     if len(items) == 1:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.words import Duration
+from agentos.cli.param_types import Duration
 
 if TYPE_CHECKING:
-    from agentos.core.standings import Standing
+    from agentos.core.quota.key_status import KeyStatus
 
 
 def _list() -> int:
-    from agentos.keyring_view import view_keys
+    from agentos.diagnostics.key_admin import view_keys
 
     rows = view_keys()
     if not rows:
@@ -21,7 +21,7 @@ def _list() -> int:
         return 0
     width = max(len(row.credential.name) for row in rows)
     for row in rows:
-        stands = "; ".join(_standing(one) for one in row.standings)
+        stands = "; ".join(_standing(one) for one in row.statuses)
         parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {stands}"]
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
@@ -32,9 +32,9 @@ def _list() -> int:
     return 0
 
 
-def _standing(one: "Standing") -> str:
+def _standing(one: "KeyStatus") -> str:
     """`exhausted for the day for gemini-2.5-flash, until 2026-11-17 08:00:00 (in 20h 58m)`."""
-    from agentos.outputs.words import clock, duration
+    from agentos.outputs.format import clock, duration
 
     now = time.time()
     models = f" for {', '.join(one.models)}" if one.models else ""
@@ -43,10 +43,10 @@ def _standing(one: "Standing") -> str:
 
 
 def _add(provider: str, name: str | None) -> int:
-    from agentos.settings import environment, home_folder
-    from agentos.storage.credentials import CredentialSource
-    from agentos.storage.credentials_file import append_credential
-    from agentos.storage.layout import Home
+    from agentos.config.settings import environment, home_folder
+    from agentos.storage.credentials.editor import append_credential
+    from agentos.storage.credentials.reader import CredentialSource
+    from agentos.storage.home import Home
 
     key = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     home = Home(home_folder()).open()
@@ -58,7 +58,7 @@ def _add(provider: str, name: str | None) -> int:
 
 
 def _check(names: tuple[str, ...]) -> int:
-    from agentos.keyring_view import check_keys
+    from agentos.diagnostics.key_admin import check_keys
 
     findings = check_keys(names)
     for name, trouble in findings.items():
@@ -67,10 +67,10 @@ def _check(names: tuple[str, ...]) -> int:
 
 
 def _rest(name: str, seconds: float) -> int:
-    from agentos.keyring_view import rest_key
-    from agentos.outputs.words import duration
+    from agentos.diagnostics.key_admin import cool_down_key
+    from agentos.outputs.format import duration
 
-    rest_key(name, seconds)
+    cool_down_key(name, seconds)
     click.echo(f"{name} rests for {duration(seconds)}, in every run on this machine. See: agentos keys")
     return 0
 
@@ -79,9 +79,9 @@ def _switch(enabled: str) -> click.Command:
     word = {"true": "enable", "false": "disable"}[enabled]
 
     def run(name: str) -> int:
-        from agentos.keyring_view import switch_key
+        from agentos.diagnostics.key_admin import set_key_enabled
 
-        switch_key(name, enabled)
+        set_key_enabled(name, enabled)
         click.echo(f"{name} is {word}d. Runs that are under way take it up by themselves.")
         return 0
 

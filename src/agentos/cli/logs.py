@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from agentos.cli.offering import logged, offering
-from agentos.cli.records import complete_runs
+from agentos.cli.find_run import complete_runs
+from agentos.cli.shell_complete import completer, logged
 
 POLL = 0.2
 
 
 def _run(item: str, run_id: str | None, follow: bool) -> int:
-    from agentos.cli.records import find_run, runs_folder
+    from agentos.cli.find_run import find_run, runs_folder
     from agentos.core.errors import NothingMatches
-    from agentos.core.items import is_safe_id
+    from agentos.core.planning.items import is_safe_id
     from agentos.storage.runs import run_folders
 
     if not is_safe_id(item):
@@ -32,13 +32,13 @@ def _run(item: str, run_id: str | None, follow: bool) -> int:
 
 def _log_of(run: Path, item: str, follow: bool) -> str | None:
     """The item's log, also one that is still to come in a run that is followed."""
-    from agentos.core.items import called
-    from agentos.storage.runs import is_alive, tally_of
+    from agentos.core.planning.items import resolve_item
+    from agentos.storage.runs import is_alive, load_run_stats
 
     names = {path.stem for path in run.glob("*.log")}
     if follow and is_alive(run):
-        names |= tally_of(run).rows.keys()
-    found = called(item, names)
+        names |= load_run_stats(run).rows.keys()
+    found = resolve_item(item, names)
     return f"{found}.log" if found else None
 
 
@@ -63,7 +63,7 @@ command = click.Command(
     "logs",
     help="What an item's worker said, in the last run that carried it; needs no running process.",
     params=[
-        click.Argument(["item"], shell_complete=offering(logged)),
+        click.Argument(["item"], shell_complete=completer(logged)),
         click.Option(
             ["--run", "run_id"], shell_complete=complete_runs, help="Another run than the last one."
         ),

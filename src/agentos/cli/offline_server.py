@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.offline_words import Words, behaviour_of, check_limits, keys_of
+from agentos.cli.offline_options import OfflineOptions, behaviour_of, check_limits, keys_of
 
 if TYPE_CHECKING:
-    from agentos.models.offline import Key
+    from agentos.offline import OfflineKey
 
 EPILOG = """\b
 Examples:
@@ -36,7 +36,7 @@ A request for JSON (a schema, JSON mode, or a tool that has to be used) is
 answered by the reviewer, every other one by the writer.
 
 \b
-Limits hold for a bucket; a key without --bucket has one of its own.
+OfflineLimits hold for a bucket; a key without --bucket has one of its own.
   --rpm --tpm --itpm --otpm   per minute, or per --seconds; --window says how
               they are counted: sliding, fixed (aligned to the clock) or a
               bucket that fills evenly, with room for --burst calls
@@ -89,21 +89,21 @@ def _run(**words: object) -> None:
     made; keys that were given to it are not repeated. Everything else goes to stderr. SIGTERM or Ctrl-C
     ends it.
     """
-    from agentos.models.offline.process import Place, run
+    from agentos.offline.process import ListenAddress, run
 
-    given: Words = words  # type: ignore[assignment]
+    given: OfflineOptions = words  # type: ignore[assignment]
     try:
         made, keys = keys_of(given)
-        behaviour = behaviour_of(given)
+        config = behaviour_of(given)
         if not given["any_key"]:
-            check_limits(behaviour, keys)
-        place = Place(given["host"], given["port"], given["die_with_parent"])
-        run(behaviour, keys, lambda url: _tell(url, made, len(keys)), place)
+            check_limits(config, keys)
+        place = ListenAddress(given["host"], given["port"], given["die_with_parent"])
+        run(config, keys, lambda url: _tell(url, made, len(keys)), place)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
 
 
-def _tell(url: str, made: "tuple[Key, ...]", number: int) -> None:
+def _tell(url: str, made: "tuple[OfflineKey, ...]", number: int) -> None:
     click.echo(f"Offline model server at {url} with {number} keys. Ctrl-C ends it.", err=True)
     print(json.dumps({"url": url, "keys": [key.secret for key in made]}), flush=True)
 
@@ -197,7 +197,7 @@ command = click.Command(
             metavar="KEY:LIMITS",
             help="Other limits for a key or a bucket, such as key-1:rpm=5,tpm=9000; repeatable.",
         ),
-        _flag("--per-model", is_flag=True, help="Limits hold for each model of a bucket by itself."),
+        _flag("--per-model", is_flag=True, help="OfflineLimits hold for each model of a bucket by itself."),
         _flag("--refused-count", is_flag=True, help="Refused calls count against --rpm and --rpd."),
         _flag("--no-hints", is_flag=True, help="Tell nothing of the limits: no name, no delay, no header."),
         _flag(

@@ -2,12 +2,12 @@
 
 import click
 
-from agentos.cli.asking import ask_run, run_option
-from agentos.core.events import PauseRequested
+from agentos.cli.control import run_option, send_request
+from agentos.core.protocol.events import PauseRequested
 
 
 def _run(now: bool, run_id: str | None) -> int:
-    return ask_run(run_id, PauseRequested(now), "pause --now" if now else "pause")
+    return send_request(run_id, PauseRequested(now), "pause --now" if now else "pause")
 
 
 command = click.Command(

@@ -5,36 +5,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.records import complete_runs
+from agentos.cli.find_run import complete_runs
 
 if TYPE_CHECKING:
-    from agentos.core.story import Story
+    from agentos.core.run_state.run_record import RunRecord
 
 FORMATS = ("md", "html", "junit", "csv")
 SUFFIXES = {".md": "md", ".html": "html", ".htm": "html", ".xml": "junit", ".csv": "csv"}
 
 
 def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
-    from agentos.cli.records import find_run
+    from agentos.cli.find_run import find_run
     from agentos.core.errors import NothingMatches
-    from agentos.outputs.words import count
-    from agentos.storage.stories import story_of
+    from agentos.outputs.format import count
+    from agentos.storage.runs import load_run_record
 
     chosen = form or _form_of(output)
     run = find_run(run_id)
     try:
-        story = story_of(run)
+        record = load_run_record(run)
     except FileNotFoundError as error:
         raise NothingMatches(
             f"run {run.name} has no journal ({error.filename}); see the others with: agentos runs"
         ) from error
-    text = write_report(story, chosen)
+    text = write_report(record, chosen)
     if output is None:
         click.echo(text, nl=False)
         return 0
     _keep(output, text)
-    items = count(len(story.tally.rows), "item")
-    click.echo(f"Written: {output} ({chosen}, {items}, the run {story.state})", err=True)
+    items = count(len(record.stats.rows), "item")
+    click.echo(f"Written: {output} ({chosen}, {items}, the run {record.state})", err=True)
     return 0
 
 
@@ -47,24 +47,24 @@ def _form_of(output: Path | None) -> str:
     return SUFFIXES[output.suffix.lower()]
 
 
-def write_report(story: "Story", form: str) -> str:
+def write_report(record: "RunRecord", form: str) -> str:
     match form:
         case "html":
-            from agentos.outputs.report.page import page
+            from agentos.outputs.report.html import render_html
 
-            return page(story)
+            return render_html(record)
         case "junit":
             from agentos.outputs.report.junit import junit
 
-            return junit(story)
+            return junit(record)
         case "csv":
-            from agentos.outputs.report.table import table
+            from agentos.outputs.report.csv_table import render_csv
 
-            return table(story)
+            return render_csv(record)
         case _:
             from agentos.outputs.report.markdown import markdown
 
-            return markdown(story)
+            return markdown(record)
 
 
 def _keep(path: Path, text: str) -> None:

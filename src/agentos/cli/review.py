@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.offering import offering, parked
+from agentos.cli.shell_complete import completer, parked
 
 if TYPE_CHECKING:
-    from agentos.core.gates import Decision
-    from agentos.reviewing import Place, Waiting
+    from agentos.core.planning.gates import ReviewDecision
+    from agentos.review.queue import PendingReview, ReviewContext
 
 NO_TERMINAL = (
     "nothing was decided: the input is not a terminal. Say it with a flag: --approve, --send-back TEXT or "
@@ -23,7 +23,7 @@ ORDER = 'name the item first: agentos review LLD-42 --send-back "what is to chan
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ReviewOptions:
     """The flags as they were given."""
 
     item: str | None
@@ -40,18 +40,18 @@ class Words:
 
 
 def _run(**given: object) -> int:
-    from agentos.reviewing import Place, find
-    from agentos.settings import Flags, read_settings
-    from agentos.storage.layout import Home
+    from agentos.config.settings import Flags, read_settings
+    from agentos.review.queue import ReviewContext, find
+    from agentos.storage.home import Home
 
-    words = Words(**given)  # type: ignore[arg-type]
+    words = ReviewOptions(**given)  # type: ignore[arg-type]
     _check(words)
     settings = read_settings(Flags(repo=words.repo))
-    place = Place(settings.project, Home(settings.home), settings.database)
+    place = ReviewContext(settings.project, Home(settings.home), settings.database)
     if words.item is None:
         return _list(place)
     one = find(place, words.item)
-    if one.parked.decision is not None:
+    if one.state.decision is not None:
         return _tell_decided(place, one, decides=words.decides or words.edit)
     if not words.decides:
         _show(place, one)
@@ -64,7 +64,7 @@ def _run(**given: object) -> int:
     return _decide(place, one, words) if words.decides else _ask(place, one)
 
 
-def _check(words: Words) -> None:
+def _check(words: ReviewOptions) -> None:
     said = [words.approve, words.send_back is not None, words.reject is not None, words.show]
     if sum(said) > 1:
         raise click.UsageError("say one of --approve, --send-back, --reject and --show")
@@ -72,55 +72,57 @@ def _check(words: Words) -> None:
         raise click.UsageError(ORDER)
 
 
-def _list(place: "Place") -> int:
-    from agentos.core.lines import one_line
-    from agentos.outputs.words import clock
-    from agentos.reviewing import following_command, there, waiting
+def _list(place: "ReviewContext") -> int:
+    from agentos.core.text.line_assembler import one_line
+    from agentos.outputs.format import clock
+    from agentos.review.queue import command_for, following_command, pending_reviews
 
-    found = waiting(place)
-    open_ones = [one for one in found if one.parked.decision is None]
-    width = max((len(one.parking.item) for one in found), default=0)
+    found = pending_reviews(place)
+    open_ones = [one for one in found if one.state.decision is None]
+    width = max((len(one.parked_item.item) for one in found), default=0)
     for one in found:
-        parking, decision = one.parking, one.parked.decision
+        parking, decision = one.parked_item, one.state.decision
         state = (
-            f"{decision.act.done}, goes on with: {following_command(place, parking)}"
+            f"{decision.action.past_tense}, goes on with: {following_command(place, parking)}"
             if decision
             else f"{_subject(one)} waits since {clock(parking.at, time.time())}: {one_line(parking.title)}"
         )
         click.echo(f"{parking.item:<{width}}  {state}")
     if open_ones:
-        click.echo(f"Read one and decide: {there(place, f'agentos review {open_ones[0].parking.item}')}")
+        click.echo(
+            f"Read one and decide: {command_for(place, f'agentos review {open_ones[0].parked_item.item}')}"
+        )
     elif not found:
         click.echo("Nothing waits for a person. Ask for it with: lld-workflow --all --review draft")
     return 0
 
 
-def _subject(one: "Waiting") -> str:
-    asked = one.asked
+def _subject(one: "PendingReview") -> str:
+    asked = one.request
     if not asked.verdict:
         return f"draft {asked.round}"
     return f"verdict on draft {asked.round} ({'approved' if asked.approved else 'needs revision'})"
 
 
-def _tell_decided(place: "Place", one: "Waiting", decides: bool) -> int:
+def _tell_decided(place: "ReviewContext", one: "PendingReview", decides: bool) -> int:
     from agentos.core.errors import NothingMatches
-    from agentos.reviewing import following_command
+    from agentos.review.queue import following_command
 
-    assert one.parked.decision
-    said = f"{one.parking.item} was {one.parked.decision.act.done} by a person"
-    told = f"{said}; it goes on with: {following_command(place, one.parking)}"
+    assert one.state.decision
+    said = f"{one.parked_item.item} was {one.state.decision.action.past_tense} by a person"
+    told = f"{said}; it goes on with: {following_command(place, one.parked_item)}"
     if decides:
         raise NothingMatches(told)
     click.echo(told)
     return 0
 
 
-def _show(place: "Place", one: "Waiting") -> None:
-    from agentos.core.lines import clean, one_line
-    from agentos.outputs.words import clock
-    from agentos.reviewing import draft_text, lineage
+def _show(place: "ReviewContext", one: "PendingReview") -> None:
+    from agentos.core.text.line_assembler import clean, one_line
+    from agentos.outputs.format import clock
+    from agentos.review.queue import draft_text, lineage
 
-    parking, pages = one.parking, lineage(place, one.parking)
+    parking, pages = one.parked_item, lineage(place, one.parked_item)
     click.echo(f"{parking.item}: {one_line(parking.title)}")
     click.echo(f"  {_subject(one)} waits since {clock(parking.at, time.time())} at {parking.node}")
     click.echo(f"  history, in {parking.lineage}/:")
@@ -128,16 +130,16 @@ def _show(place: "Place", one: "Waiting") -> None:
     for page in pages:
         click.echo(f"    {page.name:<{width}}  {page.heading}")
     for page in pages:
-        if one.asked.verdict.endswith(f"/{page.name}"):
+        if one.request.verdict.endswith(f"/{page.name}"):
             click.echo(f"\n----- {page.name} -----\n{page.text}")
-    name = "the draft as you edited it" if one.parked.edited is not None else Path(one.asked.draft).name
+    name = "the draft as you edited it" if one.state.edited is not None else Path(one.request.draft).name
     click.echo(f"\n----- {name} -----")
     click.echo("\n".join(clean(line) for line in draft_text(place, one).splitlines()) + "\n")
 
 
-def _edit(place: "Place", one: "Waiting") -> "Waiting":
+def _edit(place: "ReviewContext", one: "PendingReview") -> "PendingReview":
     """Opens the editor; what comes out of it is the draft from now on."""
-    from agentos.reviewing import draft_text, keep_edit
+    from agentos.review.queue import draft_text, keep_edit
 
     before = draft_text(place, one)
     after = click.edit(before, extension=".md", require_save=False) or ""
@@ -148,10 +150,10 @@ def _edit(place: "Place", one: "Waiting") -> "Waiting":
         return one
     keep_edit(place, one, after)
     click.echo("The draft is now as you edited it.")
-    return replace(one, parked=replace(one.parked, edited=after))
+    return replace(one, state=replace(one.state, edited=after))
 
 
-def _ask(place: "Place", one: "Waiting") -> int:
+def _ask(place: "ReviewContext", one: "PendingReview") -> int:
     while True:
         match click.prompt(MENU, type=click.Choice(list("asrel")), show_choices=False):
             case "a":
@@ -165,11 +167,11 @@ def _ask(place: "Place", one: "Waiting") -> int:
             case "e":
                 one = _edit(place, one)
             case _:
-                click.echo(f"Nothing was decided. Come back with: agentos review {one.parking.item}")
+                click.echo(f"Nothing was decided. Come back with: agentos review {one.parked_item.item}")
                 return 0
 
 
-def _decide(place: "Place", one: "Waiting", words: Words) -> int:
+def _decide(place: "ReviewContext", one: "PendingReview", words: ReviewOptions) -> int:
     if words.approve:
         return _conclude(place, one, "approve", "")
     if words.reject is not None:
@@ -180,34 +182,34 @@ def _decide(place: "Place", one: "Waiting", words: Words) -> int:
     return _conclude(place, one, "send back", text)
 
 
-def _conclude(place: "Place", one: "Waiting", act: str, text: str) -> int:
-    from agentos.core.gates import Act, Decision
-    from agentos.reviewing import decide, following_command, still_runs
+def _conclude(place: "ReviewContext", one: "PendingReview", act: str, text: str) -> int:
+    from agentos.core.planning.gates import ReviewAction, ReviewDecision
+    from agentos.review.queue import decide, following_command, still_runs
 
-    decision = Decision(Act(act), text.strip(), one.parked.edited)
+    decision = ReviewDecision(ReviewAction(act), text.strip(), one.state.edited)
     decide(place, one, decision)
-    click.echo(f"{one.parking.item} is {decision.act.done}: {_following(one, decision)}.")
-    if still_runs(place, one.parking):
+    click.echo(f"{one.parked_item.item} is {decision.action.past_tense}: {_following(one, decision)}.")
+    if still_runs(place, one.parked_item):
         click.echo(
-            f"Run {one.parking.run} is under way and takes it up while it has other work. Else go on with:"
+            f"Run {one.parked_item.run} is under way and takes it up while it has other work. Else go on with:"
         )
     else:
         click.echo("Go on with:")
-    click.echo(f"  {following_command(place, one.parking)}")
+    click.echo(f"  {following_command(place, one.parked_item)}")
     return 0
 
 
-def _following(one: "Waiting", decision: "Decision") -> str:
-    if decision.act == "approve":
-        return "its verdict is approved" if one.asked.verdict else "it goes on to its review"
-    if decision.act == "send back":
+def _following(one: "PendingReview", decision: "ReviewDecision") -> str:
+    if decision.action == "approve":
+        return "its verdict is approved" if one.request.verdict else "it goes on to its review"
+    if decision.action == "send back":
         return "a new draft is next"
     return f"it ends as needs revision{', with your reasons' if decision.text else ''}"
 
 
-def _revises(one: "Waiting") -> bool:
+def _revises(one: "PendingReview") -> bool:
     """Whether there is a reviewer's feedback that a draft can be sent back with."""
-    return bool(one.asked.verdict) and not one.asked.approved
+    return bool(one.request.verdict) and not one.request.approved
 
 
 class ReviewCommand(click.Command):
@@ -226,7 +228,7 @@ command = ReviewCommand(
     "review",
     help="Decide on items that are parked for a person; without ITEM, list them.",
     params=[
-        click.Argument(["item"], required=False, shell_complete=offering(parked)),
+        click.Argument(["item"], required=False, shell_complete=completer(parked)),
         click.Option(["--approve"], is_flag=True, help="The draft goes to review; a verdict is approved."),
         click.Option(
             ["--send-back"],

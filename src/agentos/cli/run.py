@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from agentos.cli.offering import offering, workflows
-from agentos.cli.run_words import EXAMPLES, Words, options
-from agentos.cli.words import Unsaid, Workers, capped
-from agentos.core.bounds import MAX_PARALLEL
+from agentos.cli.param_types import ImpliedInt, Workers, capped
+from agentos.cli.run_options import EXAMPLES, RunOptions, options
+from agentos.cli.shell_complete import completer, workflows
+from agentos.core.constants import MAX_PARALLEL
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
@@ -36,7 +36,7 @@ def workflow_command(workflow: str) -> click.Command:
         params=options(),
         help=HELP[workflow],
         epilog=EXAMPLES.format(name=name),
-        callback=lambda **words: execute(workflow, Words(**words), name),
+        callback=lambda **words: execute(workflow, RunOptions(**words), name),
         context_settings={
             "help_option_names": ["-h", "--help"],
             "max_content_width": 100,
@@ -45,12 +45,12 @@ def workflow_command(workflow: str) -> click.Command:
 
 
 def _run(workflow: str, **words: Any) -> int:
-    return execute(workflow, Words(**words), f"agentos run {workflow}")
+    return execute(workflow, RunOptions(**words), f"agentos run {workflow}")
 
 
 command = RunCommand(
     "run",
-    params=[click.Argument(["workflow"], shell_complete=offering(workflows)), *options()],
+    params=[click.Argument(["workflow"], shell_complete=completer(workflows)), *options()],
     help="Carry items through a workflow: lld or issue.",
     epilog=EXAMPLES.format(name="agentos run lld"),
     callback=_run,
@@ -58,7 +58,7 @@ command = RunCommand(
 )
 
 
-def execute(workflow: str, words: Words, name: str) -> int:
+def execute(workflow: str, words: RunOptions, name: str) -> int:
     try:
         return _execute(workflow, words, name)
     except KeyboardInterrupt:
@@ -67,11 +67,11 @@ def execute(workflow: str, words: Words, name: str) -> int:
         return 130
 
 
-def _execute(workflow: str, words: Words, name: str) -> int:
-    from agentos.app import run_workflow
-    from agentos.core.plan import Selection
-    from agentos.request import Request
-    from agentos.settings import Flags, read_settings
+def _execute(workflow: str, words: RunOptions, name: str) -> int:
+    from agentos.config.settings import Flags, read_settings
+    from agentos.core.planning.plan import Selection
+    from agentos.run.api import run_workflow
+    from agentos.run.request import RunRequest
 
     _check_selection(words, name)
     settings = read_settings(
@@ -95,7 +95,7 @@ def _execute(workflow: str, words: Words, name: str) -> int:
         failed=words.failed,
         fresh=words.fresh,
     )
-    request = Request(
+    request = RunRequest(
         workflow,
         selection,
         settings,
@@ -111,14 +111,14 @@ def _execute(workflow: str, words: Words, name: str) -> int:
     return run_workflow(request, lambda text: click.echo(text, err=words.json))
 
 
-def _check_selection(words: Words, name: str) -> None:
+def _check_selection(words: RunOptions, name: str) -> None:
     if words.all and words.items:
         raise click.UsageError(
             f"--all takes every pending item, and {words.items[0]} is named besides: leave out one of the two"
         )
     if words.all or words.items or words.label or words.failed:
         return
-    if words.parallel is not None and not isinstance(words.parallel, Unsaid):
+    if words.parallel is not None and not isinstance(words.parallel, ImpliedInt):
         raise click.UsageError(
             f"nothing is selected: {words.parallel} was read as the number of workers. "
             f"For item {words.parallel} type: {name} {words.parallel} --parallel; "

@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.records import complete_runs
-from agentos.cli.words import Age, Size
+from agentos.cli.find_run import complete_runs
+from agentos.cli.param_types import Age, ByteSize
 
 if TYPE_CHECKING:
-    from agentos.core.tally import Tally
+    from agentos.core.run_state.run_stats import RunStats
 
 
 def _list(limit: int) -> int:
-    from agentos.cli.records import runs_folder
-    from agentos.outputs.words import count, duration
-    from agentos.storage.runs import is_alive, run_folders, tally_of
+    from agentos.cli.find_run import runs_folder
+    from agentos.outputs.format import count, duration
+    from agentos.storage.runs import is_alive, load_run_stats, run_folders
 
     folders = run_folders(runs_folder())
     if not folders:
         click.echo("No runs yet. Start one with: lld-workflow --all")
         return 0
     for folder in folders[:limit]:
-        tally = tally_of(folder)
-        if tally.started is None:
+        stats = load_run_stats(folder)
+        if stats.started is None:
             continue
-        end = tally.ended
+        end = stats.ended
         state = f"exit {end.exit_code}" if end else ("running" if is_alive(folder) else "killed")
-        seconds = end.seconds if end else tally.last - tally.began
+        seconds = end.seconds if end else stats.last - stats.began
         click.echo(
-            f"{folder.name:<20} {tally.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{count(len(tally.rows), 'item')}: {_came_to(tally)}  {tally.started.project}"
+            f"{folder.name:<20} {stats.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
+            f"{count(len(stats.rows), 'item')}: {_came_to(stats)}  {stats.started.project}"
         )
     if len(folders) > limit:
         click.echo(f"({len(folders) - limit} older ones: agentos runs --limit {len(folders)})")
@@ -39,30 +39,30 @@ def _list(limit: int) -> int:
     return 0
 
 
-def _came_to(tally: "Tally") -> str:
-    from agentos.core.results import Ending, Verdict
+def _came_to(stats: "RunStats") -> str:
+    from agentos.core.protocol.results import Ending, Verdict
 
-    stopped = tally.ending(Ending.INTERRUPTED)
+    stopped = stats.ending(Ending.INTERRUPTED)
     always = (
-        {"approved": tally.verdicts(Verdict.APPROVED), "to revise": tally.verdicts(Verdict.NEEDS_REVISION)}
-        if tally.reviewing
-        else {"done": tally.ending(Ending.FINISHED)}
+        {"approved": stats.verdicts(Verdict.APPROVED), "to revise": stats.verdicts(Verdict.NEEDS_REVISION)}
+        if stats.reviewing
+        else {"done": stats.ending(Ending.FINISHED)}
     )
-    always["failed"] = tally.ending(Ending.FAILED)
+    always["failed"] = stats.ending(Ending.FAILED)
     if_any = {
-        "waiting for a person": tally.ending(Ending.PARKED),
+        "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not begun": [row for row in stopped if not row.attempts],
-        "on another run": tally.ending(Ending.ELSEWHERE),
+        "on another run": stats.ending(Ending.ELSEWHERE),
     }
     groups = {**always, **{word: rows for word, rows in if_any.items() if rows}}
     return ", ".join(f"{len(rows)} {word}" for word, rows in groups.items())
 
 
 def _compare(first: str | None, second: str | None) -> int:
-    from agentos.cli.records import find_run
+    from agentos.cli.find_run import find_run
     from agentos.outputs.report.comparison import comparison
-    from agentos.storage.stories import story_of
+    from agentos.storage.runs import load_run_record
 
     newer = find_run(second)
     older = find_run(first) if first else _before(newer)
@@ -70,13 +70,13 @@ def _compare(first: str | None, second: str | None) -> int:
         raise click.UsageError(
             f"{older.name} would be compared with itself: name two runs (see: agentos runs)"
         )
-    for line in comparison(story_of(older), story_of(newer)):
+    for line in comparison(load_run_record(older), load_run_record(newer)):
         click.echo(line)
     return 0
 
 
 def _before(run: Path) -> Path:
-    from agentos.cli.records import runs_folder
+    from agentos.cli.find_run import runs_folder
     from agentos.core.errors import NothingMatches
     from agentos.storage.runs import run_folders
 
@@ -90,16 +90,16 @@ def _before(run: Path) -> Path:
 
 def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry_run: bool) -> int:
     """What is not said does not count; when nothing is said, what every run prunes by itself."""
-    from agentos.cli.records import runs_folder
-    from agentos.outputs.words import count
-    from agentos.settings import Flags, read_settings
-    from agentos.storage.runs import Keep, old_runs, prune, run_folders
+    from agentos.cli.find_run import runs_folder
+    from agentos.config.settings import Flags, read_settings
+    from agentos.outputs.format import count
+    from agentos.storage.runs import RetentionPolicy, old_runs, prune, run_folders
 
     said = {"runs": keep, "bytes": max_size, "seconds": older_than}
     known = {name: value for name, value in said.items() if value is not None}
     endless = {name: float("inf") for name in said}
-    usual = Keep(runs=read_settings(Flags()).keep_runs)
-    limits = Keep(**{**endless, **known}) if known else usual  # type: ignore[arg-type]
+    usual = RetentionPolicy(runs=read_settings(Flags()).keep_runs)
+    limits = RetentionPolicy(**{**endless, **known}) if known else usual  # type: ignore[arg-type]
     old = old_runs(runs_folder(), limits, time.time())
     for run in old:
         click.echo(
@@ -170,7 +170,7 @@ command = click.Group(
             params=[
                 click.Option(["--keep"], type=click.IntRange(min=1), metavar="N", help="Keep the newest N."),
                 click.Option(["--older-than"], type=Age(), help="Remove what is older, such as 30d."),
-                click.Option(["--max-size"], type=Size(), help="Keep the newest that fit, such as 1GB."),
+                click.Option(["--max-size"], type=ByteSize(), help="Keep the newest that fit, such as 1GB."),
                 click.Option(["--dry-run", "-n"], is_flag=True, help="List them; remove nothing."),
             ],
             callback=_prune,

@@ -2,14 +2,14 @@
 
 import click
 
-from agentos.cli.asking import ask_run, run_option
-from agentos.cli.words import Workers, capped
-from agentos.core.bounds import MAX_PARALLEL
-from agentos.core.events import WorkersRequested
+from agentos.cli.control import run_option, send_request
+from agentos.cli.param_types import Workers, capped
+from agentos.core.constants import MAX_PARALLEL
+from agentos.core.protocol.events import WorkersRequested
 
 
 def _run(parallel: int, run_id: str | None) -> int:
-    return ask_run(run_id, WorkersRequested(capped(parallel)), f"set parallel {parallel}")
+    return send_request(run_id, WorkersRequested(capped(parallel)), f"set parallel {parallel}")
 
 
 command = click.Group(

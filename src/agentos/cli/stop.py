@@ -2,12 +2,12 @@
 
 import click
 
-from agentos.cli.asking import ask_run, run_option
-from agentos.core.events import StopRequested
+from agentos.cli.control import run_option, send_request
+from agentos.core.protocol.events import StopRequested
 
 
 def _run(run_id: str | None) -> int:
-    return ask_run(run_id, StopRequested("SIGTERM"), "stop")
+    return send_request(run_id, StopRequested("SIGTERM"), "stop")
 
 
 command = click.Command(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.asking import run_option
-from agentos.core.bounds import DISPLAYS
+from agentos.cli.control import run_option
+from agentos.core.constants import DISPLAYS
 
 if TYPE_CHECKING:
     from agentos.outputs.display import Display
@@ -19,18 +19,20 @@ KILLED = 137
 
 
 def _run(run_id: str | None, display: str) -> int:
-    from agentos.cli.records import find_run, how_it_ended, how_it_goes
-    from agentos.outputs.display import Manners, open_display
-    from agentos.settings import surroundings
+    from agentos.cli.find_run import ending_text, find_run, liveness_text
+    from agentos.config.settings import terminal_settings
+    from agentos.outputs.display import TerminalInfo, open_display
     from agentos.storage.follow import Follower
-    from agentos.storage.runs import is_alive, tally_of
+    from agentos.storage.runs import is_alive, load_run_stats
 
     run = find_run(run_id)
     if not is_alive(run):
-        click.echo(f"Run {run.name} is not under way: {how_it_ended(run)}")
+        click.echo(f"Run {run.name} is not under way: {ending_text(run)}")
         return _code(run)
-    around, left = surroundings(), threading.Event()
-    shown = open_display(display, 1, str, Manners(around.colours, around.simple, around.rewraps), left.set)
+    around, left = terminal_settings(), threading.Event()
+    shown = open_display(
+        display, 1, str, TerminalInfo(around.colours, around.simple, around.rewraps), left.set
+    )
     try:
         shown.write(f"[COORDINATOR] Watching run {run.name}. q or Ctrl-C leaves; the run goes on.")
         _follow(run, Follower(run), shown, left)
@@ -39,38 +41,38 @@ def _run(run_id: str | None, display: str) -> int:
     finally:
         shown.close()
     if left.is_set():
-        click.echo(f"Run {run.name} {how_it_goes(run)} Watch it again with: agentos watch --run {run.name}")
+        click.echo(f"Run {run.name} {liveness_text(run)} Watch it again with: agentos watch --run {run.name}")
         return 0
-    if tally_of(run).ended is None:
-        click.echo(f"Run {run.name}: {how_it_ended(run)}")
+    if load_run_stats(run).ended is None:
+        click.echo(f"Run {run.name}: {ending_text(run)}")
     return _code(run)
 
 
 def _follow(run: Path, follower: "Follower", shown: "Display", left: threading.Event) -> None:
     """Until the run has ended, or the person or the reader of its lines has left."""
-    from agentos.core import events
-    from agentos.outputs.writer import is_unread
+    from agentos.core.protocol import events
+    from agentos.outputs.writer import is_reader_gone
     from agentos.storage.runs import is_alive
 
-    for entry in follower.look():
-        shown.learn(entry.event, entry.at)
+    for entry in follower.new_events():
+        shown.update_only(entry.event, entry.at)
     alive = True
     while alive and not left.wait(POLL):
         alive = is_alive(run)
-        if is_unread(1):
+        if is_reader_gone(1):
             raise BrokenPipeError
-        for line in follower.said():
-            shown.hear(line, time.time())
-        for entry in follower.look():
+        for line in follower.log_lines():
+            shown.on_event(line, time.time())
+        for entry in follower.new_events():
             # The log tells how an item ended, in its own order with the item's lines.
-            tell = shown.learn if isinstance(entry.event, events.ItemEnded) else shown.hear
+            tell = shown.update_only if isinstance(entry.event, events.ItemEnded) else shown.on_event
             tell(entry.event, entry.at)
 
 
 def _code(run: Path) -> int:
-    from agentos.storage.runs import tally_of
+    from agentos.storage.runs import load_run_stats
 
-    ended = tally_of(run).ended
+    ended = load_run_stats(run).ended
     return KILLED if ended is None else ended.exit_code
 
 

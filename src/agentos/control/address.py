@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NAME = "control.sock"
-LONGEST = 4096
+MAX_PATH = 4096
 """Of a request, in bytes."""
 
 

@@ -5,11 +5,11 @@ import struct
 from pathlib import Path
 
 from agentos.control.address import address
-from agentos.core import events
 from agentos.core.errors import UsageError
-from agentos.core.wire import WireError, dumps, loads
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import CodecError, dumps, loads
 
-PATIENCE = 5.0
+REPLY_TIMEOUT = 5.0
 CHUNK = 65536
 
 
@@ -17,7 +17,7 @@ class NotListening(Exception):
     """The run has ended, was killed, or never opened its socket."""
 
 
-def ask(folder: Path, request: events.Request, patience: float = PATIENCE) -> list[events.News]:
+def ask(folder: Path, request: events.Request, patience: float = REPLY_TIMEOUT) -> list[events.News]:
     """What the run did; raises NotListening, or UsageError when it stands still."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(patience)
@@ -44,7 +44,7 @@ def _news(content: bytes) -> list[events.News]:
     for line in content.splitlines():
         try:
             found.append(loads(line))
-        except WireError:
+        except CodecError:
             # A run of a newer agentos says more than we know.
             continue
     return found

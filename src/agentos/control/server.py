@@ -9,29 +9,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.control.address import LONGEST, NAME, address
-from agentos.core import events
-from agentos.core.wire import WireError, dumps, loads
+from agentos.control.address import MAX_PATH, NAME, address
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import CodecError, dumps, loads
 
 MOST_CALLERS = 16
 
 
 @dataclass(slots=True)
-class _Caller:
+class _Connection:
     connection: socket.socket
     unread: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """A request, and the way back to whoever asks."""
 
     request: events.Request
     connection: socket.socket
 
-    def answer(self, news: Sequence[events.News]) -> None:
+    def reply(self, news: Sequence[events.News]) -> None:
         """Tells what came of it, one line each."""
-        _say_goodbye(self.connection, news)
+        _reply_and_close(self.connection, news)
 
 
 class ControlSocket:
@@ -39,7 +39,7 @@ class ControlSocket:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
-        self._callers: dict[int, _Caller] = {}
+        self._connections: dict[int, _Connection] = {}
         self._selector = selectors.EpollSelector()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -58,24 +58,24 @@ class ControlSocket:
         """Can be read when somebody has called or spoken."""
         return self._selector.fileno()
 
-    def take(self) -> list[Asked]:
+    def receive(self) -> list[PendingRequest]:
         """The requests that have come; never waits."""
         asked = []
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listening:
-                self._welcome()
-            elif found := self._read(self._callers[key.fd]):
+                self._accept()
+            elif found := self._read(self._connections[key.fd]):
                 asked.append(found)
         return asked
 
     def close(self) -> None:
-        for caller in list(self._callers.values()):
-            self._dismiss(caller).close()
+        for caller in list(self._connections.values()):
+            self._disconnect(caller).close()
         self._selector.close()
         self._listening.close()
         self._path.unlink(missing_ok=True)
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         try:
             connection, _ = self._listening.accept()
         except OSError:
@@ -84,14 +84,14 @@ class ControlSocket:
             connection.close()
             return
         connection.settimeout(0.0)
-        if len(self._callers) >= MOST_CALLERS:
-            self._dismiss(next(iter(self._callers.values()))).close()
-        self._callers[connection.fileno()] = _Caller(connection)
+        if len(self._connections) >= MOST_CALLERS:
+            self._disconnect(next(iter(self._connections.values()))).close()
+        self._connections[connection.fileno()] = _Connection(connection)
         self._selector.register(connection, selectors.EVENT_READ)
 
-    def _read(self, caller: _Caller) -> Asked | None:
+    def _read(self, caller: _Connection) -> PendingRequest | None:
         try:
-            chunk = caller.connection.recv(LONGEST)
+            chunk = caller.connection.recv(MAX_PATH)
         except BlockingIOError:
             return None
         except OSError:
@@ -99,35 +99,35 @@ class ControlSocket:
         caller.unread += chunk
         line, newline, _ = caller.unread.partition(b"\n")
         if newline:
-            return self._understand(self._dismiss(caller), line)
-        if not chunk or len(caller.unread) > LONGEST:
-            self._dismiss(caller).close()
+            return self._parse(self._disconnect(caller), line)
+        if not chunk or len(caller.unread) > MAX_PATH:
+            self._disconnect(caller).close()
         return None
 
-    def _understand(self, connection: socket.socket, line: bytes) -> Asked | None:
+    def _parse(self, connection: socket.socket, line: bytes) -> PendingRequest | None:
         # While we stood still it may have given up: then nobody wants this any more.
         if not _waits(connection):
             connection.close()
             return None
         try:
             request = loads(line)
-        except WireError as error:
+        except CodecError as error:
             request, problem = None, str(error)
         else:
             problem = f"a {type(request).__name__} is not a request"
         if isinstance(request, events.Request):
-            return Asked(request, connection)
-        _say_goodbye(connection, [events.RequestDeclined(problem, 2)])
+            return PendingRequest(request, connection)
+        _reply_and_close(connection, [events.RequestDeclined(problem, 2)])
         return None
 
-    def _dismiss(self, caller: _Caller) -> socket.socket:
+    def _disconnect(self, caller: _Connection) -> socket.socket:
         """No longer listened to; what is sent to it stays possible."""
         self._selector.unregister(caller.connection)
-        del self._callers[caller.connection.fileno()]
+        del self._connections[caller.connection.fileno()]
         return caller.connection
 
 
-def _say_goodbye(connection: socket.socket, news: Sequence[events.News]) -> None:
+def _reply_and_close(connection: socket.socket, news: Sequence[events.News]) -> None:
     """A caller that is gone, or does not read, misses it."""
     content = "".join(f"{dumps(event)}\n" for event in news).encode()
     with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ AgentosError
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentos.core.refusals import Refusal
+    from agentos.core.ratelimit.refusals import Refusal
 
 
 class AgentosError(Exception):
@@ -52,13 +52,13 @@ class LimitReached(AgentosError):
 
 
 class TrackerError(AgentosError):
-    """`may_pass` when trying again could help."""
+    """`retryable` when trying again could help."""
 
     exit_code = 3
 
-    def __init__(self, message: str, may_pass: bool = False) -> None:
+    def __init__(self, message: str, retryable: bool = False) -> None:
         super().__init__(message)
-        self.may_pass = may_pass
+        self.retryable = retryable
 
 
 class ItemError(AgentosError):

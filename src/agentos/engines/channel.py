@@ -3,11 +3,11 @@
 import asyncio
 import socket
 
-from agentos.core.commands import Command
-from agentos.core.events import WorkerEvent
-from agentos.core.wire import dumps, loads
+from agentos.core.protocol.codec import dumps, loads
+from agentos.core.protocol.commands import Command
+from agentos.core.protocol.events import WorkerEvent
 
-LONGEST = 16 * 1024 * 1024
+MAX_LINE = 16 * 1024 * 1024
 
 
 class SocketChannel:
@@ -17,13 +17,13 @@ class SocketChannel:
 
     @classmethod
     async def open(cls, connection: socket.socket) -> "SocketChannel":
-        return cls(*await asyncio.open_unix_connection(sock=connection, limit=LONGEST))
+        return cls(*await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE))
 
     async def first_line(self) -> bytes:
         """The order that the worker was made for; empty when the coordinator is gone."""
         return await self._reader.readline()
 
-    def tell(self, event: WorkerEvent) -> None:
+    def send(self, event: WorkerEvent) -> None:
         self._writer.write(dumps(event).encode() + b"\n")
 
     async def next(self) -> Command | None:

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from agentos.core import commands, events
-from agentos.core.commands import Command
-from agentos.core.events import EngineEvent, WorkerEvent
-from agentos.core.lines import LineAssembler
-from agentos.core.results import Outcome
+from agentos.core.protocol import commands, events
+from agentos.core.protocol.commands import Command
+from agentos.core.protocol.events import EngineEvent, WorkerEvent
+from agentos.core.protocol.results import Outcome
+from agentos.core.text.line_assembler import LineAssembler
 
-LAST_WORDS = 1.0
-FAREWELL = 2.0
+EXIT_GRACE = 1.0
+SHUTDOWN_GRACE = 2.0
 Heard = Callable[["InlineChannel", EngineEvent | WorkerEvent], None]
 
 
@@ -27,20 +27,20 @@ class InlineChannel:
     def __init__(self, item: str, heard: Heard, redact: Callable[[str], str]) -> None:
         self.item = item
         self._redact = redact
-        self.cut = threading.Event()
-        self.on_cut: Callable[[], object] = lambda: None
-        self._heard = heard
+        self.cancelled = threading.Event()
+        self.on_cancel: Callable[[], object] = lambda: None
+        self._events = heard
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._ring: Callable[[], object] = lambda: None
+        self._wake: Callable[[], object] = lambda: None
 
-    def tell(self, event: WorkerEvent) -> None:
-        self._heard(self, event)
+    def send(self, event: WorkerEvent) -> None:
+        self._events(self, event)
 
     def say(self, text: str) -> None:
         """Output of the item, as a process would print it."""
         lines = LineAssembler(self._redact)
         for line in (*lines.feed(text.encode("utf-8", "replace")), *lines.close()):
-            self._heard(self, events.LineWritten(self.item, line))
+            self._events(self, events.LineWritten(self.item, line))
 
     def wait(self, timeout: float) -> Command | None:
         """The next command, for a worker that may block; None when the time is over."""
@@ -52,7 +52,7 @@ class InlineChannel:
     async def next(self) -> Command | None:
         """The next command, for a worker with an event loop; its coordinator is never gone before it."""
         loop, bell = asyncio.get_running_loop(), asyncio.Event()
-        self._ring = lambda: loop.call_soon_threadsafe(bell.set)
+        self._wake = lambda: loop.call_soon_threadsafe(bell.set)
         while self._commands.empty():
             bell.clear()
             await bell.wait()
@@ -62,15 +62,15 @@ class InlineChannel:
         self._commands.put(command)
         # The loop may have ended together with the work.
         with contextlib.suppress(RuntimeError):
-            self._ring()
+            self._wake()
 
 
-Work = Callable[[commands.StartWorker, InlineChannel], Outcome]
-AsyncWork = Callable[[commands.StartWorker, InlineChannel], Awaitable[Outcome]]
+SyncWorkerFunction = Callable[[commands.StartWorker, InlineChannel], Outcome]
+AsyncWorkerFunction = Callable[[commands.StartWorker, InlineChannel], Awaitable[Outcome]]
 
 
 @dataclass(slots=True)
-class _Worker:
+class _InlineWorker:
     channel: InlineChannel
     thread: threading.Thread
     given_up_at: float | None = None
@@ -83,17 +83,17 @@ class InlineEngine:
     does not end soon it is given up on, unheard from then on.
     """
 
-    def __init__(self, work: Work, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, work: SyncWorkerFunction, redact: Callable[[str], str] = str) -> None:
         self._work = work
         self._redact = redact
-        self._workers: dict[str, _Worker] = {}
-        self._heard: queue.SimpleQueue[tuple[InlineChannel, EngineEvent | WorkerEvent] | None] = (
+        self._workers: dict[str, _InlineWorker] = {}
+        self._events: queue.SimpleQueue[tuple[InlineChannel, EngineEvent | WorkerEvent] | None] = (
             queue.SimpleQueue()
         )
 
     # The port.
 
-    def obey(self, command: Command) -> None:
+    def execute(self, command: Command) -> None:
         match command:
             case commands.StartWorker():
                 self._start(command)
@@ -110,13 +110,13 @@ class InlineEngine:
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
         told: list[EngineEvent | WorkerEvent] = []
         with contextlib.suppress(queue.Empty):
-            self._take(self._heard.get(timeout=self._shortened(timeout)), told)
+            self._take(self._events.get(timeout=self._shortened(timeout)), told)
             while True:
-                self._take(self._heard.get_nowait(), told)
+                self._take(self._events.get_nowait(), told)
         return told + self._given_up()
 
     def wake(self) -> None:
-        self._heard.put(None)
+        self._events.put(None)
 
     def watch(self, descriptor: int) -> None:
         """Its wait is on a queue: what can be read is noticed when the wait is over, as each is soon."""
@@ -125,36 +125,38 @@ class InlineEngine:
         """Nobody is heard any more; work that can be cancelled has ended when this returns."""
         workers, self._workers = self._workers, {}
         for worker in workers.values():
-            _cut(worker.channel)
-        deadline = time.monotonic() + FAREWELL
+            _cancel(worker.channel)
+        deadline = time.monotonic() + SHUTDOWN_GRACE
         for worker in workers.values():
             worker.thread.join(max(0.0, deadline - time.monotonic()))
 
     # One worker.
 
     def _start(self, command: commands.StartWorker) -> None:
-        channel = InlineChannel(command.item, self._hear, self._redact)
-        thread = threading.Thread(target=self._live, args=(command, channel), name=command.item, daemon=True)
-        self._workers[command.item] = _Worker(channel, thread)
+        channel = InlineChannel(command.item, self._put_event, self._redact)
+        thread = threading.Thread(
+            target=self._run_worker, args=(command, channel), name=command.item, daemon=True
+        )
+        self._workers[command.item] = _InlineWorker(channel, thread)
         try:
             thread.start()
         except RuntimeError as error:  # the system has no thread left
-            self._hear(channel, events.WorkerNotStarted(command.item, str(error)))
+            self._put_event(channel, events.WorkerNotStarted(command.item, str(error)))
 
-    def _live(self, command: commands.StartWorker, channel: InlineChannel) -> None:
-        self._hear(channel, events.WorkerStarted(command.item, threading.get_native_id()))
+    def _run_worker(self, command: commands.StartWorker, channel: InlineChannel) -> None:
+        self._put_event(channel, events.WorkerStarted(command.item, threading.get_native_id()))
         cause = "returned"
         try:
             outcome = self._work(command, channel)
-            channel.tell(events.WorkerReported(command.item, outcome))
+            channel.send(events.WorkerReported(command.item, outcome))
         except BaseException as error:
             cause = f"raised {type(error).__name__}"
             channel.say(traceback.format_exc())
         finally:
-            self._hear(channel, events.WorkerEnded(command.item, cause, clean=cause == "returned"))
+            self._put_event(channel, events.WorkerEnded(command.item, cause, clean=cause == "returned"))
 
-    def _hear(self, channel: InlineChannel, event: EngineEvent | WorkerEvent) -> None:
-        self._heard.put((channel, event))
+    def _put_event(self, channel: InlineChannel, event: EngineEvent | WorkerEvent) -> None:
+        self._events.put((channel, event))
 
     def _take(
         self,
@@ -174,8 +176,8 @@ class InlineEngine:
 
     def _kill(self, item: str) -> None:
         if (worker := self._workers.get(item)) and worker.given_up_at is None:
-            worker.given_up_at = time.monotonic() + LAST_WORDS
-            _cut(worker.channel)
+            worker.given_up_at = time.monotonic() + EXIT_GRACE
+            _cancel(worker.channel)
 
     def _given_up(self) -> list[EngineEvent | WorkerEvent]:
         now = time.monotonic()
@@ -196,21 +198,21 @@ class InlineEngine:
         return rest if timeout is None else min(timeout, rest)
 
 
-def awaited(work: AsyncWork) -> Work:
+def awaited(work: AsyncWorkerFunction) -> SyncWorkerFunction:
     """Work that has an event loop of its own; when it is killed it is cancelled where it awaits."""
 
     async def live(command: commands.StartWorker, channel: InlineChannel) -> Outcome:
         task = asyncio.ensure_future(work(command, channel))
         loop = asyncio.get_running_loop()
-        channel.on_cut = lambda: loop.call_soon_threadsafe(task.cancel)
-        if channel.cut.is_set():
+        channel.on_cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if channel.cancelled.is_set():
             task.cancel()
         return await task
 
     return lambda command, channel: asyncio.run(live(command, channel))
 
 
-def _cut(channel: InlineChannel) -> None:
-    channel.cut.set()
+def _cancel(channel: InlineChannel) -> None:
+    channel.cancelled.set()
     with contextlib.suppress(RuntimeError):
-        channel.on_cut()
+        channel.on_cancel()

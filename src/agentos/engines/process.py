@@ -10,22 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from agentos.core import commands, events
-from agentos.core.commands import Command
-from agentos.core.events import EngineEvent, WorkerEvent
-from agentos.core.lines import LineAssembler
-from agentos.core.results import Ending, Outcome
-from agentos.core.wire import WireError, dumps, loads
-from agentos.engines.launch import Recipe, TemplateProcess
+from agentos.core.protocol import commands, events
+from agentos.core.protocol.codec import CodecError, dumps, loads
+from agentos.core.protocol.commands import Command
+from agentos.core.protocol.events import EngineEvent, WorkerEvent
+from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.text.line_assembler import LineAssembler
+from agentos.engines.template_client import TemplateProcess, WorkerSpec
 
 CHUNK = 65536
-LAST_WORDS = 1.0
-FAREWELL = 0.3
+EXIT_GRACE = 1.0
+SHUTDOWN_GRACE = 0.3
 Told = list[EngineEvent | WorkerEvent]
 
 
 @dataclass(slots=True)
-class _Worker:
+class _ProcessWorker:
     """The coordinator's end of one worker: its channel and its output, until both have ended."""
 
     item: str
@@ -47,19 +47,19 @@ class ProcessEngine:
 
     def __init__(
         self,
-        recipe: Recipe,
+        spec: WorkerSpec,
         order: Callable[[commands.StartWorker], str],
         redact: Callable[[str], str],
         template: TemplateProcess | None = None,
     ) -> None:
-        self._recipe = recipe
-        self._order = order
+        self._spec = spec
+        self._task_for = order
         self._redact = redact
         self._selector = selectors.DefaultSelector()
-        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
-        self._workers: dict[str, _Worker] = {}
-        self._told: Told = []
+        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wakeup_r, selectors.EVENT_READ, self._drain_wakeup)
+        self._workers: dict[str, _ProcessWorker] = {}
+        self._events: Told = []
         self._has_worked = False
         self._is_ready = False
         self._is_reached = False
@@ -72,10 +72,10 @@ class ProcessEngine:
     def warm_up(self) -> None:
         """Starts the template, whose imports take a second, before the first worker is wanted."""
         if not self._is_reached:
-            self._template = TemplateProcess(self._recipe)
+            self._template = TemplateProcess(self._spec)
             self._reach(self._template)
 
-    def obey(self, command: Command) -> None:
+    def execute(self, command: Command) -> None:
         match command:
             case commands.StartWorker():
                 self._start(command)
@@ -99,26 +99,26 @@ class ProcessEngine:
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         self._give_up_on_silent()
-        told, self._told = self._told, []
+        told, self._events = self._events, []
         return told
 
     def wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._bell_rope, b"!")
+            os.write(self._wakeup_w, b"!")
 
     def watch(self, descriptor: int) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, lambda: None)
 
     def close(self) -> None:
-        self._hang_up()
+        self._disconnect()
         for worker in list(self._workers.values()):
             for descriptor in list(worker.open):
                 self._close(worker, descriptor)
         if self._template is not None:
-            self._template.close(FAREWELL if self._has_worked else 0.0)
+            self._template.close(SHUTDOWN_GRACE if self._has_worked else 0.0)
         self._selector.close()
-        os.close(self._bell)
-        os.close(self._bell_rope)
+        os.close(self._wakeup_r)
+        os.close(self._wakeup_w)
 
     # The template.
 
@@ -126,28 +126,28 @@ class ProcessEngine:
         """What all processes of the run hold is given to it before anything else."""
         self._is_ready = False
         self._is_reached = True
-        self._selector.register(template, selectors.EVENT_READ, self._hear_template)
-        if self._recipe.inherited:
-            template.tell({"hold": "this"}, self._recipe.inherited)
+        self._selector.register(template, selectors.EVENT_READ, self._handle_template)
+        if self._spec.inherited:
+            template.send({"hold": "this"}, self._spec.inherited)
 
-    def _hear_template(self) -> None:
+    def _handle_template(self) -> None:
         assert self._template is not None
-        if news := self._template.hear():
+        if news := self._template.receive():
             self._is_ready = True
-            self._hear_news(news)
+            self._handle_template_message(news)
         else:
             self._lose_template()
 
-    def _hear_news(self, news: dict[str, object]) -> None:
+    def _handle_template_message(self, news: dict[str, object]) -> None:
         match news:
             case {"started": str(item), "pid": int(pid)}:
-                self._told.append(events.WorkerStarted(item, pid))
+                self._events.append(events.WorkerStarted(item, pid))
             case {"failed": str(item), "reason": str(reason)}:
                 self._drop(self._workers.pop(item))
-                self._told.append(events.WorkerNotStarted(item, reason))
+                self._events.append(events.WorkerNotStarted(item, reason))
             case {"ended": str(item), "status": int(status)}:
                 self._workers[item].status = status
-                self._workers[item].given_up_at = time.monotonic() + LAST_WORDS
+                self._workers[item].given_up_at = time.monotonic() + EXIT_GRACE
                 self._end_if_over(self._workers[item])
 
     def _stop_early(self, item: str) -> None:
@@ -157,29 +157,29 @@ class ProcessEngine:
         if self._is_ready or self._template is None or not all(one.stops for one in self._workers.values()):
             return
         self._template.kill()
-        self._hang_up()
+        self._disconnect()
         for worker in list(self._workers.values()):
-            self._told.append(events.WorkerReported(worker.item, Outcome(Ending.INTERRUPTED)))
+            self._events.append(events.WorkerReported(worker.item, Outcome(Ending.INTERRUPTED)))
             worker.status = 0
             self._drop(worker)
 
     def _lose_template(self) -> None:
         """Its children die with it, by the kernel's hand; each channel's end tells when."""
-        self._hang_up()
+        self._disconnect()
         for worker in list(self._workers.values()):
             worker.status = -signal.SIGKILL if worker.status is None else worker.status
-            worker.given_up_at = time.monotonic() + LAST_WORDS
+            worker.given_up_at = time.monotonic() + EXIT_GRACE
             self._end_if_over(worker)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._template is not None and self._is_reached:
             self._is_reached = False
             self._selector.unregister(self._template)
-            self._template.hang_up()
+            self._template.disconnect()
 
     def _send_control(self, message: dict[str, str], descriptors: tuple[int, ...] = ()) -> None:
         if self._template is not None and self._is_reached:
-            self._template.tell(message, descriptors)
+            self._template.send(message, descriptors)
 
     # One worker.
 
@@ -189,9 +189,9 @@ class ProcessEngine:
             ours, theirs = socket.socketpair()
             reading, writing = os.pipe2(os.O_CLOEXEC)
         except OSError as error:
-            self._told.append(events.WorkerNotStarted(command.item, str(error)))
+            self._events.append(events.WorkerNotStarted(command.item, str(error)))
             return self.wake()
-        worker = _Worker(command.item, ours, reading, LineAssembler(self._redact))
+        worker = _ProcessWorker(command.item, ours, reading, LineAssembler(self._redact))
         worker.open = {ours.fileno(), reading}
         self._workers[command.item] = worker
         self._has_worked = True
@@ -200,7 +200,7 @@ class ProcessEngine:
         self._send_control({"start": command.item}, (theirs.fileno(), writing))
         theirs.close()
         os.close(writing)
-        self._send(command.item, self._order(command))
+        self._send(command.item, self._task_for(command))
 
     def _send(self, item: str, line: str) -> None:
         """A worker that is gone, or does not read, misses it; its end is told in its own time."""
@@ -208,7 +208,7 @@ class ProcessEngine:
             with contextlib.suppress(OSError):
                 worker.channel.sendall(line.encode() + b"\n", socket.MSG_DONTWAIT)
 
-    def _read_channel(self, worker: _Worker) -> None:
+    def _read_channel(self, worker: _ProcessWorker) -> None:
         try:
             chunk = worker.channel.recv(CHUNK)
         except ConnectionError:
@@ -217,23 +217,23 @@ class ProcessEngine:
             return self._close(worker, worker.channel.fileno())
         *lines, worker.unread = (worker.unread + chunk).split(b"\n")
         for line in lines:
-            self._hear_worker(worker, line)
+            self._handle_worker_message(worker, line)
 
-    def _hear_worker(self, worker: _Worker, line: bytes) -> None:
+    def _handle_worker_message(self, worker: _ProcessWorker, line: bytes) -> None:
         """A worker speaks for its own item alone."""
-        with contextlib.suppress(WireError):
+        with contextlib.suppress(CodecError):
             event = loads(line)
             if isinstance(event, WorkerEvent) and event.item == worker.item:
-                self._told.append(event)
+                self._events.append(event)
 
-    def _read_output(self, worker: _Worker) -> None:
+    def _read_output(self, worker: _ProcessWorker) -> None:
         chunk = os.read(worker.output, CHUNK)
         lines = worker.lines.feed(chunk) if chunk else worker.lines.close()
-        self._told.extend(events.LineWritten(worker.item, line) for line in lines)
+        self._events.extend(events.LineWritten(worker.item, line) for line in lines)
         if not chunk:
             self._close(worker, worker.output)
 
-    def _close(self, worker: _Worker, descriptor: int) -> None:
+    def _close(self, worker: _ProcessWorker, descriptor: int) -> None:
         worker.open.discard(descriptor)
         self._selector.unregister(descriptor)
         if descriptor == worker.output:
@@ -242,25 +242,25 @@ class ProcessEngine:
             worker.channel.close()
         self._end_if_over(worker)
 
-    def _end_if_over(self, worker: _Worker) -> None:
+    def _end_if_over(self, worker: _ProcessWorker) -> None:
         if worker.status is not None and not worker.open and worker.item in self._workers:
             del self._workers[worker.item]
-            self._told.append(events.WorkerEnded(worker.item, _cause(worker.status), worker.status == 0))
+            self._events.append(events.WorkerEnded(worker.item, _cause(worker.status), worker.status == 0))
 
     def _give_up_on_silent(self) -> None:
         """The process has ended, but somebody it left behind keeps its output open."""
         now = time.monotonic()
         for worker in list(self._workers.values()):
             if worker.given_up_at is not None and now >= worker.given_up_at:
-                self._told.extend(events.LineWritten(worker.item, line) for line in worker.lines.close())
+                self._events.extend(events.LineWritten(worker.item, line) for line in worker.lines.close())
                 self._drop(worker)
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop(self, worker: _ProcessWorker) -> None:
         for descriptor in list(worker.open):
             self._close(worker, descriptor)
 
     def _shortened(self, timeout: float | None) -> float | None:
-        if self._told:
+        if self._events:
             return 0.0
         ends = [worker.given_up_at for worker in self._workers.values() if worker.given_up_at is not None]
         if not ends:
@@ -268,9 +268,9 @@ class ProcessEngine:
         rest = max(0.0, min(ends) - time.monotonic())
         return rest if timeout is None else min(timeout, rest)
 
-    def _hear_bell(self) -> None:
+    def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._bell, 4096)
+            os.read(self._wakeup_r, 4096)
 
 
 def _cause(status: int) -> str:

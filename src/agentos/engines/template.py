@@ -17,43 +17,43 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from agentos.engines.kernel import adopt_orphans, die_with_parent, leave_no_dump
-from agentos.engines.launch import LARGEST
-from agentos.engines.postponed import postpone
+from agentos.engines.lazy_modules import make_lazy
+from agentos.engines.prctl import die_with_parent, disable_core_dumps, set_child_subreaper
+from agentos.engines.template_client import LARGEST
 
 Entry = Callable[[socket.socket], None]
 
 
-class Template:
+class ForkServer:
     """Owns the children: nobody else reaps or kills them, so a number never means another process."""
 
     def __init__(self, control: socket.socket, entry: Entry) -> None:
         self._control = control
         self._entry = entry
         self._children: dict[int, str] = {}
-        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> None:
         """Until the coordinator is gone; then nothing of ours is left."""
-        signal.set_wakeup_fd(self._bell_rope)
+        signal.set_wakeup_fd(self._wakeup_w)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._wakeup_r, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
-                if descriptor == self._bell:
-                    self._drain_bell()
-                elif not self._hear():
+                if descriptor == self._wakeup_r:
+                    self._drain_wakeup()
+                elif not self._handle_message():
                     return self._end_all()
             self._reap()
 
-    def _drain_bell(self) -> None:
+    def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._bell, 4096):
+            while os.read(self._wakeup_r, 4096):
                 pass
 
-    def _hear(self) -> bool:
+    def _handle_message(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._control, LARGEST, 2)
         if not message:
             return False
@@ -76,12 +76,12 @@ class Template:
         try:
             pid = os.fork()
         except OSError as error:
-            self._tell({"failed": item, "reason": str(error)})
+            self._send({"failed": item, "reason": str(error)})
         else:
             if pid == 0:
                 self._become_worker(parent, descriptors)
             self._children[pid] = item
-            self._tell({"started": item, "pid": pid})
+            self._send({"started": item, "pid": pid})
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -90,12 +90,12 @@ class Template:
         try:
             os.setsid()
             die_with_parent(parent)
-            leave_no_dump()
+            disable_core_dumps()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
-            os.close(self._bell)
-            os.close(self._bell_rope)
+            os.close(self._wakeup_r)
+            os.close(self._wakeup_w)
             channel, output = descriptors
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -123,10 +123,10 @@ class Template:
             _, status = os.waitpid(child, 0)
             item = self._children.pop(child, None)
             if item is not None:
-                self._end_strays()
-                self._tell({"ended": item, "status": os.waitstatus_to_exitcode(status)})
+                self._kill_orphans()
+                self._send({"ended": item, "status": os.waitstatus_to_exitcode(status)})
 
-    def _end_strays(self) -> None:
+    def _kill_orphans(self) -> None:
         """What a worker left behind in a session of its own has become our child: it goes too."""
         for pid in _children_of(os.getpid()):
             if pid not in self._children:
@@ -136,9 +136,9 @@ class Template:
     def _end_all(self) -> None:
         for pid in self._children:
             _signal_group(pid, signal.SIGKILL)
-        self._end_strays()
+        self._kill_orphans()
 
-    def _tell(self, message: dict[str, object]) -> None:
+    def _send(self, message: dict[str, object]) -> None:
         with contextlib.suppress(OSError):
             self._control.send(json.dumps(message).encode())
 
@@ -165,10 +165,10 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str], post
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     die_with_parent(coordinator)
-    adopt_orphans()
+    set_child_subreaper()
     # Looking for garbage among what is imported takes a tenth of the time, and finds none.
     gc.disable()
-    postpone(postponed)
+    make_lazy(postponed)
     for name in preload:
         importlib.import_module(name)
     module, _, function = entry.partition(":")
@@ -176,7 +176,7 @@ def main(control_fd: int, coordinator: int, entry: str, preload: list[str], post
     # Nor is any given back now: workers would put their own things into the gaps, and get a copy of each page for it.
     gc.freeze()
     gc.enable()
-    Template(socket.socket(fileno=control_fd), worker).serve()
+    ForkServer(socket.socket(fileno=control_fd), worker).serve()
     os._exit(0)  # nothing is left to finalise, and the coordinator waits
 
 

@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from agentos.core.errors import PreflightError
-from agentos.core.events import Event, GatewayEnded, GatewayRestored
-from agentos.core.wire import decode
-from agentos.gateway.tokens import Mint
-from agentos.gateway.variables import variables
+from agentos.core.protocol.codec import decode
+from agentos.core.protocol.events import Event, GatewayEnded, GatewayRestored
+from agentos.gateway.client_env import client_variables
+from agentos.gateway.tokens import TokenSigner
 
-LIVES = 6
+MAX_STARTS = 6
 """So often one is started in a run, at most: what dies that often would die again."""
-LAST_WORDS = 2.0
+EXIT_GRACE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class GatewaySpec:
     """How it is started; its environment has the keys, and the seed goes over its standard input."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
     people: int | None
-    mint: Mint
+    signer: TokenSigner
 
     def start(self) -> "subprocess.Popen[str]":
         words = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
@@ -43,7 +43,7 @@ class Recipe:
         )
         assert process.stdin
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{self.mint.seed}\n")
+            process.stdin.write(f"{self.signer.seed}\n")
             process.stdin.flush()
         return process
 
@@ -51,13 +51,13 @@ class Recipe:
 class GatewayChild:
     """Ends when its standard input does, so it cannot outlive the run; one that dies is followed by another."""
 
-    def __init__(self, recipe: Recipe, process: "subprocess.Popen[str]", ready: str) -> None:
+    def __init__(self, spec: GatewaySpec, process: "subprocess.Popen[str]", ready: str) -> None:
         found = json.loads(ready)
         self.url: str = found["url"]
         self._providers = tuple(found["providers"])
-        self._mint = recipe.mint
+        self._signer = spec.signer
         port = ("--port", str(urlsplit(self.url).port))
-        self._again = replace(recipe, arguments=(*recipe.arguments, *port))
+        self._restarts = replace(spec, arguments=(*spec.arguments, *port))
         self.process = process
         self._closed = False
         # Keeps the reader's thread from starting another while the run closes the last one.
@@ -65,11 +65,11 @@ class GatewayChild:
 
     def environment(self, item: str) -> dict[str, str]:
         """What the agent of this item is to find; its calls are counted for it."""
-        return variables(self.url, self._providers, self._mint.token(item))
+        return client_variables(self.url, self._providers, self._signer.token(item))
 
     def events(self) -> Iterator[Event]:
         """Calls counted by item, and news of the keys, as they come; blocks until the next, ends with the last."""
-        for life in range(LIVES):
+        for life in range(MAX_STARTS):
             if life and self._is_back():
                 yield GatewayRestored()
             process = self.process
@@ -78,7 +78,7 @@ class GatewayChild:
             if self._closed:
                 return
             _close(process)
-            yield GatewayEnded(_cause(process.returncode), again=life + 1 < LIVES)
+            yield GatewayEnded(_cause(process.returncode), again=life + 1 < MAX_STARTS)
 
     def close(self) -> None:
         with self._lock:
@@ -91,7 +91,7 @@ class GatewayChild:
         with self._lock:
             if self._closed:
                 return False
-            self.process = self._again.start()
+            self.process = self._restarts.start()
         return bool(self.process.stdout and self.process.stdout.readline())
 
 
@@ -99,8 +99,8 @@ def start_gateway(
     environment: Mapping[str, str], arguments: tuple[str, ...] = (), people: int | None = None
 ) -> GatewayChild:
     """Those who ask it get only a token. It speaks to people on stderr, or there."""
-    recipe = Recipe(environment, arguments, people, Mint())
-    process = recipe.start()
+    spec = GatewaySpec(environment, arguments, people, TokenSigner())
+    process = spec.start()
     assert process.stdout
     ready = process.stdout.readline()
     if not ready:
@@ -109,7 +109,7 @@ def start_gateway(
         raise PreflightError(
             f"the gateway did not start (exit code {process.returncode}); see what it said above"
         )
-    return GatewayChild(recipe, process, ready)
+    return GatewayChild(spec, process, ready)
 
 
 def _heard(process: "subprocess.Popen[str]") -> Iterator[Event]:
@@ -128,7 +128,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
         with contextlib.suppress(OSError):
             process.stdin.close()
     try:
-        process.wait(LAST_WORDS)
+        process.wait(EXIT_GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -1,71 +1,71 @@
 """A lease until it goes back, which it does once."""
 
-from agentos.core import events
-from agentos.core.loads import LimitSeen
-from agentos.core.money import together
-from agentos.core.refusals import Refusal
-from agentos.core.results import Usage
-from agentos.core.wants import Lease
-from agentos.gateway.account import CallRecord
-from agentos.gateway.asking import Asked
-from agentos.gateway.reading import AnswerReader
-from agentos.gateway.veil import Veil
-from agentos.gateway.way import Way
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import add_costs
+from agentos.core.quota.lease import Lease
+from agentos.core.ratelimit.limits import LimitSeen
+from agentos.core.ratelimit.refusals import Refusal
+from agentos.gateway.request_parser import ProxyRequest
+from agentos.gateway.stream_redactor import StreamRedactor
+from agentos.gateway.usage import CallRecord
+from agentos.gateway.usage_reader import UsageReader
+from agentos.gateway.way import CallContext
 
 
-class Loan:
+class LeaseGuard:
     """`begun`: the client has the first words of the answer, so no other key can take over."""
 
-    def __init__(self, way: Way, record: CallRecord, asked: Asked, lease: Lease) -> None:
-        self._way = way
+    def __init__(self, way: CallContext, record: CallRecord, asked: ProxyRequest, lease: Lease) -> None:
+        self._context = way
         self._record = record
-        self._asked = asked
+        self._request = asked
         self._lease = lease
         self._over = False
-        self.veil = Veil(lease.credential.secret.reveal())
+        self.redactor = StreamRedactor(lease.credential.secret.reveal())
         self.begun = False
-        self.reader: AnswerReader | None = None
+        self.reader: UsageReader | None = None
         self.limits: tuple[LimitSeen, ...] = ()
 
     @property
     def key(self) -> str:
         return self._lease.credential.name
 
-    def back(self, refusal: Refusal | None) -> None:
+    def release(self, refusal: Refusal | None) -> None:
         self._over = True
         usage = self._usage()
-        self._count(usage, self._way.desk.give_back(self._returned(usage, refusal)))
+        self._count(usage, self._context.broker.release(self._returned(usage, refusal)))
 
     def end(self) -> None:
         """Still out: the client has left, in the middle of the answer or before it."""
         if self._over:
             return
         if self.begun:
-            self.back(None)
+            self.release(None)
         else:
             # Nothing is known of what it used: it counts as it was estimated.
             self._over = True
-            self._way.desk.forget(self._way.holder)
+            self._context.broker.forget(self._context.holder)
 
     def _returned(self, usage: Usage, refusal: Refusal | None) -> events.LeaseReturned:
         return events.LeaseReturned(
-            self._way.holder,
+            self._context.holder,
             self._lease.id,
-            self._way.clocks.host() - self._lease.granted_at,
+            self._context.clocks.host() - self._lease.granted_at,
             usage,
             refusal,
-            self._asked.model,
+            self._request.model,
             self.limits,
         )
 
     def _usage(self) -> Usage:
-        if self._asked.is_free or self.reader is None or not self.begun:
+        if self._request.is_unmetered or self.reader is None or not self.begun:
             return Usage()
         self._record.is_estimate = self.reader.is_estimate
-        return self.reader.usage(self._asked.input_tokens)
+        return self.reader.usage(self._request.input_tokens)
 
     def _count(self, usage: Usage, news: list[events.News]) -> None:
         self._record.usage += usage
         for one in news:
             if isinstance(one, events.CallCounted):
-                self._record.cost = together(self._record.cost, one.cost)
+                self._record.cost = add_costs(self._record.cost, one.cost)

@@ -3,42 +3,46 @@
 import itertools
 from collections.abc import Callable
 
-from agentos.gateway.account import CallRecord, Ending
-from agentos.gateway.answers import refuse
-from agentos.gateway.asking import Asked
-from agentos.gateway.call import Call
-from agentos.gateway.desk import Desk, NoKey
+from agentos.gateway.forwarder import Forwarder
+from agentos.gateway.lease_broker import LeaseBroker, NoKey
+from agentos.gateway.request_parser import ProxyRequest
+from agentos.gateway.responses import send_error
 from agentos.gateway.upstream import Upstream
-from agentos.gateway.way import Clocks, Way
+from agentos.gateway.usage import CallEnding, CallRecord
+from agentos.gateway.way import CallContext, Clocks
 from agentos.http.connection import Connection
 
 
 class Relay:
     """`desk` lends keys for work, `aside` for what costs no quota, such as counting tokens."""
 
-    def __init__(self, desk: Desk, aside: Desk, upstream: Upstream, clocks: Clocks, max_wait: float) -> None:
-        self._desk = desk
+    def __init__(
+        self, context: LeaseBroker, aside: LeaseBroker, upstream: Upstream, clocks: Clocks, max_wait: float
+    ) -> None:
+        self._broker = context
         self._aside = aside
         self._upstream = upstream
         self._clocks = clocks
         self._max_wait = max_wait
         self._numbers = itertools.count(1)
 
-    async def carry(
-        self, record: CallRecord, asked: Asked, out: Connection, say: Callable[[str], None]
+    async def forward(
+        self, record: CallRecord, asked: ProxyRequest, out: Connection, say: Callable[[str], None]
     ) -> None:
         """Answers, one way or another; `record` tells how, also when it is cancelled."""
-        call = Call(self._way(record.item, asked), record, asked, out, say)
+        call = Forwarder(self._context(record.item, asked), record, asked, out, say)
         began = self._clocks.host()
         try:
-            await call.carry(began + self._max_wait)
+            await call.forward(began + self._max_wait)
         except NoKey as error:
-            record.ending, record.status = Ending.NO_KEY, error.trouble.value
-            refuse(out, asked, error.trouble, str(error), error.seconds)
+            record.ending, record.status = CallEnding.NO_KEY, error.error.value
+            send_error(out, asked, error.error, str(error), error.seconds)
         finally:
             record.seconds = self._clocks.host() - began
 
-    def _way(self, item: str, asked: Asked) -> Way:
+    def _context(self, item: str, asked: ProxyRequest) -> CallContext:
         # Each call holds its keys by itself, so that it can be given up by itself.
         holder = f"{item} {next(self._numbers)}"
-        return Way(holder, self._aside if asked.is_free else self._desk, self._upstream, self._clocks)
+        return CallContext(
+            holder, self._aside if asked.is_unmetered else self._broker, self._upstream, self._clocks
+        )

@@ -10,7 +10,7 @@ MARK = "agentos"
 
 
 @dataclass(frozen=True, slots=True)
-class Mint:
+class TokenSigner:
     """Makes tokens and knows its own; whoever has the same seed makes the same."""
 
     seed: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import httpcore2
 
-from agentos.core.credentials import Credential
-from agentos.gateway.asking import Asked, passed_on
+from agentos.core.quota.credentials import Credential
+from agentos.gateway.request_parser import ProxyRequest, passed_on
 from agentos.http.connection import Headers
 
 CONNECTING = 15.0
@@ -25,7 +25,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class UpstreamResponse:
     """An answer that has begun; its body comes piece by piece, as it arrives."""
 
     status: int
@@ -46,7 +46,7 @@ class Upstream:
         self._certificates: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def send(self, asked: Asked, credential: Credential) -> AsyncIterator[Response]:
+    async def send(self, asked: ProxyRequest, credential: Credential) -> AsyncIterator[UpstreamResponse]:
         """Leaving it ends the call, answered to the end or not."""
         base = urlsplit(asked.dialect.base(credential.base_url or asked.dialect.home))
         url = _url(base.scheme, base.hostname or "", base.port, f"{base.path.rstrip('/')}{_target(asked)}")
@@ -58,7 +58,7 @@ class Upstream:
                 content=asked.body or None,
                 extensions={"timeout": TIMES},
             ) as response:
-                yield Response(response.status, _lowered(response.headers), _pieces(response))
+                yield UpstreamResponse(response.status, _lowered(response.headers), _pieces(response))
         except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
             raise NoAnswer(f"no answer: {type(error).__name__}") from error
         except (httpcore2.ProxyError, httpcore2.UnsupportedProtocol, OSError) as error:
@@ -101,11 +101,11 @@ def _url(scheme: str, host: str, port: int | None, target: str) -> httpcore2.URL
     )
 
 
-def _target(asked: Asked) -> str:
+def _target(asked: ProxyRequest) -> str:
     return f"{asked.path}?{asked.query}" if asked.query else asked.path
 
 
-def _headers(asked: Asked, credential: Credential, host: str) -> list[tuple[str, str]]:
+def _headers(asked: ProxyRequest, credential: Credential, host: str) -> list[tuple[str, str]]:
     length = [("content-length", str(len(asked.body)))] if asked.body or asked.method == "POST" else []
     key = asked.dialect.credential(credential.secret.reveal())
     return [("host", host), *asked.headers, ("accept-encoding", "identity"), key, *length]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentos.gateway.desk import Desk
+from agentos.gateway.lease_broker import LeaseBroker
 from agentos.gateway.upstream import Upstream
 
 
@@ -16,10 +16,10 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CallContext:
     """Keys are lent by the desk to this holder, and used upstream."""
 
     holder: str
-    desk: Desk
+    broker: LeaseBroker
     upstream: Upstream
     clocks: Clocks

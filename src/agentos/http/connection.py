@@ -15,11 +15,11 @@ MOST_BODY = 32 * 1024 * 1024
 # What a client sends ahead of its turn; beyond it, it has to wait.
 MOST_AHEAD = 65536
 # Closing with these options discards what is queued, which the other side sees as a reset.
-LINGER_NOT = struct.pack("ii", 1, 0)
+SO_LINGER_RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class HttpRequest:
     """A request as it came; the names of headers are in lower case."""
 
     method: str
@@ -35,8 +35,8 @@ class Connection(asyncio.Protocol):
     then `finish`; one that returns before that ends the connection.
     """
 
-    def __init__(self, attend: "Attend", connections: set["Connection"], most_body: int = MOST_BODY) -> None:
-        self._attend = attend
+    def __init__(self, attend: "Handler", connections: set["Connection"], most_body: int = MOST_BODY) -> None:
+        self._handler = attend
         self._connections = connections
         self._most_body = most_body
         self._http = h11.Connection(h11.SERVER)
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._send_out()
         wire: socket.socket | None = self._transport.get_extra_info("socket")
         if wire is not None:
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, SO_LINGER_RESET)
         self._transport.abort()
 
     @property
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         assert self._head is not None
         incoming, self._body = _incoming(self._head, bytes(self._body)), bytearray()
         try:
-            await self._attend(incoming, self)
+            await self._handler(incoming, self)
         finally:
             self._go_on()
 
@@ -185,9 +185,9 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
 
-Attend = Callable[[Incoming, Connection], Awaitable[None]]
+Handler = Callable[[HttpRequest, Connection], Awaitable[None]]
 
 
-def _incoming(head: h11.Request, body: bytes) -> Incoming:
+def _incoming(head: h11.Request, body: bytes) -> HttpRequest:
     headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
-    return Incoming(head.method.decode(), head.target.decode("latin-1"), headers, body)
+    return HttpRequest(head.method.decode(), head.target.decode("latin-1"), headers, body)

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agentos.http.connection import MOST_BODY, Attend, Connection
+from agentos.http.connection import MOST_BODY, Connection, Handler
 from agentos.http.loopback import loopback, url_of
 
-LAST_WORDS = 0.2
+CLOSE_GRACE = 0.2
 
 
 @asynccontextmanager
 async def listening(
-    attend: Attend, *, host: str = "127.0.0.1", port: int = 0, most_body: int = MOST_BODY
+    attend: Handler, *, host: str = "127.0.0.1", port: int = 0, most_body: int = MOST_BODY
 ) -> AsyncIterator[str]:
     """Gives its URL; at the end every connection is dropped."""
     connections: set[Connection] = set()
@@ -30,4 +30,4 @@ async def _drop(connections: set[Connection]) -> None:
     """Waits a moment for the calls under way to put down that they were dropped."""
     tasks = [task for connection in tuple(connections) if (task := connection.drop())]
     if tasks:
-        await asyncio.wait(tasks, timeout=LAST_WORDS)
+        await asyncio.wait(tasks, timeout=CLOSE_GRACE)

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from agentos.core.commands import GrantLease
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.events import LeaseReturned, LeaseWanted, WorkerEvent
-from agentos.core.orders import RoleModel
-from agentos.core.ports import Access, Answer, Provider, Question
-from agentos.core.refusals import Refusal
-from agentos.core.results import Usage
-from agentos.core.secrets import Redactor
+from agentos.core.planning.worker_task import RoleModel
+from agentos.core.protocol.commands import GrantLease
+from agentos.core.protocol.events import LeaseReturned, LeaseWanted, WorkerEvent
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
+from agentos.core.protocol.results import Usage
+from agentos.core.ratelimit.refusals import Refusal
+from agentos.core.text.secrets import Redactor
 
 CHARACTERS_A_TOKEN = 4
 
@@ -31,17 +31,17 @@ class LeasedModel:
         self._roles = {role.role: role for role in roles}
         self._factories = providers
         self._providers: dict[str, Provider] = {}
-        self._tell = tell
+        self._send_event = tell
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
         self._stopped = False
-        self._behind = 0
+        self._calls_done = 0
         self._usual: dict[str, int] = {}
 
     def grant(self, command: GrantLease) -> None:
         """A key has come; one that nobody waits for any more goes back unused."""
         waiting = self._grants.pop(command.call, None)
         if waiting is None or waiting.done():
-            self._tell(LeaseReturned(self._item, command.lease, 0.0))
+            self._send_event(LeaseReturned(self._item, command.lease, 0.0))
         else:
             waiting.set_result(command)
 
@@ -51,7 +51,7 @@ class LeasedModel:
         for waiting in self._grants.values():
             waiting.cancel()
 
-    async def ask(self, call: str, question: Question) -> Answer:
+    async def complete(self, call: str, question: ModelRequest) -> ModelResponse:
         """The answer, however many keys it takes; refusals never end a call, a bad request does."""
         if (role := self._roles.get(question.role)) is None:
             raise BadRequest(f"no role is called {question.role!r}; there are: {', '.join(self._roles)}")
@@ -61,16 +61,16 @@ class LeasedModel:
                 answer = await self._try(lease, question)
             except CallRefused:
                 continue
-            self._behind += 1
+            self._calls_done += 1
             self._usual[question.role] = answer.usage.output_tokens
             return answer
 
-    async def _lease(self, call: str, role: RoleModel, question: Question) -> GrantLease:
+    async def _lease(self, call: str, role: RoleModel, question: ModelRequest) -> GrantLease:
         if self._stopped:
             raise asyncio.CancelledError
         waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
         self._grants[call] = waiting
-        self._tell(
+        self._send_event(
             LeaseWanted(
                 item=self._item,
                 call=call,
@@ -78,20 +78,20 @@ class LeasedModel:
                 models=role.models,
                 input_tokens=len(question.prompt) // CHARACTERS_A_TOKEN,
                 output_tokens=self._usual.get(role.role, 0),
-                behind=self._behind,
+                calls_done=self._calls_done,
             )
         )
         return await waiting
 
-    async def _try(self, lease: GrantLease, question: Question) -> Answer:
+    async def _try(self, lease: GrantLease, question: ModelRequest) -> ModelResponse:
         began, model = time.monotonic(), lease.model or ""
-        answer: Answer | None = None
+        answer: ModelResponse | None = None
         refusal: Refusal | None = None
-        access = Access(lease.key, lease.secret.reveal(), lease.base_url, model)
+        access = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model)
         # Whoever answers has seen the key: it must not come back in a document, an error, a checkpoint.
         redact = Redactor((lease.secret,))
         try:
-            answer = await self._provider(lease.provider).ask(question, access)
+            answer = await self._provider(lease.provider).complete(question, access)
             answer = replace(answer, text=redact(answer.text))
             return answer
         except CallRefused as error:
@@ -100,7 +100,7 @@ class LeasedModel:
         except BadRequest as error:
             raise BadRequest(redact(str(error))) from None
         finally:
-            self._tell(
+            self._send_event(
                 LeaseReturned(
                     item=self._item,
                     lease=lease.lease,

@@ -1,5 +1,5 @@
 """Reads the certificates when it is imported, so that workers, which are forked, need not."""
 
-from agentos.models.trust import trusted
+from agentos.models.tls import tls_context
 
-trusted()
+tls_context()

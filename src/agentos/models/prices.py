@@ -3,7 +3,7 @@
 import tomllib
 from importlib import resources
 
-from agentos.core.money import Price, PriceList
+from agentos.core.quota.budget import Price, PriceList
 
 
 def price_list(overrides: tuple[tuple[str, Price], ...] = ()) -> PriceList:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.wire import encode, one_line
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import encode, one_line
 
 OpenFile = Callable[[Path], int]
 MERGED = "workflow-audit.jsonl"
@@ -30,7 +30,7 @@ class Audit:
         # Those of items at work, and the merged one: opening them anew costs more than all the rest.
         self._files: dict[Path, int] = {}
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.RunStarted):
             self._numbered = _are_numbered(event.items)
         item = getattr(event, "item", None)

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentos.core import events
-from agentos.core.lines import one_line
-from agentos.core.tally import Tally
-from agentos.outputs.again import Here
+from agentos.core.protocol import events
+from agentos.core.run_state.run_stats import RunStats
+from agentos.core.text.line_assembler import one_line
 from agentos.outputs.colour import paint, plain
 from agentos.outputs.console import COORDINATOR, Console
 from agentos.outputs.keyboard import Keyboard
 from agentos.outputs.live import Live, Look
+from agentos.outputs.resume_command import Here
 from agentos.outputs.summary import next_steps
 from agentos.outputs.writer import LineWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class TerminalInfo:
     """What the surroundings say about a terminal; `colours` is None when they say nothing."""
 
     colours: bool | None = None
@@ -30,15 +30,15 @@ class Manners:
 class Display(Protocol):
     """A listener that also takes single lines, and can give the terminal away for a while."""
 
-    def hear(self, event: events.Event, at: float) -> None: ...
+    def on_event(self, event: events.Event, at: float) -> None: ...
 
-    def learn(self, event: events.Event, at: float) -> None: ...
+    def update_only(self, event: events.Event, at: float) -> None: ...
 
     def write(self, line: str) -> None: ...
 
-    def rest(self) -> None: ...
+    def suspend(self) -> None: ...
 
-    def wake(self) -> None: ...
+    def resume(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -47,19 +47,19 @@ def open_display(
     kind: str,
     descriptor: int,
     redact: Callable[[str], str],
-    manners: Manners,
+    profile: TerminalInfo,
     leave: Callable[[], None] | None = None,
 ) -> Display:
     """`auto` is live on a terminal that can do it, and plain lines elsewhere; any terminal's keys are answered."""
     terminal = _is_terminal(descriptor)
-    colours = manners.colours if manners.colours is not None else terminal and not manners.simple
+    colours = profile.colours if profile.colours is not None else terminal and not profile.simple
     if kind == "none":
-        return Last(LineWriter(descriptor), redact, _here())
+        return QuietDisplay(LineWriter(descriptor), redact, _here())
     if terminal:
-        footer = kind == "live" or (kind == "auto" and not manners.simple)
+        footer = kind == "live" or (kind == "auto" and not profile.simple)
         keyboard = Keyboard(0 if _is_terminal(0) else descriptor)
         return Live(
-            descriptor, keyboard, redact, Look(colours, manners.rewraps, footer, _hint(leave), leave, _here())
+            descriptor, keyboard, redact, Look(colours, profile.rewraps, footer, _hint(leave), leave, _here())
         )
     shown = Plain(LineWriter(descriptor), redact, paint if colours else plain, _here())
     if kind == "live":
@@ -77,50 +77,50 @@ class Plain:
         self._paint = paint
         self._console = Console(self.write, redact, self.write, here)
 
-    def hear(self, event: events.Event, at: float) -> None:
-        self._console.hear(event, at)
+    def on_event(self, event: events.Event, at: float) -> None:
+        self._console.on_event(event, at)
 
-    def learn(self, event: events.Event, at: float) -> None:
-        self._console.learn(event, at)
+    def update_only(self, event: events.Event, at: float) -> None:
+        self._console.update_only(event, at)
 
     def write(self, line: str) -> None:
         self._writer.write(self._paint(line))
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         pass
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:
         self._writer.close()
 
 
-class Last:
+class QuietDisplay:
     """Nothing until the end, and then what to type next."""
 
     def __init__(self, writer: LineWriter, redact: Callable[[str], str], here: Here) -> None:
         self._writer = writer
         self._here = here
         self._redact = redact
-        self._tally = Tally()
+        self._tally = RunStats()
 
-    def hear(self, event: events.Event, at: float) -> None:
-        self._tally.hear(event, at)
+    def on_event(self, event: events.Event, at: float) -> None:
+        self._tally.handle(event, at)
         if isinstance(event, events.RunEnded):
             for line in next_steps(self._tally, self._here):
                 self.write(f"{COORDINATOR} {one_line(line)}")
 
-    def learn(self, event: events.Event, at: float) -> None:
-        self._tally.hear(event, at)
+    def update_only(self, event: events.Event, at: float) -> None:
+        self._tally.handle(event, at)
 
     def write(self, line: str) -> None:
         self._writer.write(self._redact(line))
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         pass
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:

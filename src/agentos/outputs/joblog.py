@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from agentos.core import events
+from agentos.core.protocol import events
 
 HEAD = ("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
 KILLED = 9
 
 
 @dataclass(slots=True)
-class _Try:
+class _JobAttempt:
     began: float = 0.0
     received: int = 0
     ended: events.ProgramEnded | None = None
@@ -25,22 +25,22 @@ class JobLog:
         self._commands = commands
         self._redact = redact
         self._places = {item: place for place, item in enumerate(commands, 1)}
-        self._tries: dict[str, _Try] = {}
+        self._attempts: dict[str, _JobAttempt] = {}
         if os.fstat(descriptor).st_size == 0:
             self._write(HEAD)
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         match event:
             case events.WorkerStarted():
-                self._tries[event.item] = _Try(at)
-            case events.LineWritten() if event.item in self._tries:
-                self._tries[event.item].received += len(event.text.encode("utf-8", "replace")) + 1
-            case events.ProgramEnded() if event.item in self._tries:
-                self._tries[event.item].ended = event
+                self._attempts[event.item] = _JobAttempt(at)
+            case events.LineWritten() if event.item in self._attempts:
+                self._attempts[event.item].received += len(event.text.encode("utf-8", "replace")) + 1
+            case events.ProgramEnded() if event.item in self._attempts:
+                self._attempts[event.item].ended = event
             case events.WorkerReported() if self._is_idle(event.item):
-                del self._tries[event.item]
-            case events.WorkerEnded() if event.item in self._tries:
-                self._tell(event.item, self._tries.pop(event.item), at)
+                del self._attempts[event.item]
+            case events.WorkerEnded() if event.item in self._attempts:
+                self._tell(event.item, self._attempts.pop(event.item), at)
             case _:
                 pass
 
@@ -49,9 +49,9 @@ class JobLog:
 
     def _is_idle(self, item: str) -> bool:
         """Whether the worker ran nothing: the item was done, or another run had it."""
-        return item in self._tries and self._tries[item].ended is None
+        return item in self._attempts and self._attempts[item].ended is None
 
-    def _tell(self, item: str, one: _Try, at: float) -> None:
+    def _tell(self, item: str, one: _JobAttempt, at: float) -> None:
         status = one.ended.status if one.ended else -KILLED
         seconds = one.ended.seconds if one.ended else at - one.began
         command = self._redact(self._commands[item]).replace("\t", " ").replace("\n", " ")

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable
 
-from agentos.core.events import Event
-from agentos.core.wire import encode
+from agentos.core.protocol.codec import encode
+from agentos.core.protocol.events import Event
 
 
 class JsonLines:
@@ -14,7 +14,7 @@ class JsonLines:
         self._write = write
         self._redact = redact
 
-    def hear(self, event: Event, at: float) -> None:
+    def on_event(self, event: Event, at: float) -> None:
         self._write(self._redact(json.dumps({"at": at, **encode(event)}, ensure_ascii=False)))
 
     def close(self) -> None:

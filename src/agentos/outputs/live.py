@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentos.core import events
-from agentos.outputs.again import Here
+from agentos.core.protocol import events
 from agentos.outputs.colour import paint, paint_row, plain
 from agentos.outputs.console import COORDINATOR, Console
-from agentos.outputs.footer import Size, footer, rows_taken, snapshot
+from agentos.outputs.footer import TerminalSize, footer, rows_taken, snapshot
 from agentos.outputs.keyboard import Keyboard
+from agentos.outputs.resume_command import Here
 
 FRAME = 0.1
 IDLE_FRAME = 1.0
@@ -59,52 +59,52 @@ class Live:
         self._lines: list[str] = []
         progress = (lambda line: None) if look.footer else self._lines.append
         self._console = Console(self._lines.append, redact, progress, look.here)
-        self._heard: deque[_Heard | str] = deque()
+        self._events: deque[_Heard | str] = deque()
         self._dropped = 0
         self._shown: list[str] = []
         self._columns = 0
         self._drawn_at = 0.0
         self._closing = self._broken = False
         self._progress = 0
-        self._wants_rest, self._rests, self._awake = (threading.Event() for _ in range(3))
-        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._suspend_requested, self._suspended, self._awake = (threading.Event() for _ in range(3))
+        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._work, name="display", daemon=True)
         self._thread.start()
 
     # For the run; nothing here waits for the terminal.
 
-    def hear(self, event: events.Event, at: float) -> None:
-        if len(self._heard) >= MOST_WAITING and isinstance(event, events.LineWritten):
+    def on_event(self, event: events.Event, at: float) -> None:
+        if len(self._events) >= MOST_WAITING and isinstance(event, events.LineWritten):
             self._dropped += 1
             return
-        self._heard.append(_Heard(event, at))
+        self._events.append(_Heard(event, at))
         if isinstance(event, _URGENT | _SLEEP_LIKE):
-            self._ring()
+            self._wake_thread()
 
-    def learn(self, event: events.Event, at: float) -> None:
+    def update_only(self, event: events.Event, at: float) -> None:
         """Of what happened before, only what it adds up to is shown."""
-        self._heard.append(_Heard(event, at, before=True))
+        self._events.append(_Heard(event, at, before=True))
 
     def write(self, line: str) -> None:
-        self._heard.append(line)
+        self._events.append(line)
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Gives the terminal to the shell; waits a moment for that, not for ever."""
-        self._rests.clear()
+        self._suspended.clear()
         self._awake.clear()
-        self._wants_rest.set()
-        self._ring()
-        self._rests.wait(REST)
+        self._suspend_requested.set()
+        self._wake_thread()
+        self._suspended.wait(REST)
 
-    def wake(self) -> None:
-        self._wants_rest.clear()
+    def resume(self) -> None:
+        self._suspend_requested.clear()
         self._awake.set()
 
     def close(self, patience: float = 2.0) -> None:
         """Shows the rest as long as the terminal takes anything; gives it back as it was."""
-        self.wake()
+        self.resume()
         self._closing = True
-        self._ring()
+        self._wake_thread()
         seen, ends = -1, time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < ends:
             if self._progress != seen:
@@ -112,9 +112,9 @@ class Live:
             self._thread.join(0.05)
         self._keyboard.close()
 
-    def _ring(self) -> None:
+    def _wake_thread(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._rope, b"!")
+            os.write(self._wakeup_w, b"!")
 
     # The thread.
 
@@ -122,9 +122,9 @@ class Live:
         try:
             while not self._closing:
                 self._wait()
-                if self._wants_rest.is_set():
-                    self._lie_down()
-                elif self._heard or self._lines or time.monotonic() - self._drawn_at >= IDLE_FRAME:
+                if self._suspend_requested.is_set():
+                    self._suspend()
+                elif self._events or self._lines or time.monotonic() - self._drawn_at >= IDLE_FRAME:
                     self._draw(with_footer=True)
             self._draw(with_footer=False)
         except OSError:
@@ -135,47 +135,49 @@ class Live:
     def _wait(self) -> None:
         """A frame's time, or until a key, or what cannot wait."""
         keyboard = self._keyboard.open()
-        ready, _, _ = select.select([self._bell, *([] if keyboard is None else [keyboard])], [], [], FRAME)
-        if self._bell in ready:
-            os.read(self._bell, 4096)
+        ready, _, _ = select.select(
+            [self._wakeup_r, *([] if keyboard is None else [keyboard])], [], [], FRAME
+        )
+        if self._wakeup_r in ready:
+            os.read(self._wakeup_r, 4096)
         if keyboard in ready and keyboard is not None:
             self._press(self._keyboard.read())
 
     def _press(self, keys: str) -> None:
         """Whatever is pressed, something is said."""
-        self._take_heard()
+        self._take_events()
         if self._look.leave is not None and "q" in keys:
             self._look.leave()
         elif any(key in "tT\r\n " for key in keys):
-            self._lines += [f"{COORDINATOR} {line}" for line in snapshot(self._console.tally, time.time())]
+            self._lines += [f"{COORDINATOR} {line}" for line in snapshot(self._console.stats, time.time())]
         elif keys:
             self._lines.append(f"{COORDINATOR} {self._look.hint}")
 
-    def _lie_down(self) -> None:
+    def _suspend(self) -> None:
         self._draw(with_footer=False)
         self._keyboard.close()
-        self._rests.set()
+        self._suspended.set()
         self._awake.wait()
         self._drawn_at = 0.0
 
-    def _take_heard(self) -> None:
-        while self._heard:
-            match self._heard.popleft():
+    def _take_events(self) -> None:
+        while self._events:
+            match self._events.popleft():
                 case str(line):
                     self._lines.append(line)
                 case _Heard(event, at, before=True):
-                    self._console.learn(event, at)
+                    self._console.update_only(event, at)
                 case heard:
-                    self._console.hear(heard.event, heard.at)
+                    self._console.on_event(heard.event, heard.at)
         if self._dropped:
             self._lines.append(f"{COORDINATOR} {self._dropped} lines dropped (the log files have them)")
             self._dropped = 0
 
     def _draw(self, *, with_footer: bool) -> None:
-        self._take_heard()
+        self._take_events()
         size = _size(self._descriptor)
         below = with_footer and self._look.footer and self._in_front()
-        rows = footer(self._console.tally, time.time(), size) if below else []
+        rows = footer(self._console.stats, time.time(), size) if below else []
         lines = "".join(f"{self._paint(line)}\n" for line in self._lines)
         self._lines.clear()
         shown, self._shown = self._shown, rows
@@ -188,7 +190,7 @@ class Live:
         """In the background the bottom of the screen belongs to somebody else."""
         return self._keyboard.in_front()
 
-    def _rows_of(self, shown: list[str], size: Size) -> int:
+    def _rows_of(self, shown: list[str], size: TerminalSize) -> int:
         return rows_taken(shown, size.columns) if self._look.rewraps else len(shown)
 
     def _put(self, text: str) -> None:
@@ -205,10 +207,10 @@ def _erasing(shown: list[str], rows: int) -> str:
     return f"\r{up}\x1b[J"
 
 
-def _size(descriptor: int) -> Size:
+def _size(descriptor: int) -> TerminalSize:
     """What an unknown size usually is."""
     try:
         columns, lines = os.get_terminal_size(descriptor)
     except OSError:
         columns, lines = 0, 0
-    return Size(columns or 80, lines or 24)
+    return TerminalSize(columns or 80, lines or 24)

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.lines import one_line
+from agentos.core.protocol import events
+from agentos.core.text.line_assembler import one_line
 from agentos.outputs.summary import ending_lines
 
 OpenFile = Callable[[Path], int]
@@ -21,7 +21,7 @@ class LogFiles:
         self._files: dict[str, int] = {}
         self._torn: set[str] = set()
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         match event:
             case events.LineWritten():
                 self._append(event.item, [event.text])

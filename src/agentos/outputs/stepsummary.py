@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.story import Story
+from agentos.core.protocol import events
+from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.markdown import markdown
 
 # GitHub shows nothing at all of a step whose summary is larger than 1 MiB.
@@ -17,15 +17,15 @@ class StepSummary:
     def __init__(
         self, run: str, path: Path, redact: Callable[[str], str], say: Callable[[str], None]
     ) -> None:
-        self._story = Story(run)
+        self._record = RunRecord(run)
         self._path = path
         self._redact = redact
         self._say = say
 
-    def hear(self, event: events.Event, at: float) -> None:
-        self._story.hear(event, at)
+    def on_event(self, event: events.Event, at: float) -> None:
+        self._record.handle(event, at)
         if isinstance(event, events.RunEnded):
-            self._append(self._redact(markdown(self._story)).encode(errors="replace"))
+            self._append(self._redact(markdown(self._record)).encode(errors="replace"))
 
     def close(self) -> None:
         pass

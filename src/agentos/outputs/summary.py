@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from agentos.core import events
-from agentos.core.results import Ending, Outcome, Verdict
-from agentos.core.tally import Row, Tally
-from agentos.core.wire import pack
-from agentos.outputs.again import Here, documents, go_on, review, try_failed
-from agentos.outputs.words import count, dollars, duration, tokens, why_stopped
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import pack
+from agentos.core.protocol.results import Ending, Outcome, Verdict
+from agentos.core.run_state.run_stats import ItemStats, RunStats
+from agentos.outputs.format import count, dollars, duration, tokens, why_stopped
+from agentos.outputs.resume_command import Here, documents, resume_command, retry_command, review_command
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
@@ -36,99 +36,99 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             return [f"Parked at {event.node}: waits for a person"]
 
 
-def summary_lines(tally: Tally, here: Here = None) -> list[str]:
+def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
     """The last lines of a run, for whoever is `here`; the very last says what to type next."""
-    finished, failed = tally.ending(Ending.FINISHED), tally.ending(Ending.FAILED)
-    lines = _table(tally)
-    seconds = tally.ended.seconds if tally.ended else 0.0
+    finished, failed = stats.ending(Ending.FINISHED), stats.ending(Ending.FAILED)
+    lines = _table(stats)
+    seconds = stats.ended.seconds if stats.ended else 0.0
     lines += [
         "Execution complete:",
-        f"  Total: {len(tally.rows)}",
+        f"  Total: {len(stats.rows)}",
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
         f"  Duration: {duration(seconds)}",
-        *([f"  Verdicts: {_verdicts(tally)}"] if tally.reviewing else []),
-        f"  Items: {_items(tally)}",
-        *([] if tally.keyless else _spent(tally, here)),
+        *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
+        f"  Items: {_items(stats)}",
+        *([] if stats.keyless else _spent(stats, here)),
     ]
-    return lines + next_steps(tally, here)
+    return lines + next_steps(stats, here)
 
 
-def _spent(tally: Tally, here: Here) -> list[str]:
+def _spent(stats: RunStats, here: Here) -> list[str]:
     return [
-        f"  Keys: {_keys(tally)}",
-        f"  Tokens: {tally.usage.input_tokens:,} in, {tally.usage.output_tokens:,} out, "
-        f"{count(tally.usage.calls, 'call')}; cost {dollars(tally.cost)}",
+        f"  Keys: {_keys(stats)}",
+        f"  Tokens: {stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out, "
+        f"{count(stats.usage.calls, 'call')}; cost {dollars(stats.cost)}",
         *(
-            f"  Parked: {row.item} waits for a person: {_review(tally, here, row.item)}"
-            for row in _parked(tally)
+            f"  Parked: {row.item} waits for a person: {_review(stats, here, row.item)}"
+            for row in _parked(stats)
         ),
-        f"  Coordination overhead: {_overhead(tally)}",
+        f"  Coordination overhead: {_overhead(stats)}",
     ]
 
 
-def next_steps(tally: Tally, here: Here = None) -> list[str]:
+def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     """What to type next, after whatever happened."""
-    command = go_on(tally.started, here) if tally.started else ""
-    if tally.stopped is not None:
-        why = why_stopped(tally.stopped, tally.stopped_at)
-        first = [] if tally.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
-        cure = "agentos keys" if tally.ended and tally.ended.exit_code == 4 else ""
+    command = resume_command(stats.started, here) if stats.started else ""
+    if stats.stopped is not None:
+        why = why_stopped(stats.stopped, stats.stopped_at)
+        first = [] if stats.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
+        cure = "agentos keys" if stats.ended and stats.ended.exit_code == 4 else ""
         check = [f"See what is wrong with the keys: {cure}"] if cure else []
-        more = ", with more to spend," if tally.stopped.reason == "budget" and not tally.cost else ""
+        more = ", with more to spend," if stats.stopped.reason == "budget" and not stats.cost else ""
         return [*first, *check, f"Everything is saved. Go on{more} with: {command}"]
-    if limited := [row.outcome.error for row in tally.ending(Ending.INTERRUPTED) if row.outcome]:
+    if limited := [row.outcome.error for row in stats.ending(Ending.INTERRUPTED) if row.outcome]:
         return [f"Stopped: {limited[0]}", f"Everything is saved. Go on with: {command}"]
-    failed = tally.ending(Ending.FAILED)
+    failed = stats.ending(Ending.FAILED)
     if failed:
         logs = f"See why: agentos logs {failed[0].item}"
-        again = try_failed(tally.started, here) if tally.started else ""
+        again = retry_command(stats.started, here) if stats.started else ""
         return [logs, f"Try the failed ones again: {again}"]
-    if _parked(tally):
-        return [f"Decide on what waits for you: {_review(tally, here)}", f"Then go on with: {command}"]
-    return [_look(tally, here)]
+    if _parked(stats):
+        return [f"Decide on what waits for you: {_review(stats, here)}", f"Then go on with: {command}"]
+    return [_look(stats, here)]
 
 
-def overhead(tally: Tally) -> float | None:
+def overhead(stats: RunStats) -> float | None:
     """Per cent of the workers' time that was neither a model's call nor waiting for a key; None without any."""
-    lived = sum(row.seconds for row in tally.rows.values())
-    called = sum(row.calls for row in tally.rows.values())
-    waited = tally.ended.waited if tally.ended else 0.0
+    lived = sum(row.seconds for row in stats.rows.values())
+    called = sum(row.calls for row in stats.rows.values())
+    waited = stats.ended.waited if stats.ended else 0.0
     return max(0.0, 100 * (lived - called - waited) / lived) if lived else None
 
 
-def overhead_words(tally: Tally) -> str:
-    found = overhead(tally)
+def overhead_words(stats: RunStats) -> str:
+    found = overhead(stats)
     return "?" if found is None else f"{found:.1f} %"
 
 
-def as_json(tally: Tally) -> dict[str, Any]:
+def as_json(stats: RunStats) -> dict[str, Any]:
     """summary.json."""
     return {
-        "run": tally.started.run if tally.started else None,
-        "workflow": tally.started.workflow if tally.started else None,
-        "project": tally.started.project if tally.started else None,
-        "began": tally.began,
-        "exit_code": tally.ended.exit_code if tally.ended else None,
-        "seconds": tally.ended.seconds if tally.ended else None,
-        "waited": tally.ended.waited if tally.ended else None,
-        "refusals": tally.refusals,
-        "overhead_percent": _rounded(overhead(tally), 2),
-        "warm_up": _rounded(tally.warm_up, 3),
-        "usage": pack(tally.usage),
-        "cost": tally.cost,
-        "items": [_row_json(row) for row in tally.rows.values()],
+        "run": stats.started.run if stats.started else None,
+        "workflow": stats.started.workflow if stats.started else None,
+        "project": stats.started.project if stats.started else None,
+        "began": stats.began,
+        "exit_code": stats.ended.exit_code if stats.ended else None,
+        "seconds": stats.ended.seconds if stats.ended else None,
+        "waited": stats.ended.waited if stats.ended else None,
+        "refusals": stats.refusals,
+        "overhead_percent": _rounded(overhead(stats), 2),
+        "warm_up": _rounded(stats.warm_up, 3),
+        "usage": pack(stats.usage),
+        "cost": stats.cost,
+        "items": [_row_json(row) for row in stats.rows.values()],
     }
 
 
-def summary_text(tally: Tally) -> str:
-    return json.dumps(as_json(tally), indent=2, ensure_ascii=False) + "\n"
+def summary_text(stats: RunStats) -> str:
+    return json.dumps(as_json(stats), indent=2, ensure_ascii=False) + "\n"
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: ItemStats) -> dict[str, Any]:
     return {
         "item": row.item,
-        "state": row.word,
+        "state": row.status,
         "rounds": row.round,
         "seconds": round(row.seconds, 3),
         "usage": pack(row.usage),
@@ -142,10 +142,10 @@ def _rounded(number: float | None, digits: int) -> float | None:
     return None if number is None else round(number, digits)
 
 
-def _overhead(tally: Tally) -> str:
-    if tally.warm_up is None:
+def _overhead(stats: RunStats) -> str:
+    if stats.warm_up is None:
         return "? (no worker came up)"
-    return f"{overhead_words(tally)} (first worker after {duration(tally.warm_up)})"
+    return f"{overhead_words(stats)} (first worker after {duration(stats.warm_up)})"
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:
@@ -157,75 +157,75 @@ def _finished(outcome: Outcome, seconds: float) -> str:
     return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
 
 
-def _table(tally: Tally) -> list[str]:
+def _table(stats: RunStats) -> list[str]:
     """A line for every item that was begun."""
-    width = max((len(row.item) for row in tally.rows.values()), default=0)
-    reviewed = tally.reviewed
-    rows = [row for row in tally.rows.values() if row.attempts]
+    width = max((len(row.item) for row in stats.rows.values()), default=0)
+    reviewed = stats.reviewed
+    rows = [row for row in stats.rows.values() if row.attempts]
     tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
-    spent = _timed if tally.keyless else _paid
+    spent = _timed if stats.keyless else _paid
     return [
-        f"{row.item:<{width}}  {row.word:<14}  {spent(row, tried)}{_why(row)}".rstrip()
+        f"{row.item:<{width}}  {row.status:<14}  {spent(row, tried)}{_why(row)}".rstrip()
         for row, tried in zip(rows, tries, strict=True)
     ]
 
 
-def _timed(row: Row, tried: str) -> str:
+def _timed(row: ItemStats, tried: str) -> str:
     return f"{tried:<10} {duration(row.seconds):>7}"
 
 
-def _paid(row: Row, tried: str) -> str:
+def _paid(row: ItemStats, tried: str) -> str:
     return f"{tried:<9} {duration(row.seconds):>6} {tokens(row.usage.tokens):>5} tokens  cost {dollars(row.cost)}"
 
 
-def _why(row: Row) -> str:
+def _why(row: ItemStats) -> str:
     return f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
 
 
-def _verdicts(tally: Tally) -> str:
+def _verdicts(stats: RunStats) -> str:
     approved, revise = (
-        tally.verdicts(Verdict.APPROVED),
-        tally.verdicts(Verdict.NEEDS_REVISION),
+        stats.verdicts(Verdict.APPROVED),
+        stats.verdicts(Verdict.NEEDS_REVISION),
     )
     verb = "needs" if len(revise) == 1 else "need"
     return f"{len(approved)} approved, {len(revise)} {verb} revision"
 
 
-def _items(tally: Tally) -> str:
-    parts = [f"{len(tally.ending(Ending.FINISHED))} completed"]
-    stopped = tally.ending(Ending.INTERRUPTED)
+def _items(stats: RunStats) -> str:
+    parts = [f"{len(stats.ending(Ending.FINISHED))} completed"]
+    stopped = stats.ending(Ending.INTERRUPTED)
     groups = {
-        "failed": tally.ending(Ending.FAILED),
-        "waiting for a person": tally.ending(Ending.PARKED),
+        "failed": stats.ending(Ending.FAILED),
+        "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not begun": [row for row in stopped if not row.attempts],
-        "on another run": tally.ending(Ending.ELSEWHERE),
+        "on another run": stats.ending(Ending.ELSEWHERE),
     }
     parts += [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return ", ".join(parts)
 
 
-def _parked(tally: Tally) -> list[Row]:
-    return tally.ending(Ending.PARKED)
+def _parked(stats: RunStats) -> list[ItemStats]:
+    return stats.ending(Ending.PARKED)
 
 
-def _review(tally: Tally, here: Here, *items: str) -> str:
-    return review(tally.started, here, *items) if tally.started else "agentos review"
+def _review(stats: RunStats, here: Here, *items: str) -> str:
+    return review_command(stats.started, here, *items) if stats.started else "agentos review"
 
 
-def _names(rows: list[Row]) -> str:
+def _names(rows: list[ItemStats]) -> str:
     """All of a few, the first and the last of many."""
     names = [row.item for row in rows]
     return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
 
 
-def _keys(tally: Tally) -> str:
-    waited = tally.ended.waited if tally.ended else 0.0
-    return f"{count(tally.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
+def _keys(stats: RunStats) -> str:
+    waited = stats.ended.waited if stats.ended else 0.0
+    return f"{count(stats.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
 
 
-def _look(tally: Tally, here: Here) -> str:
-    results = [row.outcome.result for row in tally.rows.values() if row.outcome and row.outcome.result]
-    if not results or not tally.started:
+def _look(stats: RunStats, here: Here) -> str:
+    results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]
+    if not results or not stats.started:
         return "See them all: agentos status"
-    return f"Read them: ls {documents(tally.started, here, results)}"
+    return f"Read them: ls {documents(stats.started, here, results)}"

@@ -18,7 +18,7 @@ def write_at_once(descriptor: int, line: str) -> None:
             os.write(descriptor, f"{line}\n".encode())
 
 
-def is_unread(descriptor: int) -> bool:
+def is_reader_gone(descriptor: int) -> bool:
     """Whether its reader has gone, as head does when it has seen enough."""
     waiting = select.poll()
     waiting.register(descriptor, 0)

@@ -1,6 +1,6 @@
 """The parts of agentos for other people's programs; these names are stable."""
 
-from agentos.core.credentials import Credential
+from agentos.core.quota.credentials import Credential
 from agentos.parallel.coordinator import (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from agentos.coordinator import Clock, Coordinator, Outside
-from agentos.core import events
-from agentos.core.bounds import DEFAULT_PARALLEL, MAX_PARALLEL
-from agentos.core.commands import StartWorker
-from agentos.core.limits import Limits
-from agentos.core.pool import Pool
-from agentos.core.results import Ending, Outcome, failed
-from agentos.core.run import Run
+from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.results import Ending, Outcome, failed
+from agentos.core.quota.pool import Pool
+from agentos.core.scheduling.run_limits import Limits
+from agentos.core.scheduling.scheduler import Scheduler
 from agentos.engines.inline import InlineChannel, InlineEngine
-from agentos.outputs.words import over_maximum
+from agentos.outputs.format import over_maximum
 from agentos.parallel.credentials import CredentialCoordinator, ReservedCredential
-from agentos.parallel.isolated import call_in_process, described
 from agentos.parallel.results import ProgressStats, WorkflowResult
-from agentos.signals import Signals
-from agentos.storage.alone import Alone
+from agentos.parallel.subprocess_call import call_in_process, error_text
+from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.run.signals import Signals
+from agentos.storage.peer_log import NoPeers
 
 DEFAULT_PARALLELISM = DEFAULT_PARALLEL
 MAX_PARALLELISM = MAX_PARALLEL
@@ -76,7 +76,7 @@ class ParallelCoordinator:
         if dry_run:
             _list_items(ids)
             return ParallelResult(ProgressStats(total=len(ids)), [])
-        crew = _Crew(everything, ids, worker_func, self)
+        crew = _WorkerPool(everything, ids, worker_func, self)
         if everything:
             crew.work()
         self._checkpoints = crew.interrupted
@@ -97,7 +97,7 @@ class ParallelCoordinator:
 
 
 @dataclass(slots=True)
-class _Crew(Generic[T]):
+class _WorkerPool(Generic[T]):
     """One execution: the work of its threads, and what came of it. A listener of its own run."""
 
     items: list[T]
@@ -114,17 +114,17 @@ class _Crew(Generic[T]):
         # By place, not by id: ids are the caller's, and may be twice the same.
         places = tuple(str(place) for place in range(len(self.items)))
         self.stats.total = len(places)
-        engine = InlineEngine(self._carry)
+        engine = InlineEngine(self._run_item)
         limits = Limits(self.owner.max_workers, retries=0, timeout=float("inf"))
-        run = Run(places, Pool(()), limits, random.random, time.monotonic())
+        run = Scheduler(places, Pool(()), limits, random.random, time.monotonic())
         started = events.RunStarted("", "", "", places, limits.parallel, ())
         clock = Clock(time.monotonic, time.time)
         with contextlib.closing(engine), _signals(engine) as outside:
-            Coordinator(run, engine, [self], clock, Alone()).conduct(started, outside)
+            EventLoop(run, engine, [self], clock, NoPeers()).run(started, outside)
 
     # In the thread of one item.
 
-    def _carry(self, command: StartWorker, channel: InlineChannel) -> Outcome:
+    def _run_item(self, command: StartWorker, channel: InlineChannel) -> Outcome:
         if self.owner.credential_coordinator is None:
             return self._call(command, channel, None)
         credential = self.owner.reserve(self.ids[int(command.item)], self._stopping)
@@ -138,9 +138,9 @@ class _Crew(Generic[T]):
     def _call(self, command: StartWorker, channel: InlineChannel, credential: str | None) -> Outcome:
         place = int(command.item)
         try:
-            value = self.owner.call(self.function, (self.items[place], credential), channel.cut)
+            value = self.owner.call(self.function, (self.items[place], credential), channel.cancelled)
         except BaseException as error:  # also SystemExit: it is this item's failure alone
-            return failed(described(error))
+            return failed(error_text(error))
         self._returned[place] = value
         if isinstance(value, WorkflowResult) and not value.success:
             return failed(value.error or "")
@@ -148,7 +148,7 @@ class _Crew(Generic[T]):
 
     # What the run tells.
 
-    def hear(self, event: events.Event, at: float) -> None:
+    def on_event(self, event: events.Event, at: float) -> None:
         match event:
             case events.StopBegan():
                 self._stopping.set()
@@ -175,14 +175,14 @@ class _Crew(Generic[T]):
 
 
 @contextlib.contextmanager
-def _signals(engine: InlineEngine) -> Iterator[Outside]:
+def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
     """Signals are caught on the main thread, and put back as they were; elsewhere there are none."""
     if threading.current_thread() is not threading.main_thread():
-        yield Outside([], lambda: None)
+        yield ExternalInputs([], lambda: None)
         return
     with Signals().caught() as signals:
         signals.wake = engine.wake
-        yield Outside(signals.arrived, lambda: None, sleep=signals.sleep)
+        yield ExternalInputs(signals.arrived, lambda: None, sleep=signals.sleep)
 
 
 def _metadata(value: object) -> Mapping[str, Any]:

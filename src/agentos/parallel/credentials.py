@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.core.credentials import Credential, KeyState
-from agentos.core.loads import Dimension, Rate
-from agentos.core.pool import Pool
-from agentos.core.secrets import MASK, Secret
-from agentos.core.wants import Lease, Want
-from agentos.settings import environment, simulated_refusal
-from agentos.storage.credentials import PROVIDERS, CredentialSource
+from agentos.config.settings import environment, simulated_refusal
+from agentos.core.quota.credentials import Credential, KeyState
+from agentos.core.quota.lease import Lease, LeaseRequest
+from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.text.secrets import MASK, Secret
+from agentos.storage.credentials.reader import PROVIDERS, CredentialSource
 
 SIMULATED_BACKOFF = 60.0
 LONGEST_WAIT = 0.25
@@ -98,7 +98,7 @@ class CredentialCoordinator:
         deadline = math.inf if timeout is None else time.monotonic() + max(0.0, timeout)
         with self._change:
             holder = f"{requester_id or threading.get_ident()} #{next(self._numbers)}"
-            self._pool.ask(Want(holder, "", ("any",), time.monotonic()))
+            self._pool.request(LeaseRequest(holder, "", ("any",), time.monotonic()))
             try:
                 lease = self._wait(holder, deadline, given_up)
             except BaseException:
@@ -182,22 +182,22 @@ class CredentialCoordinator:
             if self._refuse_after == 0:
                 self._refuse_after = None
                 self._rest(lease.credential, SIMULATED_BACKOFF)
-                self._pool.give_back(lease.id)
-                self._pool.ask(lease.want)
+                self._pool.release(lease.id)
+                self._pool.request(lease.request)
                 return self._grant(now)
             if self._refuse_after is not None:
                 self._refuse_after -= 1
-            self._granted[lease.want.holder] = lease
+            self._granted[lease.request.holder] = lease
             self._change.notify_all()
 
     def _give_up(self, holder: str) -> None:
         self._granted.pop(holder, None)
-        self._pool.forget(holder)
+        self._pool.drop_holder(holder)
         self._change.notify_all()
 
     def _free(self, credential: str) -> None:
         lease_id = getattr(credential, "lease_id", None) or self._lease_of(str(credential))
-        if lease_id and self._pool.give_back(lease_id):
+        if lease_id and self._pool.release(lease_id):
             self._change.notify_all()
 
     def _lease_of(self, key: str) -> str | None:
@@ -205,7 +205,7 @@ class CredentialCoordinator:
 
     def _rest(self, credential: Credential, seconds: float) -> None:
         now = time.monotonic()
-        self._pool.bucket(credential.name, credential.model or "").rest.recall(
+        self._pool.bucket(credential.name, credential.model or "").cooldown.merge(
             now + seconds, 0.0, "rate limited", now
         )
         self._change.notify_all()

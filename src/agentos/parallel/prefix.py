@@ -4,8 +4,8 @@ import io
 import threading
 from typing import TextIO
 
-from agentos.core.lines import LineAssembler
-from agentos.outputs.words import spoken
+from agentos.core.text.line_assembler import LineAssembler
+from agentos.outputs.format import prefixed
 
 
 class OutputPrefixer(io.TextIOBase):
@@ -24,8 +24,8 @@ class OutputPrefixer(io.TextIOBase):
 
     def write(self, text: str, /) -> int:
         with self._turn:
-            begun = self._lines.setdefault(threading.get_ident(), LineAssembler(str))
-            self._tell(begun.feed(text.encode("utf-8", "replace")))
+            prestarted = self._lines.setdefault(threading.get_ident(), LineAssembler(str))
+            self._tell(prestarted.feed(text.encode("utf-8", "replace")))
         return len(text)
 
     def flush(self) -> None:
@@ -44,4 +44,4 @@ class OutputPrefixer(io.TextIOBase):
 
     def _tell(self, lines: list[str]) -> None:
         for line in lines:
-            self._stream.write(spoken(self._prefix, line) + "\n")
+            self._stream.write(prefixed(self._prefix, line) + "\n")

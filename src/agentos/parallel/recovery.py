@@ -6,7 +6,7 @@ import random
 import time
 
 from agentos.core.backoff import backoff
-from agentos.core.health import FAILURES, RECOVERIES, Slot
+from agentos.core.scheduling.slots import FAILURES, RECOVERIES, Slot
 
 
 class AdaptiveBackoff:
@@ -47,11 +47,11 @@ class WorkerHealth:
         self._slot = Slot(0)
 
     def record_success(self) -> None:
-        self._slot.succeeded()
+        self._slot.record_success()
 
     def record_failure(self) -> float | None:
         """How long to rest, if this was one failure too many."""
-        return self._slot.stumbled(time.monotonic(), random.random)
+        return self._slot.record_crash(time.monotonic(), random.random)
 
     @property
     def failures(self) -> int:

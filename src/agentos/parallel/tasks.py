@@ -28,7 +28,7 @@ class TaskResult(Generic[T, R]):
 
 
 @dataclass(slots=True)
-class _Try(Generic[T]):
+class _TaskAttempt(Generic[T]):
     place: int
     task: T
     attempts: int = 0
@@ -39,7 +39,7 @@ class _Backlog(Generic[T, R]):
     """What is left, what is under way, and what came of the rest; used by one event loop."""
 
     def __init__(self, tasks: Iterable[T]) -> None:
-        self._waiting = deque(_Try(place, task) for place, task in enumerate(tasks))
+        self._waiting = deque(_TaskAttempt(place, task) for place, task in enumerate(tasks))
         self._under_way = 0
         self._results: dict[int, TaskResult[T, R]] = {}
         self._change = asyncio.Condition()
@@ -47,7 +47,7 @@ class _Backlog(Generic[T, R]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def take(self) -> _Try[T] | None:
+    async def take(self) -> _TaskAttempt[T] | None:
         """The next one; None when none is left and nobody at work could put one back."""
         async with self._change:
             await self._change.wait_for(lambda: self._waiting or not self._under_way)
@@ -56,13 +56,13 @@ class _Backlog(Generic[T, R]):
             self._under_way += 1
             return self._waiting.popleft()
 
-    async def put_back(self, one: _Try[T]) -> None:
+    async def put_back(self, one: _TaskAttempt[T]) -> None:
         async with self._change:
             self._under_way -= 1
             self._waiting.append(one)
             self._change.notify_all()
 
-    async def settle(self, one: _Try[T], result: TaskResult[T, R]) -> None:
+    async def settle(self, one: _TaskAttempt[T], result: TaskResult[T, R]) -> None:
         async with self._change:
             self._under_way -= 1
             self._results[one.place] = result

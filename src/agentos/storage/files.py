@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from agentos.core.errors import PreflightError
+from agentos.storage.locks import ItemLocks
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -34,7 +35,7 @@ class Folder:
         with self._parent(name, make=True) as (parent, last):
             # The same for the same name: a leftover is found without looking through the folder.
             tmp = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:24]
-            with open(_claim(parent, tmp, self._file_mode), "wb") as file:
+            with open(_create_tmp(parent, tmp, self._file_mode), "wb") as file:
                 try:
                     file.write(content)
                     file.flush()
@@ -117,13 +118,13 @@ class Folder:
         return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
 
 
-def _claim(folder: int, name: str, mode: int) -> int:
+def _create_tmp(folder: int, name: str, mode: int) -> int:
     """A new file, ours alone while it is open: what a dead writer left gives way, a living one's does not."""
     while True:
         try:
             descriptor = os.open(name, _NEW_FLAGS, mode, dir_fd=folder)
         except FileExistsError:
-            _give_way(folder, name)
+            _remove_stale_tmp(folder, name)
             continue
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +133,7 @@ def _claim(folder: int, name: str, mode: int) -> int:
         os.close(descriptor)
 
 
-def _give_way(folder: int, name: str) -> None:
+def _remove_stale_tmp(folder: int, name: str) -> None:
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -198,3 +199,21 @@ def check_home(home: Path) -> None:
         raise PreflightError(f"{home} belongs to user {found.st_uid}, you are {os.geteuid()}: {cure}")
     if found.st_mode & 0o022:
         raise PreflightError(f"{home} may be written by others: type chmod 700 {home}")
+
+
+class ProjectFolder(Folder):
+    """A folder that can also serialise the giving out of numbers."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._locks = ItemLocks(root)
+
+    @contextlib.contextmanager
+    def numbering(self) -> Iterator[None]:
+        self._locks.prepare()
+        lock = self._locks.numbering()
+        lock.wait()
+        try:
+            yield
+        finally:
+            lock.release()

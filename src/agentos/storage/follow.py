@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentos.core import events
-from agentos.storage.journal import NAME, Entry, read_entry
+from agentos.core.protocol import events
+from agentos.storage.journal import NAME, JournalEntry, read_entry
 
 CHUNK = 1024 * 1024
 
@@ -38,7 +38,7 @@ class Follower:
         # What an item has said before we came is not said again.
         self._logs = {path.stem: Tail(path, path.stat().st_size) for path in folder.glob("*.log")}
 
-    def look(self) -> Iterator[Entry]:
+    def new_events(self) -> Iterator[JournalEntry]:
         for line in self._journal.lines():
             if (entry := read_entry(line)) is not None:
                 if isinstance(entry.event, events.ItemStarted):
@@ -46,7 +46,7 @@ class Follower:
                     self._logs.setdefault(item, Tail(self._folder / f"{item}.log"))
                 yield entry
 
-    def said(self) -> Iterator[events.LineWritten]:
+    def log_lines(self) -> Iterator[events.LineWritten]:
         for item, log in self._logs.items():
             for line in log.lines():
                 yield events.LineWritten(item, line.decode("utf-8", "replace"))

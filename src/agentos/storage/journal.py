@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.events import Event
-from agentos.core.wire import WireError, decode, encode, one_line
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import CodecError, decode, encode, one_line
+from agentos.core.protocol.events import Event
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
@@ -29,7 +29,7 @@ class Journal:
         self._warn = warn
         self._unwritten = b""
 
-    def hear(self, event: Event, at: float) -> None:
+    def on_event(self, event: Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             return
         record = {"at": at, **encode(event)}
@@ -56,7 +56,7 @@ def _is_an_end(event: Event) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     at: float
     event: Event
 
@@ -68,12 +68,12 @@ class Unread:
     torn: bool
 
 
-def read_journal(folder: Path) -> Iterator[Entry]:
+def read_journal(folder: Path) -> Iterator[JournalEntry]:
     """Every entry that can be read; what cannot is passed over."""
-    return (line for line in read_lines(folder) if isinstance(line, Entry))
+    return (line for line in read_lines(folder) if isinstance(line, JournalEntry))
 
 
-def read_lines(folder: Path) -> Iterator[Entry | Unread]:
+def read_lines(folder: Path) -> Iterator[JournalEntry | Unread]:
     """Every line, in order."""
     with open(folder / NAME, "rb") as file:
         for line in file:
@@ -94,10 +94,10 @@ def lines_with(folder: Path, mark: bytes) -> Iterator[bytes]:
                 at = content.find(mark, end)
 
 
-def read_entry(line: bytes) -> Entry | None:
+def read_entry(line: bytes) -> JournalEntry | None:
     """What one line says; None if it cannot be read."""
     try:
         record = json.loads(line)
-        return Entry(float(record["at"]), decode(record))
-    except (WireError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return JournalEntry(float(record["at"]), decode(record))
+    except (CodecError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.items import is_safe_id
+from agentos.core.planning.items import is_safe_id
 
 LOCKS = ".locks"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

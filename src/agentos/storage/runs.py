@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentos.core import events
-from agentos.core.results import Ending
-from agentos.core.tally import Tally
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending
+from agentos.core.run_state.run_record import RunRecord
+from agentos.core.run_state.run_stats import RunStats
 from agentos.storage.files import TMP_PREFIX, private_folder
-from agentos.storage.journal import lines_with, read_journal
+from agentos.storage.journal import JournalEntry, lines_with, read_journal, read_lines
 from agentos.storage.locks import LockFile, is_locked, stopped_holder
 
 LATEST = "latest"
@@ -21,7 +22,7 @@ LOCK = "run.lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RetentionPolicy:
     """How much of the past stays."""
 
     runs: int = 50
@@ -78,20 +79,20 @@ def stopped_process(run: Path) -> int | None:
     return stopped_holder(run / LOCK)
 
 
-def tally_of(run: Path) -> Tally:
+def load_run_stats(run: Path) -> RunStats:
     """What the run's journal adds up to."""
-    tally = Tally()
+    stats = RunStats()
     with contextlib.suppress(FileNotFoundError):
         for entry in read_journal(run):
             with contextlib.suppress(KeyError):
-                tally.hear(entry.event, entry.at)
-    return tally
+                stats.handle(entry.event, entry.at)
+    return stats
 
 
-def last_run_of(runs: Path, workflow: str, project: Path) -> Tally | None:
+def last_run_of(runs: Path, workflow: str, project: Path) -> RunStats | None:
     """The newest run of this workflow on this project."""
     found = _newest(runs, workflow, project)
-    return tally_of(found) if found else None
+    return load_run_stats(found) if found else None
 
 
 def failed_before(runs: Path, workflow: str, project: Path) -> set[str]:
@@ -124,7 +125,7 @@ class OldRun:
     reason: str
 
 
-def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
+def old_runs(runs: Path, keep: RetentionPolicy, now: float) -> list[OldRun]:
     """The oldest runs beyond what is kept, newest first; never one that lives, never the newest."""
     found, size = [], 0
     for number, run in enumerate(run_folders(runs)):
@@ -137,16 +138,16 @@ def old_runs(runs: Path, keep: Keep, now: float) -> list[OldRun]:
     return found
 
 
-def prune(runs: Path, keep: Keep, now: float) -> list[Path]:
+def prune(runs: Path, keep: RetentionPolicy, now: float) -> list[Path]:
     """Removes them; gives those that are gone. What stays of runs that were killed is tidied up."""
     old = old_runs(runs, keep, now)
-    tidy(runs)
+    finalize_killed_runs(runs)
     for run in old:
         shutil.rmtree(run.path, ignore_errors=True)
     return [run.path for run in old if not run.path.exists()]
 
 
-def tidy(runs: Path) -> None:
+def finalize_killed_runs(runs: Path) -> None:
     """Of a run that was killed: what it gathered gets the name it was to have, the rest is removed."""
     for run in run_folders(runs):
         left = _half_done(run)
@@ -179,7 +180,7 @@ def _size(run: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(run) if entry.is_file(follow_symlinks=False))
 
 
-def _reason(keep: Keep, number: int, size: int, seconds: float) -> str:
+def _reason(keep: RetentionPolicy, number: int, size: int, seconds: float) -> str:
     if number >= keep.runs:
         return "too many"
     if size > keep.bytes:
@@ -214,3 +215,15 @@ def _point_at(run: Path) -> None:
     tmp = run.with_name(f"{mark}{run.name}")
     os.symlink(run.name, tmp)
     os.replace(tmp, run.with_name(LATEST))
+
+
+def load_run_record(run: Path) -> RunRecord:
+    """Of a run that is under way, has ended or was killed; a line that cannot be read is counted."""
+    record = RunRecord(run.resolve().name, is_alive(run))
+    for line in read_lines(run):
+        if isinstance(line, JournalEntry):
+            record.handle(line.event, line.at)
+        elif not (line.torn and record.alive):  # it is just being written
+            record.unread += 1
+            record.torn = record.torn or line.torn
+    return record

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentos.core.items import Item
-from agentos.core.plan import Candidate, Standing
-from agentos.core.ports import Documents
-from agentos.core.results import Verdict
-from agentos.workflows.desk import Desk
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.protocol.ports import Documents
+from agentos.core.protocol.results import Verdict
 from agentos.workflows.lineage import retire
+from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -41,11 +41,11 @@ class Workflow(Protocol):
         """Every item there is, in order, with where it stands; reads only."""
         ...
 
-    def standing(self, project: Path, item: Item) -> Standing:
+    def status(self, project: Path, item: Item) -> ItemStatus:
         """Where one item stands now; asked again under its lock."""
         ...
 
-    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
+    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
         """The LangGraph graph, not compiled."""
         ...
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
-from agentos.core.items import Item
-from agentos.core.plan import Candidate, Standing
-from agentos.core.ports import Documents
-from agentos.core.results import Verdict
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.protocol.ports import Documents
+from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
-from agentos.workflows.desk import Desk
-from agentos.workflows.evidence import read_evidence, with_evidence
-from agentos.workflows.filing import ISSUES, Filing, file_issue, slug_of
-from agentos.workflows.gates import HumanGate
+from agentos.workflows.file_issue import ISSUES, Filing, file_issue, slug_of
+from agentos.workflows.human_gate import HumanGate
 from agentos.workflows.lineage import retire
-from agentos.workflows.review_loop import ReviewLoop, State, Ways, compose, is_over, reviews
+from agentos.workflows.node_context import NodeContext
+from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
+from agentos.workflows.review_metadata import read_metadata, with_metadata
 from agentos.workflows.sources.briefs import ACTIVE, DONE, brief_numbers, give_numbers
 from agentos.workflows.sources.markdown import markdown_files, read_page
 
@@ -39,53 +39,53 @@ class IssueWorkflow:
             for path in markdown_files(project / folder)
         ]
         return [
-            Candidate(item, self.standing(project, item))
+            Candidate(item, self.status(project, item))
             for item in sorted(items, key=lambda item: (item.number, item.source))
         ]
 
     def prepare(self, documents: Documents) -> None:
         give_numbers(documents)
 
-    def standing(self, project: Path, item: Item) -> Standing:
+    def status(self, project: Path, item: Item) -> ItemStatus:
         name = Path(item.source).name
         if (project / DONE / name).exists() and not (project / ACTIVE / name).exists():
-            return Standing.APPROVED
-        revision = read_evidence(project / REVISION / document_name(item.number))
+            return ItemStatus.APPROVED
+        revision = read_metadata(project / REVISION / document_name(item.number))
         if revision is None:
-            return Standing.PENDING
-        return Standing.UNCHANGED if revision.source_sha256 == item.digest else Standing.CHANGED
+            return ItemStatus.PENDING
+        return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
 
-    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
-        loop = ReviewLoop(desk, self.name, "brief")
+    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
+        loop = ReviewLoop(context, self.name, "brief")
 
         async def load(state: State) -> State:
-            page = read_page(desk.root / desk.item.source)
+            page = read_page(context.root / context.item.source)
             return await loop.load(page.body, page.problems)
 
         async def sandbox(state: State) -> State:
-            _check_filing(desk.root)
-            if desk.tracker and (untold := await desk.tracker.check()):
-                desk.say(f"Not known before filing: {untold}")
+            _check_filing(context.root)
+            if context.tracker and (untold := await context.tracker.check()):
+                context.say(f"Not known before filing: {untold}")
             return {}
 
         async def file(state: State) -> State:
             if state["verdict"] == Verdict.APPROVED.value:
-                return {"result": await _file(desk, desk.fetch(state["draft"]))}
-            body = f"{desk.fetch(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
-            name = f"{REVISION}/{document_name(desk.item.number)}"
-            desk.folder.write(name, with_evidence(loop.evidence(state), body).encode())
+                return {"result": await _file(context, context.fetch(state["draft"]))}
+            body = f"{context.fetch(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
+            name = f"{REVISION}/{document_name(context.item.number)}"
+            context.folder.write(name, with_metadata(loop.metadata(state), body).encode())
             return {"result": name}
 
         nodes = {
             "N0_load_brief": load,
             "N1_sandbox": sandbox,
             "N2_draft": loop.draft,
-            "N3_human_edit_draft": HumanGate(desk).human,
+            "N3_human_edit_draft": HumanGate(context).human,
             "N4_review": loop.review,
-            "N5_human_edit_verdict": HumanGate(desk).human,
+            "N5_human_edit_verdict": HumanGate(context).human,
             "N6_file": file,
         }
-        return compose(nodes, _WAYS)
+        return compose(nodes, _ROUTES)
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
@@ -99,12 +99,12 @@ def _judged(state: State) -> str:
 
 
 def _after_draft(state: State) -> str:
-    return _judged(state) if state.get("sent_back") or state.get("stopped") else "N4_review"
+    return _judged(state) if state.get("sent_back") or state.get("stop_reason") else "N4_review"
 
 
-_WAYS = {
-    "N3_human_edit_draft": Ways(("N2_draft", "N4_review", "N6_file"), _after_draft),
-    "N5_human_edit_verdict": Ways(("N2_draft", "N6_file"), _judged),
+_ROUTES = {
+    "N3_human_edit_draft": Routes(("N2_draft", "N4_review", "N6_file"), _after_draft),
+    "N5_human_edit_verdict": Routes(("N2_draft", "N6_file"), _judged),
 }
 
 
@@ -125,17 +125,17 @@ def _item(path: Path, folder: str, number: int) -> Item:
     )
 
 
-async def _file(desk: Desk, draft: str) -> str:
-    item = desk.item
+async def _file(context: NodeContext, draft: str) -> str:
+    item = context.item
     name = Path(item.source).name
     filing = Filing(item.id, slug_of(name), item.labels, draft)
-    if desk.tracker:
-        result = await desk.tracker.file(filing, desk.say)
+    if context.tracker:
+        result = await context.tracker.file(filing, context.say)
     else:
-        result = file_issue(desk.root, desk.folder, filing)
-    desk.folder.move(f"{ACTIVE}/{name}", f"{DONE}/{name}")
-    desk.folder.remove(f"{REVISION}/{document_name(item.number)}")
-    desk.say(f"Filed as {result}")
+        result = file_issue(context.root, context.folder, filing)
+    context.folder.move(f"{ACTIVE}/{name}", f"{DONE}/{name}")
+    context.folder.remove(f"{REVISION}/{document_name(item.number)}")
+    context.say(f"Filed as {result}")
     return result
 
 

@@ -1,6 +1,6 @@
 """What becomes of an item's lineage when the item is over."""
 
-from agentos.core.ports import Documents
+from agentos.core.protocol.ports import Documents
 
 ACTIVE, DONE = "docs/lineage/active", "docs/lineage/done"
 

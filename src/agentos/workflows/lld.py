@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agentos.core.gates import Gate
-from agentos.core.items import Item
-from agentos.core.plan import Candidate, Standing
-from agentos.core.ports import Documents
-from agentos.core.results import Verdict
+from agentos.core.planning.gates import Gate
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.protocol.ports import Documents
+from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
-from agentos.workflows.desk import Desk
-from agentos.workflows.evidence import read_evidence, with_evidence
-from agentos.workflows.gates import HumanGate, stage_of
+from agentos.workflows.human_gate import HumanGate, stage_of
 from agentos.workflows.lineage import retire
-from agentos.workflows.review_loop import ReviewLoop, State, Ways, compose, is_over, reviews
+from agentos.workflows.node_context import NodeContext
+from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
+from agentos.workflows.review_metadata import read_metadata, with_metadata
 from agentos.workflows.sources.markdown import Page, markdown_files, page_of, read_page
 
 if TYPE_CHECKING:
@@ -46,50 +46,54 @@ class LldWorkflow:
     def _candidate(self, project: Path, page: Page, there: set[str]) -> Candidate:
         item = _item(page, str(page.path) if self._pages is not None else f"{ISSUES}/{page.path.name}")
         if not page.is_open:
-            return Candidate(item, Standing.CLOSED)
+            return Candidate(item, ItemStatus.CLOSED)
         looked_at = document_name(item.number) in there
-        return Candidate(item, self.standing(project, item) if looked_at else Standing.PENDING)
+        return Candidate(item, self.status(project, item) if looked_at else ItemStatus.PENDING)
 
     def prepare(self, documents: Documents) -> None:
         """Nothing: issues are numbered by whoever writes them."""
 
-    def standing(self, project: Path, item: Item) -> Standing:
+    def status(self, project: Path, item: Item) -> ItemStatus:
         name = document_name(item.number)
         if os.path.exists(f"{project}/{APPROVED}/{name}"):
             # Also one without our evidence: a person wrote it, and nothing of theirs is overwritten.
-            return Standing.APPROVED
-        revision = read_evidence(project / REVISION / name)
+            return ItemStatus.APPROVED
+        revision = read_metadata(project / REVISION / name)
         if revision is None:
-            return Standing.PENDING
-        return Standing.UNCHANGED if revision.source_sha256 == item.digest else Standing.CHANGED
+            return ItemStatus.PENDING
+        return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
 
-    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
-        loop = ReviewLoop(desk, self.name, "issue")
+    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
+        loop = ReviewLoop(context, self.name, "issue")
 
         async def load(state: State) -> State:
-            source = desk.item.source
-            page = read_page(desk.root / source) if desk.text is None else page_of(Path(source), desk.text)
+            source = context.item.source
+            page = (
+                read_page(context.root / source)
+                if context.text is None
+                else page_of(Path(source), context.text)
+            )
             return await loop.load(page.body, page.problems)
 
         async def finalize(state: State) -> State:
             approved = state["verdict"] == Verdict.APPROVED.value
-            body = desk.fetch(state["draft"])
+            body = context.fetch(state["draft"])
             if not approved:
                 body = f"{body.rstrip()}\n\n{loop.reasons(state)}"
-            name = f"{APPROVED if approved else REVISION}/{document_name(desk.item.number)}"
-            desk.folder.write(name, with_evidence(loop.evidence(state), body).encode())
+            name = f"{APPROVED if approved else REVISION}/{document_name(context.item.number)}"
+            context.folder.write(name, with_metadata(loop.metadata(state), body).encode())
             if approved:
-                desk.folder.remove(f"{REVISION}/{document_name(desk.item.number)}")
+                context.folder.remove(f"{REVISION}/{document_name(context.item.number)}")
             return {"result": name}
 
         nodes = {
             "N0_load_issue": load,
             "N1_design": loop.draft,
-            "N2_human_edit": HumanGate(desk).human,
+            "N2_human_edit": HumanGate(context).human,
             "N3_review": loop.review,
             "N4_finalize": finalize,
         }
-        return compose(nodes, _ways(desk))
+        return compose(nodes, _routes(context))
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
@@ -98,23 +102,23 @@ class LldWorkflow:
         retire(documents, f"{number}-{self.name}")
 
 
-def _ways(desk: Desk) -> dict[str, Ways]:
+def _routes(context: NodeContext) -> dict[str, Routes]:
     """The one human node stands before the review, and when the verdict is gated, behind it too."""
 
     def judged(state: State) -> str:
         return "N4_finalize" if is_over(state) else "N1_design"
 
     def after_review(state: State) -> str:
-        return "N2_human_edit" if Gate.VERDICT in desk.gates else judged(state)
+        return "N2_human_edit" if Gate.VERDICT in context.gates else judged(state)
 
     def after_human(state: State) -> str:
-        if stage_of(state) is Gate.VERDICT or state.get("sent_back") or state.get("stopped"):
+        if stage_of(state) is Gate.VERDICT or state.get("sent_back") or state.get("stop_reason"):
             return judged(state)
         return "N3_review"
 
     return {
-        "N2_human_edit": Ways(("N1_design", "N3_review", "N4_finalize"), after_human),
-        "N3_review": Ways(("N1_design", "N2_human_edit", "N4_finalize"), after_review),
+        "N2_human_edit": Routes(("N1_design", "N3_review", "N4_finalize"), after_human),
+        "N3_review": Routes(("N1_design", "N2_human_edit", "N4_finalize"), after_review),
     }
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import AgentosError, BrokenWorkflow
-from agentos.core.items import Item, is_safe_id
-from agentos.core.plan import Candidate, Standing
-from agentos.core.ports import Documents
+from agentos.core.planning.items import Item, is_safe_id
+from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.protocol.ports import Documents
 from agentos.workflows.base import REQUIRED, Conclusion, Workflow
-from agentos.workflows.desk import Desk
+from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -64,14 +64,14 @@ class Plugin:
             self._check_item(candidate.item)
         return list(found)
 
-    def standing(self, project: Path, item: Item) -> Standing:
+    def status(self, project: Path, item: Item) -> ItemStatus:
         found = self._call("standing", project, item)
-        if not isinstance(found, Standing):
+        if not isinstance(found, ItemStatus):
             raise self._wrong("standing", found, "a Standing")
         return found
 
-    def graph(self, desk: Desk) -> "StateGraph[Any, Any, Any, Any]":
-        found = self._call("graph", desk)
+    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
+        found = self._call("graph", context)
         graph: StateGraph[Any, Any, Any, Any] = getattr(found, "builder", found)
         if not hasattr(graph, "compile") or not hasattr(graph, "nodes"):
             raise self._wrong("graph", found, "a langgraph StateGraph")

@@ -2,8 +2,8 @@
 
 from importlib import resources
 
-from agentos.workflows.texts import package_text
+from agentos.workflows.prompt_files import load_prompt_file
 
 for _entry in (resources.files("agentos.workflows") / "prompts").iterdir():
     if _entry.name.endswith((".md", ".json")):
-        package_text(_entry.name)
+        load_prompt_file(_entry.name)

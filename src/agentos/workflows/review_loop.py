@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from agentos.core.errors import InvalidSpec
-from agentos.core.gates import Gate
-from agentos.core.ports import Question
-from agentos.core.results import Verdict
-from agentos.core.verdicts import Review, read_review
-from agentos.workflows.desk import Desk, Kept
-from agentos.workflows.evidence import Evidence
+from agentos.core.planning.gates import Gate
+from agentos.core.planning.review_parser import Review, read_review
+from agentos.core.protocol.ports import ModelRequest
+from agentos.core.protocol.results import Verdict
+from agentos.workflows.node_context import Kept, NodeContext
+from agentos.workflows.prompt_files import load_prompt_file
+from agentos.workflows.review_metadata import ReviewMetadata
 from agentos.workflows.sources.markdown import in_file
-from agentos.workflows.texts import package_text
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -38,7 +38,7 @@ class State(TypedDict, total=False):
     reviewer: str
     feedback: list[Kept]
     blocking: list[str]
-    stopped: str
+    stop_reason: str
     result: str
     stage: str
     gates: int
@@ -52,35 +52,35 @@ Node = Callable[[State], Awaitable[State]]
 class ReviewLoop:
     """The nodes, for one item at one desk; `kind` names the prompts."""
 
-    def __init__(self, desk: Desk, kind: str, source_kind: str) -> None:
-        self._desk = desk
+    def __init__(self, context: NodeContext, kind: str, source_kind: str) -> None:
+        self._context = context
         self._kind = kind
         self._source_kind = source_kind
 
     async def load(self, body: str, problems: tuple[str, ...]) -> State:
-        if problems or self._desk.item.problems:
-            item = self._desk.item
+        if problems or self._context.item.problems:
+            item = self._context.item
             raise InvalidSpec((*item.problems, *(in_file(item.source, problem) for problem in problems)))
         return {
-            "source": self._desk.keep(1, self._source_kind, body),
+            "source": self._context.keep(1, self._source_kind, body),
             "files": 1,
             "round": 0,
             "feedback": [],
         }
 
     async def draft(self, state: State) -> State:
-        desk, number = self._desk, state["round"] + 1
-        prompt = desk.prompt(
+        context, number = self._context, state["round"] + 1
+        prompt = context.prompt(
             f"{self._kind}_draft",
-            source=desk.fetch(state["source"]),
-            draft=desk.fetch(state["draft"]) if "draft" in state else "",
-            feedback="\n\n".join(desk.fetch(kept) for kept in state["feedback"]),
+            source=context.fetch(state["source"]),
+            draft=context.fetch(state["draft"]) if "draft" in state else "",
+            feedback="\n\n".join(context.fetch(kept) for kept in state["feedback"]),
         )
-        answer = await desk.ask(f"draft-{number}", Question(DRAFTER, prompt))
+        answer = await context.ask(f"draft-{number}", ModelRequest(DRAFTER, prompt))
         files = state["files"] + 1
-        desk.say(f"Draft {number} written ({len(answer.text.split())} words)")
+        context.say(f"Draft {number} written ({len(answer.text.split())} words)")
         return {
-            "draft": desk.keep(files, "draft", answer.text),
+            "draft": context.keep(files, "draft", answer.text),
             "files": files,
             "round": number,
             "drafter": answer.model,
@@ -89,17 +89,17 @@ class ReviewLoop:
         }
 
     async def review(self, state: State) -> State:
-        desk, number = self._desk, state["round"]
-        prompt = desk.prompt(
+        context, number = self._context, state["round"]
+        prompt = context.prompt(
             f"{self._kind}_review",
-            source=desk.fetch(state["source"]),
-            draft=desk.fetch(state["draft"]),
+            source=context.fetch(state["source"]),
+            draft=context.fetch(state["draft"]),
         )
-        answer = await desk.ask(f"review-{number}", Question(REVIEWER, prompt, _schema()))
+        answer = await context.ask(f"review-{number}", ModelRequest(REVIEWER, prompt, _schema()))
         review = read_review(answer.text)
         files = state["files"] + 1
-        verdict = desk.keep(files, "verdict", _as_markdown(review, number, answer.model))
-        desk.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
+        verdict = context.keep(files, "verdict", _review_markdown(review, number, answer.model))
+        context.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
         return {
             "files": files,
             "verdict": review.verdict.value,
@@ -107,7 +107,7 @@ class ReviewLoop:
             "reviewer": answer.model,
             "feedback": [*state["feedback"], verdict],
             "blocking": review.fingerprint,
-            "stopped": self._why_stop(review, state),
+            "stop_reason": self._why_stop(review, state),
             "stage": Gate.VERDICT.value,
         }
 
@@ -116,27 +116,27 @@ class ReviewLoop:
             return ""
         if review.fingerprint == state.get("blocking"):
             return SAME_AGAIN
-        if reviews(state) >= self._desk.max_iterations:
+        if reviews(state) >= self._context.max_iterations:
             return f"not approved in {reviews(state)} reviews (--max-iterations)"
         return ""
 
-    def evidence(self, state: State) -> Evidence:
-        item = self._desk.item
-        return Evidence(
+    def metadata(self, state: State) -> ReviewMetadata:
+        item = self._context.item
+        return ReviewMetadata(
             item=item.id,
             status=Verdict(state["verdict"]),
             rounds=reviews(state),
             drafter=state["drafter"],
             reviewer=state["reviewer"],
-            date=self._desk.today().date().isoformat(),
+            date=self._context.today().date().isoformat(),
             source=item.source,
             source_sha256=item.digest,
         )
 
     def reasons(self, state: State) -> str:
         """What a design that was not approved is written with."""
-        feedback = self._desk.fetch(state["feedback"][-1])
-        return f"## Why it was not approved\n\nStopped: {state['stopped']}.\n\n{feedback}"
+        feedback = self._context.fetch(state["feedback"][-1])
+        return f"## Why it was not approved\n\nStopped: {state['stop_reason']}.\n\n{feedback}"
 
 
 def reviews(state: State) -> int:
@@ -146,18 +146,18 @@ def reviews(state: State) -> int:
 
 def is_over(state: State) -> bool:
     """Whether the loop goes on to its last node, rather than back to the draft."""
-    return state["verdict"] == Verdict.APPROVED.value or bool(state["stopped"])
+    return state["verdict"] == Verdict.APPROVED.value or bool(state["stop_reason"])
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Routes:
     """The nodes that may follow another, and which of them does."""
 
     nodes: tuple[str, ...]
     choose: Callable[[State], str]
 
 
-def compose(nodes: Mapping[str, Node], ways: Mapping[str, Ways]) -> "StateGraph[Any, Any, Any, Any]":
+def compose(nodes: Mapping[str, Node], ways: Mapping[str, Routes]) -> "StateGraph[Any, Any, Any, Any]":
     """A line of nodes, with other ways from some of them."""
     from langgraph.graph import END, START, StateGraph
 
@@ -174,10 +174,10 @@ def compose(nodes: Mapping[str, Node], ways: Mapping[str, Ways]) -> "StateGraph[
 
 
 def _schema() -> str:
-    return package_text("verdict.schema.json")
+    return load_prompt_file("verdict.schema.json")
 
 
-def _as_markdown(review: Review, number: int, model: str) -> str:
+def _review_markdown(review: Review, number: int, model: str) -> str:
     lines = [
         f"# Review {number}: {review.verdict}",
         "",

@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "effect before record",
         "filing",
-        "agentos.workflows.filing",
+        "agentos.workflows.file_issue",
         "        documents.write(name, _content(number, filing).encode())\n",
         '        unmarked = Filing("", filing.slug, filing.labels, filing.body)\n'
         "        documents.write(name, _content(number, unmarked).encode())\n"
@@ -87,22 +87,22 @@ MUTANTS = (
     Mutant(
         "filed without a look for the marker",
         "filing",
-        "agentos.workflows.filing",
+        "agentos.workflows.file_issue",
         "            if _origin(path) == filing.origin:\n",
         "            if False:\n",
     ),
     Mutant(
         "key pool in memory only",
         "keys",
-        "agentos.storage.hostlog",
+        "agentos.storage.peer_log",
         "        self._unwritten += [self._line(note, run=self._run) for note in notes]\n",
         "",
     ),
     Mutant(
         "lease not freed at death",
         "death",
-        "agentos.core.run",
-        "        self._leasing.gone(event.item)\n",
+        "agentos.core.scheduling.scheduler",
+        "        self._lease_manager.drop_holder(event.item)\n",
         "",
     ),
     Mutant(
@@ -115,29 +115,29 @@ MUTANTS = (
     Mutant(
         "marked before it is done",
         "programs",
-        "agentos.program_worker",
+        "agentos.exec.worker",
         "    stopping = asyncio.Event()\n",
-        "    marks.set(errand.item, 0.0)\n    stopping = asyncio.Event()\n",
+        "    markers.set(task.item, 0.0)\n    stopping = asyncio.Event()\n",
     ),
     Mutant(
         "decision acknowledged before it is kept",
         "reviews",
         "agentos.cli.review",
         "    decide(place, one, decision)\n",
-        '    click.echo(f"{one.parking.item} is {decision.act.done}")\n    decide(place, one, decision)\n',
+        '    click.echo(f"{one.parked_item.item} is {decision.action.past_tense}")\n    decide(place, one, decision)\n',
     ),
     Mutant(
         "a decision stands for the next gate too",
         "gates",
-        "agentos.workflows.gates",
+        "agentos.workflows.human_gate",
         '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": asked.number}\n',
         '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": 0}\n',
     ),
     Mutant(
         "a dead gateway keeps its key",
         "gateways",
-        "agentos.storage.hostlog",
-        "        return [RunGone(run) for run in runs if not self._lives(run)]\n",
+        "agentos.storage.peer_log",
+        "        return [RunGone(run) for run in runs if not self._is_alive(run)]\n",
         "        return []\n",
     ),
 )

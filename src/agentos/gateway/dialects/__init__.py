@@ -1,8 +1,8 @@
 """The wire formats that the gateway speaks, by provider."""
 
 from agentos.gateway.dialects import anthropic, gemini, openai
-from agentos.gateway.dialects.dialect import Dialect
+from agentos.gateway.dialects.base import GatewayDialect
 
-DIALECTS: dict[str, Dialect] = {
+DIALECTS: dict[str, GatewayDialect] = {
     dialect.provider: dialect for dialect in (gemini.DIALECT, anthropic.DIALECT, openai.DIALECT)
 }

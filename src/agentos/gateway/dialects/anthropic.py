@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from agentos.core.results import Usage
-from agentos.gateway.dialects.dialect import Dialect, Failure, Trouble, mapping, whole_number
-from agentos.models.anthropic_refusals import limits_seen, read_refusal
+from agentos.core.protocol.results import Usage
+from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
+from agentos.models.anthropic.refusals import limits_seen, read_refusal
 
 _INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _TYPES = {
-    Trouble.TOKEN: "authentication_error",
-    Trouble.UNPAID: "billing_error",
-    Trouble.NO_KEY: "permission_error",
-    Trouble.UNKNOWN: "not_found_error",
-    Trouble.LIMITED: "rate_limit_error",
-    Trouble.UPGRADE: "invalid_request_error",
-    Trouble.FAILING: "api_error",
+    GatewayError.TOKEN: "authentication_error",
+    GatewayError.UNPAID: "billing_error",
+    GatewayError.NO_KEY: "permission_error",
+    GatewayError.UNKNOWN: "not_found_error",
+    GatewayError.LIMITED: "rate_limit_error",
+    GatewayError.UPGRADE: "invalid_request_error",
+    GatewayError.FAILING: "api_error",
 }
 _STATUSES = {
     "invalid_request_error": 400,
@@ -45,21 +45,21 @@ def _failure(found: Any) -> Failure | None:
     return Failure(_STATUSES.get(str(mapping(answer.get("error")).get("type")), 500), found)
 
 
-def _words(trouble: Trouble, message: str, seconds: float | None) -> Any:
+def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
     return {"type": "error", "error": {"type": _TYPES[trouble], "message": message}}
 
 
-DIALECT = Dialect(
+DIALECT = GatewayDialect(
     provider="anthropic",
     home="https://api.anthropic.com",
     base=lambda url: url,
     path=lambda path: path,
-    is_free=lambda path: path.endswith("/count_tokens"),
+    is_unmetered=lambda path: path.endswith("/count_tokens"),
     model=lambda path, body: str(body.get("model") or ""),
     credential=lambda secret: ("x-api-key", secret),
     refusal=read_refusal,
     limits=limits_seen,
     usage=_usage,
     failure=_failure,
-    words=_words,
+    error_body=_words,
 )

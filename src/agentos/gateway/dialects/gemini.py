@@ -4,19 +4,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentos.core.results import Usage
-from agentos.gateway.dialects.dialect import Dialect, Failure, Trouble, mapping, whole_number
-from agentos.models.gemini_refusals import read_refusal
+from agentos.core.protocol.results import Usage
+from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
+from agentos.models.gemini.refusals import read_refusal
 
 _MODEL = re.compile(r"/(?:models|tunedModels)/([^/:]+)")
 _STATUSES = {
-    Trouble.TOKEN: "UNAUTHENTICATED",
-    Trouble.UNPAID: "FAILED_PRECONDITION",
-    Trouble.NO_KEY: "PERMISSION_DENIED",
-    Trouble.UNKNOWN: "NOT_FOUND",
-    Trouble.LIMITED: "RESOURCE_EXHAUSTED",
-    Trouble.UPGRADE: "UNIMPLEMENTED",
-    Trouble.FAILING: "UNAVAILABLE",
+    GatewayError.TOKEN: "UNAUTHENTICATED",
+    GatewayError.UNPAID: "FAILED_PRECONDITION",
+    GatewayError.NO_KEY: "PERMISSION_DENIED",
+    GatewayError.UNKNOWN: "NOT_FOUND",
+    GatewayError.LIMITED: "RESOURCE_EXHAUSTED",
+    GatewayError.UPGRADE: "UNIMPLEMENTED",
+    GatewayError.FAILING: "UNAVAILABLE",
 }
 
 
@@ -44,9 +44,9 @@ def _failure(found: Any) -> Failure | None:
     return Failure(whole_number(error.get("code")) or 500, found) if error else None
 
 
-def _words(trouble: Trouble, message: str, seconds: float | None) -> Any:
+def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
     details = []
-    if trouble is Trouble.TOKEN:
+    if trouble is GatewayError.TOKEN:
         details.append(
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -62,17 +62,17 @@ def _words(trouble: Trouble, message: str, seconds: float | None) -> Any:
     return {"error": error | ({"details": details} if details else {})}
 
 
-DIALECT = Dialect(
+DIALECT = GatewayDialect(
     provider="gemini",
     home="https://generativelanguage.googleapis.com",
     base=lambda url: url,
     path=lambda path: path,
-    is_free=lambda path: path.endswith(":countTokens"),
+    is_unmetered=lambda path: path.endswith(":countTokens"),
     model=_model,
     credential=lambda secret: ("x-goog-api-key", secret),
     refusal=read_refusal,
     limits=lambda headers: (),
     usage=_usage,
     failure=_failure,
-    words=_words,
+    error_body=_words,
 )

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from agentos.core.results import Usage
-from agentos.gateway.dialects.dialect import Dialect, Failure, Trouble, mapping, whole_number
-from agentos.models.openai_address import with_version
-from agentos.models.openai_refusals import limits_seen, read_refusal
+from agentos.core.protocol.results import Usage
+from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
+from agentos.models.openai.address import ensure_version
+from agentos.models.openai.refusals import limits_seen, read_refusal
 
 _ERRORS = {
-    Trouble.TOKEN: ("invalid_request_error", "invalid_api_key"),
-    Trouble.UNPAID: ("insufficient_quota", "insufficient_quota"),
-    Trouble.NO_KEY: ("invalid_request_error", "no_usable_key"),
-    Trouble.UNKNOWN: ("invalid_request_error", "unknown_url"),
-    Trouble.LIMITED: ("requests", "rate_limit_exceeded"),
-    Trouble.UPGRADE: ("invalid_request_error", "unsupported_protocol"),
-    Trouble.FAILING: ("server_error", "server_error"),
+    GatewayError.TOKEN: ("invalid_request_error", "invalid_api_key"),
+    GatewayError.UNPAID: ("insufficient_quota", "insufficient_quota"),
+    GatewayError.NO_KEY: ("invalid_request_error", "no_usable_key"),
+    GatewayError.UNKNOWN: ("invalid_request_error", "unknown_url"),
+    GatewayError.LIMITED: ("requests", "rate_limit_exceeded"),
+    GatewayError.UPGRADE: ("invalid_request_error", "unsupported_protocol"),
+    GatewayError.FAILING: ("server_error", "server_error"),
 }
 _WAIT = ("rate_limit_exceeded", "slow_down")
 _THEIR_OWN = ("", "server_error", "server_is_overloaded")
@@ -49,23 +49,23 @@ def _status(code: object) -> int:
     return 429 if word in _WAIT else 500 if word in _THEIR_OWN else 400
 
 
-def _words(trouble: Trouble, message: str, seconds: float | None) -> Any:
+def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
     kind, code = _ERRORS[trouble]
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-DIALECT = Dialect(
+DIALECT = GatewayDialect(
     provider="openai",
     home="https://api.openai.com/v1",
-    base=lambda url: with_version(url),
+    base=lambda url: ensure_version(url),
     # The version stands in the base URL, whatever it is there.
     path=lambda path: path.removeprefix("/v1"),
-    is_free=lambda path: path.endswith("/input_tokens"),
+    is_unmetered=lambda path: path.endswith("/input_tokens"),
     model=lambda path, body: str(body.get("model") or ""),
     credential=lambda secret: ("authorization", f"Bearer {secret}"),
     refusal=read_refusal,
     limits=limits_seen,
     usage=_usage,
     failure=_failure,
-    words=_words,
+    error_body=_words,
 )

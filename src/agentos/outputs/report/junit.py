@@ -3,33 +3,33 @@
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from agentos.core.results import Ending, Verdict
-from agentos.core.story import Story
+from agentos.core.protocol.results import Ending, Verdict
+from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.facts import ItemFacts, item_facts, plain, remarks
 
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
 
 
-def junit(story: Story) -> str:
+def junit(record: RunRecord) -> str:
     """Approved passes, failed fails; what waits or was not approved is skipped, as the exit code has it."""
-    cases = [(facts, _result(facts)) for facts in item_facts(story)]
+    cases = [(facts, _result(facts)) for facts in item_facts(record)]
     results = [result for _, result in cases]
-    workflow = plain(story.tally.started.workflow) if story.tally.started else "unknown"
+    workflow = plain(record.stats.started.workflow) if record.stats.started else "unknown"
     counts = {
         "tests": str(len(cases)),
         "failures": str(results.count(FAILURE)),
         "errors": str(results.count(ERROR)),
         "skipped": str(results.count(SKIPPED)),
-        "time": f"{story.seconds:.3f}",
+        "time": f"{record.seconds:.3f}",
     }
     suites = ET.Element("testsuites", {"name": "agentos", **counts})
-    began = datetime.fromtimestamp(story.tally.began, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    began = datetime.fromtimestamp(record.stats.began, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     suite = ET.SubElement(suites, "testsuite", {"name": f"agentos {workflow}", "timestamp": began, **counts})
     properties = ET.SubElement(suite, "properties")
-    ET.SubElement(properties, "property", {"name": "run", "value": plain(story.run)})
+    ET.SubElement(properties, "property", {"name": "run", "value": plain(record.run)})
     for facts, result in cases:
         _case(suite, workflow, facts, result)
-    for remark in remarks(story):
+    for remark in remarks(record):
         ET.SubElement(suite, "system-err").text = remark
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'

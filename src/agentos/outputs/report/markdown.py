@@ -3,39 +3,39 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from agentos.core.story import Story
+from agentos.core.run_state.run_record import RunRecord
+from agentos.outputs.format import dollars, duration
 from agentos.outputs.report.axis import tick_label
-from agentos.outputs.report.bars import bars
 from agentos.outputs.report.facts import headline, item_facts, key_facts, moments, remarks, run_facts
-from agentos.outputs.words import dollars, duration
+from agentos.outputs.report.text_timeline import render_text_timeline
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|~])")
 
 
-def markdown(story: Story) -> str:
+def markdown(record: RunRecord) -> str:
     lines = [
-        f"# {safe(headline(story))}",
+        f"# {safe(headline(record))}",
         "",
-        *(line for remark in remarks(story) for line in (f"> {safe(remark)}", "")),
-        *_table(("", ""), ((fact.name, fact.text) for fact in run_facts(story))),
+        *(line for remark in remarks(record) for line in (f"> {safe(remark)}", "")),
+        *_table(("", ""), ((fact.name, fact.text) for fact in run_facts(record))),
         "",
         "## Items",
         "",
-        *_items(story),
+        *_items(record),
         "",
         "## Timeline",
         "",
         "```text",
-        *(line.replace("`", "'") for line in bars(story)),
+        *(line.replace("`", "'") for line in render_text_timeline(record)),
         "```",
         "",
         "## Keys",
         "",
-        *_keys(story),
+        *_keys(record),
         "",
         "## What was said",
         "",
-        *(f"- {tick_label(round(moment.seconds, 1))}: {safe(moment.text)}" for moment in moments(story)),
+        *(f"- {tick_label(round(moment.seconds, 1))}: {safe(moment.text)}" for moment in moments(record)),
     ]
     return "\n".join([*lines, ""])
 
@@ -47,7 +47,7 @@ def safe(text: str) -> str:
     return text.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
-def _items(story: Story) -> Iterator[str]:
+def _items(record: RunRecord) -> Iterator[str]:
     heads = ("Item", "Title", "State", "Rounds:", "Time:", "Waited:", "Calls:", "Tokens:", "Cost:", "Result")
     rows = (
         (
@@ -62,15 +62,15 @@ def _items(story: Story) -> Iterator[str]:
             dollars(facts.cost),
             facts.error or facts.result,
         )
-        for facts in item_facts(story)
+        for facts in item_facts(record)
     )
     yield from _table(heads, rows)
 
 
-def _keys(story: Story) -> Iterator[str]:
+def _keys(record: RunRecord) -> Iterator[str]:
     rows = (
         (key.key, str(key.calls), str(key.refusals), duration(key.used), duration(key.rested), key.state)
-        for key in key_facts(story)
+        for key in key_facts(record)
     )
     yield from _table(("Key", "Calls:", "Refused:", "In use:", "Kept from use:", "State"), rows)
 

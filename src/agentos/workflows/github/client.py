@@ -10,8 +10,8 @@ from urllib.parse import urljoin, urlsplit
 
 from agentos.core.backoff import backoff
 from agentos.core.errors import LimitReached, TrackerError
-from agentos.core.lines import one_line
-from agentos.core.orders import GitHubAccess
+from agentos.core.planning.worker_task import GitHubAccess
+from agentos.core.text.line_assembler import one_line
 from agentos.workflows.github.limits import limit_seconds
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ResponseLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GitHubResponse:
     body: Any
     next: str
     date: str
@@ -46,7 +46,7 @@ class GitHub:
         self._say = say
         self._jitter = jitter
 
-    async def get(self, path: str, **params: str) -> Answer:
+    async def get(self, path: str, **params: str) -> GitHubResponse:
         """Tried again while the trouble can pass."""
         for attempt in range(1, TRIES):
             try:
@@ -58,7 +58,7 @@ class GitHub:
         try:
             return await self._ask("GET", self._url(path), params, None)
         except ResponseLost as lost:
-            raise TrackerError(f"GitHub does not answer: {lost}; try again later", may_pass=True) from lost
+            raise TrackerError(f"GitHub does not answer: {lost}; try again later", retryable=True) from lost
 
     async def list(self, path: str, **params: str) -> tuple[list[Json], str]:
         """Every page, and the server's time at the first."""
@@ -80,7 +80,7 @@ class GitHub:
         root = self._access.base_url.rstrip("/")
         return path if path.startswith(root) else f"{root}/repos/{self._access.repository}{path}"
 
-    async def _ask(self, method: str, url: str, params: dict[str, str], body: Json | None) -> Answer:
+    async def _ask(self, method: str, url: str, params: dict[str, str], body: Json | None) -> GitHubResponse:
         waited = 0.0
         while True:
             response = await self._send(method, url, params, body)
@@ -128,7 +128,7 @@ class GitHub:
                 url, params = target, {}
         raise TrackerError(f"GitHub sends us on and on for {self._access.repository}")
 
-    def _read(self, response: "httpx.Response") -> Answer:
+    def _read(self, response: "httpx.Response") -> GitHubResponse:
         if response.status_code >= 500:
             raise ResponseLost(f"status {response.status_code}")
         body = _body(response)
@@ -139,7 +139,7 @@ class GitHub:
             raise ResponseLost("an answer that is no JSON")
         links = response.links.get("next", {}).get("url", "")
         headers = response.headers
-        return Answer(body, links, headers.get("date", ""), headers.get("x-oauth-scopes"))
+        return GitHubResponse(body, links, headers.get("date", ""), headers.get("x-oauth-scopes"))
 
     def _complaint(self, status: int, body: Any, wanted: str) -> str:
         where = self._access.repository

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from agentos.core.errors import PreflightError
-from agentos.core.secrets import Secret
+from agentos.core.text.secrets import Secret
 
 PUBLIC = "api.github.com"
 PATIENCE = 10.0

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from agentos.core.errors import TrackerError
-from agentos.core.items import Item
-from agentos.workflows.filing import Filing, labels_of, title_of, without_front
-from agentos.workflows.github.client import WRITE, Answer, GitHub, Json, ResponseLost
+from agentos.core.planning.items import Item
+from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front
+from agentos.workflows.github.client import WRITE, GitHub, GitHubResponse, Json, ResponseLost
 
 LOOKS = (0.0, 1.0, 3.0)
 TRIES = 3
@@ -82,7 +82,7 @@ class GitHubTracker:
             except ResponseLost as error:
                 lost = error
                 say(f"GitHub's answer was lost ({error}). Looking whether the issue is there...")
-        raise TrackerError(f"GitHub does not answer: {lost}; nothing is lost", may_pass=True)
+        raise TrackerError(f"GitHub does not answer: {lost}; nothing is lost", retryable=True)
 
     async def _look(self, pauses: tuple[float, ...]) -> str:
         """Through the list and not by a search, whose index lags; more than once when it may lag too."""
@@ -103,7 +103,7 @@ class GitHubTracker:
         }
 
 
-def _untold(answer: Answer, repository: Json) -> Iterator[str]:
+def _untold(answer: GitHubResponse, repository: Json) -> Iterator[str]:
     if answer.scopes is None:
         yield f"GitHub tells only at filing whether this token may write: {WRITE}"
     rights = repository.get("permissions")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentos.core.ports import Documents
+from agentos.core.protocol.ports import Documents
 from agentos.workflows.sources.markdown import file_number, markdown_files
 
 ACTIVE, DONE = "ideas/active", "ideas/done"

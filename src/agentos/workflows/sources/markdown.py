@@ -8,9 +8,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.lines import one_line
+from agentos.core.text.line_assembler import one_line
 
-LARGEST = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 # libyaml composes by recursion, in C: what is nested some 20,000 deep ends the process.
 LONGEST_YAML = 8192
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
@@ -45,11 +45,11 @@ def read_page(path: Path) -> Page:
                 path, "it cannot be read: it is a link, a folder or a device; put a file of its own there"
             )
         size = state.st_size
-        raw = _content(path) if size <= LARGEST else b""
+        raw = _content(path) if size <= MAX_BYTES else b""
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
-    if size > LARGEST:
-        return _unusable(path, f"it is {size:,} bytes large; at most {LARGEST:,} can be a spec")
+    if size > MAX_BYTES:
+        return _unusable(path, f"it is {size:,} bytes large; at most {MAX_BYTES:,} can be a spec")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -63,7 +63,7 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         content = b""
-        while part := os.read(descriptor, LARGEST):
+        while part := os.read(descriptor, MAX_BYTES):
             content += part
         return content
     finally:

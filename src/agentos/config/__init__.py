@@ -1,0 +1,1 @@
+"""Settings: flags, environment and files."""

@@ -1,0 +1,68 @@
+"""Where each setting comes from."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.config.settings import PROJECT_FILE, Flags, Settings, environment, home_folder, read_settings
+from agentos.core.text.toml_lines import line_in
+
+# Settings that the environment gives; the others come from flags, files or their defaults.
+VARIABLES = {
+    "home": "AGENTOS_HOME",
+    "database": "AGENTOS_WORKFLOW_DB",
+    "credential_limit": "AGENTOS_CREDENTIAL_LIMIT",
+    "key_concurrency": "AGENTOS_KEY_CONCURRENCY",
+    "simulate_429": "AGENTOS_SIMULATE_429",
+    "step_summary": "GITHUB_STEP_SUMMARY",
+    "engine": "AGENTOS_ENGINE",
+    "display": "AGENTOS_DISPLAY",
+    "github_url": "GITHUB_API_URL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingOrigin:
+    """One setting: its value, and who gave it."""
+
+    name: str
+    value: object
+    source: str
+
+
+def origins(flags: Flags, around: Mapping[str, str] | None = None) -> list[SettingOrigin]:
+    """Every setting as a run with these flags would have it; bad ones raise as they do there."""
+    env = environment() if around is None else around
+    settings = read_settings(flags, env)
+    files = (settings.project / PROJECT_FILE, home_folder(env) / "config.toml")
+    given = {name for name in ("repo", *_names(Flags)) if getattr(flags, name) is not None}
+    return [
+        SettingOrigin(name, getattr(settings, name), _source(name, given, env, files))
+        for name in _names(Settings)
+    ]
+
+
+def _source(name: str, flags: set[str], env: Mapping[str, str], files: tuple[Path, Path]) -> str:
+    if name == "project":
+        return "flag --repo" if "repo" in flags else "this folder"
+    if name in flags:
+        return f"flag --{name.replace('_', '-')}"
+    if env.get(VARIABLES.get(name, "")):
+        return f"environment {VARIABLES[name]}"
+    for path in files:
+        if (line := line_of(path, name)) is not None:
+            return f"{path}:{line}" if line else str(path)
+    return "default"
+
+
+def line_of(path: Path, name: str) -> int | None:
+    """The line where a setting stands in a file; None if it does not, 0 if only the parser can tell."""
+    try:
+        return line_in(path.read_text("utf-8"), name)
+    except FileNotFoundError:
+        return None
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]

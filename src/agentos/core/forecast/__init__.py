@@ -1,0 +1,1 @@
+"""Forecasting a run by simulating it on a virtual clock."""

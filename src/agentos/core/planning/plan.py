@@ -1,0 +1,209 @@
+"""The decision before anything runs: which items, in what order, why."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from agentos.core.errors import NothingMatches
+from agentos.core.planning.items import Item
+
+LONGEST_WORD = 64
+FINISHED = "finished"
+"""Where a checkpoint stands that nothing is left to do for."""
+
+
+class ItemStatus(StrEnum):
+    """Where an item stands, derived from what is on disk."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    UNCHANGED = "needs revision"
+    CHANGED = "changed since it needed revision"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An item with all that decides whether it runs.
+
+    `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided;
+    `twins` are other files that claim its number.
+    """
+
+    item: Item
+    status: ItemStatus
+    node: str | None = None
+    waits: bool = False
+    decided: str = ""
+    failed_before: bool = False
+    held_by: str | None = None
+    twins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for on the command line."""
+
+    everything: bool = False
+    words: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    limit: int | None = None
+    failed: bool = False
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """`redo`: its verdict stands, and it is done again all the same; `node` is where it goes on."""
+
+    item: Item
+    reason: str
+    redo: bool = False
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What runs, what was left to another run or to a person, and what was named but is done."""
+
+    entries: tuple[PlanEntry, ...]
+    elsewhere: tuple[Candidate, ...] = ()
+    done: tuple[Candidate, ...] = ()
+    parked: tuple[Candidate, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(entry.item.id for entry in self.entries)
+
+
+def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
+    """Chooses and orders; raises NothingMatches for a name or label that nothing has."""
+    named = _named(candidates, selection.words)
+    chosen = named if selection.words else [c for c in candidates if _pending(c, selection)]
+    chosen = _labelled(chosen, candidates, selection.labels)
+    if selection.failed:
+        chosen = [candidate for candidate in chosen if candidate.failed_before]
+    done = [c for c in chosen if c.status is ItemStatus.APPROVED and not selection.fresh]
+    over = {c.item.id for c in done}
+    ready = [c for c in chosen if c.item.id not in over]
+    parked = [c for c in ready if c.waits and c.held_by is None and not selection.fresh]
+    waiting = {c.item.id for c in parked}
+    free = [c for c in ready if c.held_by is None and c.item.id not in waiting][: selection.limit]
+    return Plan(
+        tuple(_entry(candidate, selection) for candidate in free),
+        elsewhere=tuple(c for c in ready if c.held_by is not None),
+        done=tuple(done),
+        parked=tuple(parked),
+    )
+
+
+def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
+    node = None if selection.fresh else candidate.node
+    return PlanEntry(candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node)
+
+
+def _pending(candidate: Candidate, selection: Selection) -> bool:
+    if candidate.status is ItemStatus.UNCHANGED:
+        return selection.fresh or candidate.node not in (None, FINISHED)
+    return candidate.status in (ItemStatus.PENDING, ItemStatus.CHANGED)
+
+
+def _is_redone(candidate: Candidate, selection: Selection) -> bool:
+    over = candidate.status in (ItemStatus.APPROVED, ItemStatus.UNCHANGED)
+    return over and (selection.fresh or bool(selection.words))
+
+
+def _labelled(
+    chosen: list[Candidate], candidates: Sequence[Candidate], labels: Iterable[str]
+) -> list[Candidate]:
+    for label in labels:
+        if not any(label in candidate.item.labels for candidate in candidates):
+            known = sorted({name for candidate in candidates for name in candidate.item.labels})
+            raise NothingMatches(
+                f"no item is labelled {label!r}; labels in use: {', '.join(known) or 'none'}"
+            )
+        chosen = [candidate for candidate in chosen if label in candidate.item.labels]
+    return chosen
+
+
+def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
+    """A shell may write thousands of files on the line: each is looked up, not searched for."""
+    index: dict[str | int, list[Candidate]] = {}
+    for candidate in candidates:
+        item = candidate.item
+        names: set[str | int] = {item.number, item.id.casefold(), item.source, *candidate.twins}
+        for name in names:
+            index.setdefault(name, []).append(candidate)
+    chosen: dict[str, Candidate] = {}
+    for word in words:
+        matches = _matching(candidates, index, word)
+        if not matches:
+            raise NothingMatches(_nothing(word, candidates))
+        chosen.update((candidate.item.id, candidate) for candidate in matches)
+    return list(chosen.values())
+
+
+def _matching(
+    candidates: Sequence[Candidate], index: dict[str | int, list[Candidate]], word: str
+) -> list[Candidate]:
+    if len(word) > LONGEST_WORD:
+        return index.get(word, [])
+    if _is_number(word):
+        return index.get(int(word), [])
+    first, dash, last = word.partition("-")
+    if dash and _is_number(first) and _is_number(last):
+        return [candidate for candidate in candidates if int(first) <= candidate.item.number <= int(last)]
+    return index.get(word) or index.get(word.casefold(), [])
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
+    ids = [candidate.item.id for candidate in candidates]
+    known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+    how = "name items by number (42), id, range (40-45) or file"
+    if word.endswith(".md"):
+        how += "; a file needs a number, first in its name (42-title.md) or in its front matter"
+    return f"nothing matches {word!r}: {how}; there are: {known or 'none'}"
+
+
+def _reason(candidate: Candidate, selection: Selection) -> str:
+    if selection.fresh:
+        return "starts over"
+    reasons = []
+    if candidate.failed_before:
+        reasons.append("failed before")
+    if candidate.decided:
+        reasons.append(f"{candidate.decided} by a person")
+    if candidate.node:
+        reasons.append(f"resumes at {candidate.node}")
+    if candidate.status is ItemStatus.CHANGED or _is_redone(candidate, selection):
+        reasons.append("needed revision before" if selection.words else "changed since it needed revision")
+    if candidate.status is ItemStatus.CLOSED:
+        reasons.append("closed, but named")
+    return ", ".join(reasons) or "new"
+
+
+def merge_duplicates(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Items that claim one number between them: one of them stays, with the problem named."""
+    by_id: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        by_id.setdefault(candidate.item.id, []).append(candidate)
+    return [_merged(same) for same in by_id.values()]
+
+
+def _merged(same: list[Candidate]) -> Candidate:
+    if len(same) == 1:
+        return same[0]
+    files = " and ".join(candidate.item.source for candidate in same)
+    problem = f"number {same[0].item.number} is claimed by {files}: give each its own number"
+    # Nobody knows whose an approved document is: it is said, as often as it takes.
+    closed = all(candidate.status is ItemStatus.CLOSED for candidate in same)
+    return replace(
+        same[0],
+        item=replace(same[0].item, problems=(problem,)),
+        status=ItemStatus.CLOSED if closed else ItemStatus.PENDING,
+        twins=tuple(candidate.item.source for candidate in same[1:]),
+    )

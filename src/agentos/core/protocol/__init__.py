@@ -1,0 +1,1 @@
+"""Messages between the parts: events, commands, notes between runs, and their JSON codec."""

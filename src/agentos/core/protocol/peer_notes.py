@@ -1,0 +1,155 @@
+"""What runs on one host tell each other about keys, so that none is used beyond its limits in sum."""
+
+from dataclasses import dataclass, field
+
+from agentos.core.ratelimit.limits import CallCost, LimitSeen, Rate
+from agentos.core.ratelimit.provider_profile import Counting
+
+
+@dataclass(frozen=True, slots=True)
+class CallSent:
+    """A call began: it holds a slot of its key and counts for its bucket.
+
+    `probes` is the address of the provider that fails for everybody, if it looks whether that is over.
+    """
+
+    run: str
+    lease: str
+    key: str
+    bucket: str
+    model: str
+    at: float
+    cost: CallCost
+    probes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOver:
+    """A call ended: its slot is free, and what it used is known."""
+
+    run: str
+    lease: str
+    used: CallCost = field(default_factory=CallCost)
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRefused:
+    """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota; told at `at`."""
+
+    run: str
+    bucket: str
+    model: str
+    until: float
+    spent_until: float
+    reason: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CooldownCleared:
+    """A call went through in spite of a rest: it is over."""
+
+    run: str
+    bucket: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLearnt:
+    """What was told or found out about a bucket's limits, and how its provider counts.
+
+    `window`: in what time a found rate may be used up; `weight`: if tokens were found to be counted, the largest
+    call and in what time as many are admitted; `boundary`: when one of the fixed windows begins.
+    """
+
+    run: str
+    bucket: str
+    model: str
+    limits: tuple[LimitSeen, ...] = ()
+    per_second: float | None = None
+    window: float | None = None
+    weight: Rate | None = None
+    counting: Counting | None = None
+    boundary: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HourUsed:
+    """So many calls, the last of them at `at`."""
+
+    at: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketUsed:
+    """The calls of the last day, hour by hour: what is left of those of earlier runs."""
+
+    run: str
+    bucket: str
+    model: str
+    hours: tuple[HourUsed, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRejected:
+    """A provider does not take this key: nobody tries it again until its credential changes."""
+
+    run: str
+    key: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineLifted:
+    """A person says, or a call has shown, that a rejected key is a good one."""
+
+    run: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderFailed:
+    """The last so many calls to an address have failed; with `open_until`, nothing is sent there till then."""
+
+    run: str
+    provider: str
+    failures: int
+    open_until: float
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBack:
+    """An address that had failed has answered."""
+
+    run: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunGone:
+    """A run has ended, or died: it holds nothing any more."""
+
+    run: str
+
+
+Note = (
+    CallSent
+    | CallOver
+    | BucketRefused
+    | CooldownCleared
+    | BucketLearnt
+    | BucketUsed
+    | KeyRejected
+    | QuarantineLifted
+    | ProviderFailed
+    | ProviderBack
+    | RunGone
+)
+# Whose notes were kept when nobody was there.
+EARLIER = "earlier"

@@ -1,0 +1,1 @@
+"""The key pool: credentials, buckets, leases and the budget."""

@@ -1,0 +1,148 @@
+"""What the other runs on this host do to the keys of this one's pool."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from agentos.core.protocol.peer_notes import (
+    EARLIER,
+    BucketLearnt,
+    BucketRefused,
+    BucketUsed,
+    CallOver,
+    CallSent,
+    CooldownCleared,
+    KeyRejected,
+    Note,
+    ProviderBack,
+    ProviderFailed,
+    QuarantineLifted,
+    RunGone,
+)
+from agentos.core.quota.buckets import EVERY_MODEL, Bucket, Buckets
+from agentos.core.quota.keys import Keys
+from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
+from agentos.core.ratelimit.limits import CallCost
+from agentos.core.ratelimit.windows import Reservation
+
+
+class PeerState:
+    """Their calls hold slots and count; their refusals and findings are ours too."""
+
+    def __init__(self, keys: Keys, buckets: Buckets, breakers: Mapping[str, CircuitBreaker]) -> None:
+        self._keys = keys
+        self._buckets = buckets
+        self._breakers = breakers
+        self._calls: dict[str, CallSent] = {}
+        self._reservations: dict[str, Reservation] = {}
+
+    def apply_note(self, note: Note) -> None:
+        match note:
+            case CallSent():
+                self._sent(note)
+            case CallOver():
+                self._over(note)
+            case RunGone():
+                for lease in [lease for lease, call in self._calls.items() if call.run == note.run]:
+                    self._over(CallOver(note.run, lease))
+            case KeyRejected() | QuarantineLifted():
+                self._apply_quarantine_note(note)
+            case ProviderFailed() | ProviderBack():
+                self._apply_breaker_note(note)
+            case _:
+                self._apply_bucket_note(note)
+
+    def _apply_bucket_note(self, note: BucketRefused | CooldownCleared | BucketLearnt | BucketUsed) -> None:
+        match note:
+            case BucketRefused():
+                self._refused(note)
+            case CooldownCleared():
+                if (bucket := self._bucket(note.bucket, note.model)) is not None:
+                    bucket.cooldown.clear()
+            case BucketLearnt():
+                self._learnt(note)
+            case BucketUsed():
+                self._used(note)
+            case _:
+                assert_never(note)
+
+    def runs(self) -> set[str]:
+        """Those that hold one of our keys."""
+        return {call.run for call in self._calls.values()}
+
+    def calls_on(self, fingerprint: str) -> set[str]:
+        return {lease for lease, call in self._calls.items() if call.key == fingerprint}
+
+    def _sent(self, note: CallSent) -> None:
+        lease = f"{note.run} {note.lease}"
+        self._calls[lease] = note
+        for key in self._keys.of_fingerprint(note.key):
+            key.leased_slots(lease, note.at)
+        if note.probes and (breaker := self._breaker(note.probes)) is not None:
+            breaker.sent(lease)
+        if (bucket := self._bucket(note.bucket, note.model)) is not None:
+            self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at)
+
+    def _over(self, note: CallOver) -> None:
+        lease = note.lease if note.lease in self._calls else f"{note.run} {note.lease}"
+        sent, reservation = self._calls.pop(lease, None), self._reservations.pop(lease, None)
+        self._keys.free_of((lease,))
+        if sent and note.used != CallCost():
+            for key in self._keys.of_fingerprint(sent.key):
+                key.proven = True
+        if sent and sent.probes and (breaker := self._breaker(sent.probes)) is not None:
+            breaker.over(lease)
+        if sent and reservation and (bucket := self._bucket(sent.bucket, sent.model)) is not None:
+            if note.refused:
+                bucket.limiter.uncount(reservation)
+            else:
+                bucket.limiter.settle(reservation, note.used if note.used != CallCost() else sent.cost)
+            bucket.count_day(sent.at)
+
+    def _used(self, note: BucketUsed) -> None:
+        if (bucket := self._bucket(note.bucket, note.model)) is not None:
+            for hour in note.hours:
+                bucket.limiter.recall_day(hour.calls, hour.at)
+            bucket.count_day(note.at)
+
+    def _apply_quarantine_note(self, note: KeyRejected | QuarantineLifted) -> None:
+        for key in self._keys.of_fingerprint(note.key):
+            if isinstance(note, QuarantineLifted):
+                key.reject("")
+            else:
+                key.reject(note.reason, hearsay=note.run == EARLIER)
+                self._keys.retry_quarantined(key.credential.provider)
+
+    def _apply_breaker_note(self, note: ProviderFailed | ProviderBack) -> None:
+        breaker = self._breaker(note.provider)
+        if breaker is None:
+            return
+        if isinstance(note, ProviderFailed):
+            breaker.merge(note.failures, note.open_until, note.reason, note.at)
+        else:
+            breaker.clear()
+
+    def _refused(self, note: BucketRefused) -> None:
+        if note.model == EVERY_MODEL:
+            self._buckets.cool_down_all_models(note)
+        if (bucket := self._bucket(note.bucket, note.model)) is not None:
+            bucket.cooldown.merge(note.until, note.spent_until, note.reason, note.at)
+
+    def _learnt(self, note: BucketLearnt) -> None:
+        bucket = self._bucket(note.bucket, note.model)
+        if bucket is None:
+            return
+        for limit in note.limits:
+            bucket.limiter.add_limit(limit.dimension, limit.rate)
+        if note.per_second is not None:
+            bucket.limiter.merge(note.per_second, note.window, note.weight)
+        if note.counting is not None:
+            bucket.limiter.profile.merge(note.counting, note.boundary)
+
+    def _breaker(self, address: str) -> CircuitBreaker | None:
+        """Of the provider at this address, if one of our keys is for it."""
+        keys = (key.credential for key in self._keys if key.credential.address == address)
+        return self._breakers[key.provider] if (key := next(keys, None)) else None
+
+    def _bucket(self, quota: str, model: str) -> Bucket | None:
+        key = self._keys.of_quota(quota)
+        return self._buckets.of(key.credential, model) if key else None

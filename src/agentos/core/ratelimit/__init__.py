@@ -1,0 +1,1 @@
+"""Rate limiting: windows, limiters, estimators, cooldowns and circuit breakers."""

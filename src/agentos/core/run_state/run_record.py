@@ -1,0 +1,71 @@
+"""A run as a report tells it: what it adds up to, what happened when, how far its journal can be read."""
+
+import contextlib
+from dataclasses import dataclass, field
+
+from agentos.core.protocol import events
+from agentos.core.run_state.run_stats import ItemStats, RunStats
+from agentos.core.run_state.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEvent:
+    """Something that was said of the run as a whole; `at` is wall time."""
+
+    at: float
+    event: events.News | events.CredentialsRejected
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """Fed with every event of a run, in order; `alive` is whether its process still holds its lock."""
+
+    run: str
+    alive: bool = False
+    unread: int = 0
+    torn: bool = False
+    stats: RunStats = field(default_factory=RunStats)
+    timeline: Timeline = field(default_factory=Timeline)
+    timed_events: list[TimedEvent] = field(default_factory=list)
+    _ahead: float = 0.0
+
+    def handle(self, event: events.Event, at: float) -> None:
+        at = self._onwards(at)
+        with contextlib.suppress(KeyError):  # of an item that no readable line has announced
+            self.stats.handle(event, at)
+        self.timeline.handle(event, at)
+        if isinstance(event, events.News | events.CredentialsRejected):
+            self.timed_events.append(TimedEvent(at, event))
+
+    def _onwards(self, at: float) -> float:
+        """A wall clock that was set back does not take the story back."""
+        self._ahead = max(self._ahead, self.timeline.last - at)
+        return at + self._ahead
+
+    # What people ask for.
+
+    @property
+    def state(self) -> str:
+        if self.stats.ended:
+            return f"ended with exit code {self.stats.ended.exit_code}"
+        if not self.alive:
+            return "was killed, or its machine went down"
+        return "is running" if self.stats.suspended_at is None else "stands still (Ctrl-Z)"
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning to the end, or to the last thing that is known."""
+        return self.stats.ended.seconds if self.stats.ended else max(0.0, self.stats.last - self.stats.began)
+
+    def status_of(self, row: ItemStats) -> str:
+        """The item's state in one or two words, also when nobody is left to change it."""
+        died = row.running and not self.alive and row.outcome is None
+        return "died here" if died else row.status
+
+    def seconds_of(self, row: ItemStats) -> float:
+        return row.age(self.stats.present(self.stats.last))
+
+    @property
+    def titles(self) -> dict[str, str]:
+        started = self.stats.started
+        return dict(zip(started.items, started.titles, strict=False)) if started else {}

@@ -1,0 +1,251 @@
+"""What the events of a run add up to."""
+
+from dataclasses import dataclass, field
+
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.quota.budget import add_costs
+
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED)
+
+
+@dataclass(slots=True)
+class ItemStats:
+    """One item, as far as it has come."""
+
+    item: str
+    place: int = 0
+    node: str = ""
+    round: int = 0
+    running: bool = False
+    since: float = 0.0
+    outcome: Outcome | None = None
+    seconds: float = 0.0
+    """Of the attempts that are over; of all, once the item has ended."""
+    leases: set[str] = field(default_factory=set)
+    usage: Usage = field(default_factory=Usage)
+    attempts: int = 0
+    calls: float = 0.0
+    cost: float | None = 0.0
+    quiet_level: str = ""
+
+    def age(self, at: float) -> float:
+        """Seconds that it has been at work by then, all attempts together."""
+        return self.seconds + (max(0.0, at - self.since) if self.running else 0.0)
+
+    @property
+    def status(self) -> str:
+        """The item's state in one or two words."""
+        if self.outcome is None:
+            return "running" if self.running else "waiting"
+        if self.outcome.ending is Ending.INTERRUPTED and not self.attempts:
+            return "not begun"
+        if self.outcome.ending is Ending.FINISHED and self.outcome.verdict:
+            return self.outcome.verdict.value
+        return "on another run" if self.outcome.ending is Ending.ELSEWHERE else self.outcome.ending.value
+
+
+@dataclass(slots=True)
+class RunStats:
+    """Fed with every event of a run, in order."""
+
+    started: events.RunStarted | None = None
+    began: float = 0.0
+    ended: events.RunEnded | None = None
+    last: float = 0.0
+    rows: dict[str, ItemStats] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    cooling_down: dict[str, float] = field(default_factory=dict)
+    paced_until: float = 0.0
+    """When the next call goes, if every key is at its limit."""
+    refusals: int = 0
+    warm_up: float | None = None
+    """Seconds until the first worker came up; None before."""
+    workers: int = 0
+    paused: events.RunPaused | None = None
+    suspended_at: float | None = None
+    """Since when it stands still for Ctrl-Z."""
+    stopped: events.StopBegan | None = None
+    stopped_at: float = 0.0
+    over: int = 0
+    """Items that ended; interrupted ones and those of another run did not."""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    """None when a price is unknown."""
+    closed: int = 0
+    """Items that ended in whatever way; of them, those that finished, with their time and cost."""
+    finished: int = 0
+    finished_seconds: float = 0.0
+    finished_calls: int = 0
+    finished_cost: float | None = 0.0
+    paused_seconds: float = 0.0
+    """Seconds for which a person had paused or suspended the run, as far as that is over."""
+    paused_since: float | None = None
+    """Since when somebody has it paused or suspended."""
+    _running: dict[str, ItemStats] = field(default_factory=dict)
+
+    def handle(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
+        self.last = at
+        self._handle_worker_event(event)
+        match event:
+            case events.RunStarted():
+                self.started, self.began, self.workers = event, at, event.workers
+                self.rows = {item: ItemStats(item, place) for place, item in enumerate(event.items)}
+            case events.ItemStarted():
+                self._handle_item_start(event.item, at)
+            case events.WorkerStarted():
+                self.rows[event.item].since = at
+                self.warm_up = at - self.began if self.warm_up is None else self.warm_up
+            case events.WorkerEnded():
+                self._handle_worker_end(self.rows[event.item], at)
+            case events.WorkerNotStarted():
+                self._leave(self.rows[event.item])
+            case events.NodeStarted():
+                self.rows[event.item].node, self.rows[event.item].round = (
+                    event.node,
+                    event.round,
+                )
+            case events.CallsPaced():
+                self.paced_until = at + event.seconds
+            case events.LeaseGranted():
+                self.paced_until = 0.0
+                self.held[event.lease] = event.key
+                self.rows[event.item].leases.add(event.lease)
+            case events.CallCounted():
+                row = self.rows[event.item]
+                row.cost, self.cost = add_costs(row.cost, event.cost), add_costs(self.cost, event.cost)
+            case events.LeaseReturned():
+                self._handle_release(event)
+            case events.KeyLimited() | events.KeySpent():
+                self.refusals += 1
+                self.cooling_down[event.key] = at + event.seconds
+            case events.KeyRecovered():
+                self.cooling_down.pop(event.key, None)
+            case events.ItemRetried() | events.ItemSuspended():
+                self._leave(self.rows[event.item])
+            case events.ItemRequeued():
+                self._reopen(self.rows[event.item])
+            case events.WorkersChanged():
+                self.workers = event.workers
+            case events.RunPaused() | events.RunResumed() | events.RunSuspended() | events.RunContinued():
+                self._handle_pause(event, at)
+            case events.ItemEnded():
+                self._handle_item_end(event)
+            case events.StopBegan():
+                self.stopped, self.stopped_at = event, at
+            case events.RunEnded():
+                self.ended = event
+            case _:
+                pass
+
+    def _handle_item_start(self, item: str, at: float) -> None:
+        row = self._running[item] = self.rows[item]
+        self._reopen(row)  # it was parked, and goes on
+        row.running, row.since = True, at
+
+    def _handle_worker_end(self, row: ItemStats, at: float) -> None:
+        """What it held is free, and its item not at work any more, whatever becomes of it."""
+        row.seconds = row.age(at)
+        self._leave(row)
+        for lease in row.leases:
+            self.held.pop(lease, None)
+        row.leases.clear()
+
+    def _leave(self, row: ItemStats) -> None:
+        row.running = False
+        self._running.pop(row.item, None)
+
+    def _handle_pause(
+        self,
+        event: events.RunPaused | events.RunResumed | events.RunSuspended | events.RunContinued,
+        at: float,
+    ) -> None:
+        """It may be suspended while it is paused: that time counts once."""
+        if isinstance(event, events.RunPaused | events.RunSuspended):
+            self.paused_since = at if self.paused_since is None else self.paused_since
+        match event:
+            case events.RunPaused():
+                self.paused = event
+            case events.RunResumed():
+                self.paused = None
+            case events.RunSuspended():
+                self.suspended_at = at
+            case events.RunContinued():
+                self.suspended_at = None
+                for row in self._running.values():
+                    row.since += event.seconds
+        if self.paused_since is not None and self.paused is None and self.suspended_at is None:
+            self.paused_seconds += at - self.paused_since
+            self.paused_since = None
+
+    def _reopen(self, row: ItemStats) -> None:
+        if row.outcome is not None:
+            self.closed -= 1
+            self.over -= row.outcome.ending in OVER
+        row.outcome = None
+
+    def _handle_worker_event(self, event: events.Event) -> None:
+        """Any word of an item, or of its worker, is a sign of life; its silence is not."""
+        row = self.rows.get(getattr(event, "item", ""))
+        if row is not None:
+            row.quiet_level = event.level if isinstance(event, events.ItemQuiet) else ""
+
+    def _handle_release(self, event: events.LeaseReturned) -> None:
+        self.held.pop(event.lease, None)
+        row = self.rows[event.item]
+        row.leases.discard(event.lease)
+        row.usage += event.usage
+        self.usage += event.usage
+        row.calls += event.seconds
+
+    def _handle_item_end(self, event: events.ItemEnded) -> None:
+        row = self.rows[event.item]
+        self._leave(row)
+        row.outcome, row.seconds = event.outcome, event.seconds
+        self.usage += event.usage - row.usage
+        row.usage, row.attempts = event.usage, event.attempts
+        self.over += event.outcome.ending in OVER
+        self.closed += 1
+        if event.outcome.ending is Ending.FINISHED:
+            self.finished += 1
+            self.finished_seconds += event.seconds
+            self.finished_calls += event.usage.calls
+            self.finished_cost = add_costs(self.finished_cost, row.cost)
+        row.round = event.outcome.rounds or row.round
+
+    # What people ask for.
+
+    def ending(self, *endings: Ending) -> list[ItemStats]:
+        return [row for row in self.rows.values() if row.outcome and row.outcome.ending in endings]
+
+    def verdicts(self, verdict: Verdict) -> list[ItemStats]:
+        return [row for row in self.rows.values() if row.outcome and row.outcome.verdict is verdict]
+
+    @property
+    def running(self) -> list[ItemStats]:
+        return sorted(self._running.values(), key=lambda row: row.place)
+
+    def present(self, at: float) -> float:
+        """The moment up to which time counts for the items: for Ctrl-Z theirs stands still too."""
+        return at if self.suspended_at is None else self.suspended_at
+
+    @property
+    def keyless(self) -> bool:
+        """Whether neither keys nor calls are known of: nothing is to be said of tokens and cost."""
+        return self.started is not None and not self.started.keys and not self.usage.calls
+
+    @property
+    def reviewed(self) -> bool:
+        """Whether any item has come to a verdict."""
+        return any(row.outcome and row.outcome.verdict for row in self.rows.values())
+
+    @property
+    def reviewing(self) -> bool:
+        """Whether verdicts are what it is about: a program's run has no keys, and what ends without one wants none."""
+        return self.reviewed or bool(self.started and self.started.keys and not self.ending(Ending.FINISHED))
+
+
+def bar(done: int, total: int) -> str:
+    """Ten cells: `[=====>    ]`."""
+    filled = 10 * done // total if total else 10
+    return f"[{'=' * filled}{'>' if filled < 10 else ''}{' ' * (9 - filled)}]"

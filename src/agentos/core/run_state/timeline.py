@@ -1,0 +1,191 @@
+"""What happened when: the events of a run as spans of time, for each item, each key, the whole run."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending
+
+SHORTEST_WAIT = 0.01
+
+
+class SpanKind(StrEnum):
+    """In the order in which a picture is drawn: what comes later covers what came before."""
+
+    ATTEMPT = "at work"
+    RETRY = "waiting to be tried again"
+    NODE = "node"
+    WAIT = "waiting for a key"
+    COOLDOWN = "resting"
+    SPENT = "spent for the day"
+    QUARANTINE = "quarantined"
+    CALL = "call"
+    REFUSED = "refused call"
+    EXHAUSTED = "pool exhausted"
+    LIMITED = "all keys rate limited"
+    BREAKER_OPEN = "provider failing"
+
+
+@dataclass(slots=True)
+class Span:
+    """`ended` is None while it lasts; `label` is a node, an item or a reason."""
+
+    kind: SpanKind
+    began: float
+    ended: float | None = None
+    label: str = ""
+
+    def until(self, end: float) -> float:
+        """Where it ends on a picture that ends at `end`."""
+        return end if self.ended is None else min(self.ended, end)
+
+    def seconds(self, end: float) -> float:
+        return max(0.0, self.until(end) - self.began)
+
+
+@dataclass(slots=True)
+class Lane:
+    """The spans of one item, one key or the run, in the order of their beginnings."""
+
+    name: str
+    spans: list[Span] = field(default_factory=list)
+
+    def open(self, kind: SpanKind, at: float, label: str = "") -> Span:
+        self.spans.append(Span(kind, at, None, label))
+        return self.spans[-1]
+
+    def close(self, at: float, *kinds: SpanKind) -> None:
+        """Ends what lasts, of these kinds or of all."""
+        for span in self.spans:
+            if span.ended is None and (not kinds or span.kind in kinds):
+                span.ended = at
+        self.spans = [span for span in self.spans if not _too_short(span)]
+
+    def of(self, *kinds: SpanKind) -> list[Span]:
+        return [span for span in self.spans if span.kind in kinds]
+
+    def layers(self) -> list[Span]:
+        """As a picture is drawn."""
+        return sorted(self.spans, key=lambda span: _ORDER.index(span.kind))
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Fed with every event of a run, in order; the times never go back."""
+
+    began: float = 0.0
+    last: float = 0.0
+    items: dict[str, Lane] = field(default_factory=dict)
+    keys: dict[str, Lane] = field(default_factory=dict)
+    run: Lane = field(default_factory=lambda: Lane("run"))
+    _calls: dict[str, tuple[str, Span]] = field(default_factory=dict)
+
+    def handle(self, event: events.Event, at: float) -> None:
+        self.began = self.began or at
+        self.last = at
+        match event:
+            case events.RunStarted():
+                self.items = {item: Lane(item) for item in event.items}
+                self.keys = {key: Lane(key) for key in event.keys}
+            case events.RunEnded():
+                self._end_all(at)
+            case _:
+                self._handle_item(event, at)
+                self._handle_lease(event, at)
+                self._handle_key(event, at)
+                self._handle_run(event, at)
+
+    def _handle_item(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.ItemStarted():
+                lane = self._item(event.item)
+                lane.close(at)
+                lane.open(SpanKind.ATTEMPT, at, f"attempt {event.attempt}")
+            case events.NodeStarted():
+                lane = self._item(event.item)
+                lane.close(at, SpanKind.NODE)
+                lane.open(SpanKind.NODE, at, event.node)
+            case events.NodeFinished():
+                self._item(event.item).close(at, SpanKind.NODE)
+            case events.WorkerEnded() | events.WorkerNotStarted():
+                self._leave(event.item, at)
+            case events.ItemRetried():
+                self._leave(event.item, at)
+                self._item(event.item).open(SpanKind.RETRY, at, event.reason)
+            case events.ItemEnded() if event.outcome.ending is not Ending.INTERRUPTED or event.attempts:
+                self._leave(event.item, at)
+            case _:
+                pass
+
+    def _handle_lease(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.LeaseWanted():
+                self._item(event.item).open(SpanKind.WAIT, at, event.call)
+            case events.LeaseGranted():
+                self._item(event.item).close(at, SpanKind.WAIT)
+                span = self._key(event.key).open(SpanKind.CALL, at, event.item)
+                self._calls[event.lease] = (event.item, span)
+            case events.LeaseReturned() if event.lease in self._calls:
+                _, span = self._calls.pop(event.lease)
+                span.ended = at
+                span.kind = SpanKind.REFUSED if event.refusal else SpanKind.CALL
+            case _:
+                pass
+
+    def _handle_key(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.KeyLimited():
+                self._key(event.key).open(SpanKind.COOLDOWN, at, event.reason).ended = at + event.seconds
+            case events.KeySpent():
+                self._key(event.key).open(SpanKind.SPENT, at, event.reason).ended = at + event.seconds
+            case events.KeyQuarantined():
+                self._key(event.key).open(SpanKind.QUARANTINE, at, event.reason)
+            case events.KeyRecovered():
+                for span in self._key(event.key).of(SpanKind.COOLDOWN, SpanKind.SPENT):
+                    span.ended = min(span.until(at), at)
+            case events.KeysChanged():
+                for key in (*event.added, *event.removed, *event.enabled, *event.changed):
+                    self._key(key).close(at, SpanKind.QUARANTINE)
+            case _:
+                pass
+
+    def _handle_run(self, event: events.Event, at: float) -> None:
+        match event:
+            case events.PoolExhausted():
+                self.run.open(SpanKind.EXHAUSTED, at)
+            case events.PoolRestored():
+                self.run.close(at, SpanKind.EXHAUSTED)
+            case events.AllKeysLimited():
+                self.run.open(SpanKind.LIMITED, at, event.key)
+            case events.KeysAvailable():
+                self.run.close(at, SpanKind.LIMITED)
+            case events.BreakerOpened():
+                self.run.open(SpanKind.BREAKER_OPEN, at, event.provider)
+            case events.BreakerClosed():
+                self.run.close(at, SpanKind.BREAKER_OPEN)
+            case _:
+                pass
+
+    def _leave(self, item: str, at: float) -> None:
+        """The item's worker is gone, and with it what it did and held."""
+        self._item(item).close(at)
+        for lease in [lease for lease, (holder, _) in self._calls.items() if holder == item]:
+            self._calls.pop(lease)[1].ended = at
+
+    def _end_all(self, at: float) -> None:
+        for lane in (*self.items.values(), *self.keys.values(), self.run):
+            lane.close(at)
+
+    def _item(self, name: str) -> Lane:
+        return self.items.setdefault(name, Lane(name))
+
+    def _key(self, name: str) -> Lane:
+        return self.keys.setdefault(name, Lane(name))
+
+
+_ORDER = tuple(SpanKind)
+
+
+def _too_short(span: Span) -> bool:
+    """A key that came at once was not waited for."""
+    return span.kind is SpanKind.WAIT and span.ended is not None and span.seconds(span.ended) < SHORTEST_WAIT

@@ -1,0 +1,1 @@
+"""Pure text helpers: whole lines, redaction, TOML positions."""

@@ -1,0 +1,1 @@
+"""Read-only checks of the machine, the project and the keys."""

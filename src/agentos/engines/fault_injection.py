@@ -1,0 +1,46 @@
+"""An engine around an engine that has one call refused, as a provider would."""
+
+from agentos.core.protocol import events
+from agentos.core.protocol.commands import Command, GrantLease
+from agentos.core.protocol.events import EngineEvent, WorkerEvent
+from agentos.core.protocol.ports import Engine
+from agentos.core.protocol.results import Usage
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+
+
+class Inject429Engine:
+    """Keeps back the grant after so many, and answers in the worker's place: 429, without a hint."""
+
+    def __init__(self, engine: Engine, after: int) -> None:
+        self._engine = engine
+        self._left = after
+        self._events: list[EngineEvent | WorkerEvent] = []
+        self._requests: dict[tuple[str, str], events.LeaseWanted] = {}
+
+    def execute(self, command: Command) -> None:
+        if not isinstance(command, GrantLease):
+            return self._engine.execute(command)
+        self._left -= 1
+        if self._left != -1:
+            return self._engine.execute(command)
+        refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
+        self._events.append(events.LeaseReturned(command.item, command.lease, 0.0, Usage(), refusal))
+        self._events.append(self._requests[command.item, command.call])
+        self._engine.wake()
+
+    def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
+        told, self._events = self._events, []
+        told += self._engine.receive(0.0 if told else timeout)
+        for event in told:
+            if isinstance(event, events.LeaseWanted):
+                self._requests[event.item, event.call] = event
+        return told
+
+    def wake(self) -> None:
+        self._engine.wake()
+
+    def watch(self, descriptor: int) -> None:
+        self._engine.watch(descriptor)
+
+    def close(self) -> None:
+        self._engine.close()

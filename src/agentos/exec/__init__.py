@@ -1,0 +1,1 @@
+"""`agentos exec`: runs any program once per item."""

@@ -1,0 +1,1 @@
+"""Anthropic through its own SDK."""

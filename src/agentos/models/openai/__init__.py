@@ -1,0 +1,1 @@
+"""OpenAI and compatible servers through the OpenAI SDK."""

@@ -1,0 +1,1 @@
+"""Scripted faults of the offline server."""

@@ -1,0 +1,1 @@
+"""Rate limits that the offline server enforces."""

@@ -1,0 +1,172 @@
+"""Writes a low-level design from the words of an issue."""
+
+from dataclasses import dataclass
+
+from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
+from agentos.offline.rules.markdown import code_spans
+from agentos.offline.rules.prompt import Prompt
+from agentos.offline.rules.sections import NOTE, bullets, free_remarks, gaps_in, merge, page
+from agentos.offline.rules.slugs import kind_of, pair_up, sentence, slug
+from agentos.offline.rules.verdict import Gap
+
+REWRITES = {
+    Gap.FAILURES: {"Failure modes"},
+    Gap.TESTS: {"Test plan"},
+    Gap.QUESTIONS: {"Open questions"},
+    Gap.VAGUE: {"Requirements", "Design", "Test plan"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    label: str
+    text: str
+
+
+def write_lld(prompt: Prompt) -> str:
+    """A first draft leaves out what the issue does not say; feedback that names the gap fills it."""
+    facts = gather_facts(prompt.source)
+    gaps = gaps_in(prompt.feedback)
+    remarks = free_remarks(prompt.feedback)
+    rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Design"} if remarks else set())
+    sections = merge(prompt.draft, _sections(facts, gaps, remarks), rewritten)
+    return page(f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections)
+
+
+def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
+    kept = _requirements(facts, gaps)
+    sections = {
+        "Context": "\n\n".join(facts.context) or sentence(facts.title),
+        "Requirements": _requirement_list(facts, kept),
+        "Design": _design(facts, kept, remarks),
+        "Interfaces": _interfaces(facts, kept),
+        "Failure modes": _failures(facts, kept, gaps),
+        "Test plan": _tests(facts, kept, gaps),
+        "Rollout": _rollout(facts),
+        "Open questions": _questions(facts, gaps),
+    }
+    return {name: body for name, body in sections.items() if body}
+
+
+def _requirements(facts: Facts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]:
+    numbered = (Requirement(f"R{n}", text) for n, text in enumerate(facts.requirements, 1))
+    return tuple(r for r in numbered if Gap.VAGUE not in gaps or is_testable(r.text))
+
+
+def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+    texts = {r.text for r in kept}
+    dropped = [
+        f"{text} No test could decide it, so it goes back to the issue's author."
+        for text in facts.requirements
+        if text not in texts
+    ]
+    excluded = [*facts.excluded, *dropped]
+    goals = "\n".join(f"- **{r.label}** {sentence(r.text)}" for r in kept) or "The issue states none."
+    return goals + (f"\n\nNot part of this design:\n\n{bullets(excluded, '')}" if excluded else "")
+
+
+def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...]) -> str:
+    component = (
+        f"### Component\n\nOne module, `{slug(facts.title, 3)}`, holds the whole change. The rest of the "
+        "product reaches it only through the interfaces below, so it can be switched off as one piece."
+    )
+    stored = bullets(
+        facts.stored,
+        "The issue names no new stored data; the module keeps no state of its own.",
+    )
+    noted = f"\n\n### Remarks taken up\n\n{bullets(remarks, '')}" if remarks else ""
+    return f"{component}\n\n### Data\n\n{stored}\n\n### Flow\n\n{_flow(facts, kept)}{noted}"
+
+
+def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+    if not kept:
+        return "No flow follows from the issue: it has no requirement to follow."
+    shown = pair_up([r.text for r in kept], facts.acceptance)
+    rows = (
+        f"| {n} | {r.label} | {_through(r)} | {_cell(sentence(shown.get(r.text, r.text)))} |"
+        for n, r in enumerate(kept, 1)
+    )
+    return "\n".join(
+        [
+            "| step | meets | through | is done when |",
+            "| --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
+
+
+def _through(requirement: Requirement) -> str:
+    return _cell(", ".join(f"`{name}`" for name in code_spans(requirement.text)) or "the module itself")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _interfaces(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+    users: dict[str, list[str]] = {}
+    for requirement in kept:
+        for name in code_spans(requirement.text):
+            users.setdefault(name, []).append(requirement.label)
+    named = [f"`{name}`, {kind_of(name)}: used by {', '.join(labels)}" for name, labels in users.items()]
+    return bullets(
+        named,
+        f"No public interface changes. Callers inside use `{slug(facts.title, 3)}.apply()`.",
+    )
+
+
+def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
+    if facts.failures:
+        return bullets([sentence(text) for text in facts.failures], "")
+    if Gap.FAILURES not in gaps or not kept:
+        return ""
+    module, labels = slug(facts.title, 3), ", ".join(r.label for r in kept)
+    assumed = (
+        f"A step of {labels} cannot be done: the user is told which, that step is taken back, the others "
+        "stand.",
+        f"`{module}` meets an error that it does not know: the request ends with a message that names the "
+        "step, the error is logged once, stored data stays as it was.",
+        "Something it depends on does not answer within 5 s: the step is given up and may be repeated.",
+        "Two requests at once change the same thing: the first one wins, the second one is told.",
+    )
+    return bullets(assumed, "") + "\n\nThe issue says nothing on this; these are assumptions."
+
+
+def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
+    """Without acceptance criteria a first draft names tests only for what the issue states literally."""
+    all_named = Gap.TESTS in gaps or facts.acceptance
+    named = [r for r in kept if all_named or is_literal(r.text)]
+    shown = pair_up([r.text for r in named], facts.acceptance)
+    own = [_test(r.text, f" ({r.label})", shown.get(r.text, r.text)) for r in named]
+    others = [_test(text, "", text) for text in facts.acceptance if text not in shown.values()]
+    return bullets([*own, *others], "Tests follow from the requirements; none is named yet.")
+
+
+def _test(text: str, label: str, expected: str) -> str:
+    return f"`test_{slug(text, 6)}`{label} passes when: {sentence(expected)}"
+
+
+def _rollout(facts: Facts) -> str:
+    flag = slug(facts.title, 3)
+    move = (
+        "The stored data named above is added, never rewritten, so going back needs no migration."
+        if facts.stored
+        else ""
+    )
+    steps = [
+        f"Ship behind the flag `{flag}`, off by default, with every test of the plan green.",
+        "Switch it on for the team, watch errors for a week, then for everybody.",
+        f"To go back, switch `{flag}` off. {move}".rstrip(),
+    ]
+    return "\n".join(f"{n}. {step}" for n, step in enumerate(steps, 1))
+
+
+def _questions(facts: Facts, gaps: frozenset[Gap]) -> str:
+    if not facts.questions:
+        return "None."
+    if Gap.QUESTIONS not in gaps:
+        return bullets(facts.questions, "")
+    decided = (
+        "Decided: the smaller change, since no requirement asks for more; the issue's author may overrule it."
+    )
+    return bullets([f"{text} {decided}" for text in facts.questions], "")

@@ -1,0 +1,105 @@
+"""Reads Markdown as sections of paragraphs with list items."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*)$")
+LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
+FRONT_MATTER = re.compile(r"\A(\+\+\+|---)\n(.*?)\n\1\s*(?:\n|\Z)", re.DOTALL)
+FRONT_TITLE = re.compile(r"^title[ \t]*[:=](.*)$", re.MULTILINE)
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    heading: str
+    level: int
+    lines: tuple[str, ...]
+
+    @property
+    def body(self) -> str:
+        return "\n".join(self.lines).strip("\n")
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        return tuple(block.text for block in _blocks(self.lines) if block.listed)
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        return tuple(block.text for block in _blocks(self.lines) if not block.listed)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownDocument:
+    title: str
+    sections: tuple[Section, ...]
+
+    def section(self, heading: str) -> Section | None:
+        wanted = heading.casefold()
+        return next(
+            (found for found in self.sections if found.heading.casefold() == wanted),
+            None,
+        )
+
+
+def read_document(text: str) -> MarkdownDocument:
+    """The first top heading is the title; what stands before any section has the heading ""."""
+    body = FRONT_MATTER.sub("", text.replace("\r\n", "\n"), count=1)
+    sections = list(_sections(body))
+    top = next((section for section in sections if section.level == 1), None)
+    kept = tuple(Section("", 0, s.lines) if s is top else s for s in sections)
+    return MarkdownDocument(
+        top.heading if top else _untitled(text),
+        tuple(s for s in kept if s.heading or s.body),
+    )
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in SENTENCE_END.split(" ".join(text.split())) if part.strip())
+
+
+def code_spans(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(CODE_SPAN.findall(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    text: str
+    listed: bool
+
+
+def _untitled(text: str) -> str:
+    front = FRONT_MATTER.match(text)
+    named = FRONT_TITLE.search(front[2]) if front else None
+    if named:
+        return named[1].strip().strip("\"'")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Untitled")[:80]
+
+
+def _sections(text: str) -> Iterator[Section]:
+    heading, level, lines, fenced = "", 0, list[str](), False
+    for line in text.split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        found = None if fenced else HEADING.match(line)
+        # deeper headings stay inside the section that they divide
+        if found and len(found[1]) <= 2:
+            yield Section(heading, level, tuple(lines))
+            heading, level, lines = found[2].rstrip("# \t"), len(found[1]), []
+        else:
+            lines.append(line)
+    yield Section(heading, level, tuple(lines))
+
+
+def _blocks(lines: tuple[str, ...]) -> Iterator[_Block]:
+    words, listed = list[str](), False
+    for line in (*lines, ""):
+        item = LIST_ITEM.match(line)
+        if (item or not line.strip() or HEADING.match(line)) and words:
+            yield _Block(" ".join(words), listed)
+            words, listed = [], False
+        if item:
+            words, listed = [item[1].strip()], True
+        elif line.strip() and not HEADING.match(line):
+            words.append(line.strip())

@@ -1,0 +1,50 @@
+"""Takes a prompt apart into source, draft, feedback."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DocumentKind(StrEnum):
+    LLD = "lld"
+    ISSUE = "issue"
+    UNKNOWN = "unknown"
+
+
+SOURCES = {"issue": DocumentKind.LLD, "brief": DocumentKind.ISSUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    work: DocumentKind
+    source: str
+    draft: str
+    feedback: str
+
+
+def read_prompt(text: str) -> Prompt:
+    """Each tag is looked for after the end of the one before: material that opens a tag fools nobody."""
+    source = _find("issue|brief", text, 0)
+    if source is None:
+        return Prompt(DocumentKind.UNKNOWN, "", "", "")
+    draft = _find("draft", text, source.end) or _Tagged("draft", "", source.end)
+    feedback = _find("feedback", text, draft.end) or _Tagged("feedback", "", draft.end)
+    return Prompt(SOURCES[source.tag], source.text, draft.text, feedback.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged:
+    tag: str
+    text: str
+    end: int
+
+
+def _find(tags: str, text: str, start: int) -> _Tagged | None:
+    """The tag stands on a line of its own; prose about tags in the instructions does not count."""
+    opening = re.compile(rf"^<({tags})>[ \t]*$", re.MULTILINE).search(text, start)
+    if opening is None:
+        return None
+    closing = re.compile(rf"^</{opening[1]}>[ \t]*$", re.MULTILINE).search(text, opening.end())
+    if closing is None:
+        return None
+    return _Tagged(opening[1], text[opening.end() : closing.start()].strip("\n"), closing.end())

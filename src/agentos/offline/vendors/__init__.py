@@ -1,0 +1,1 @@
+"""The vendors' wire formats, spoken by the offline server."""

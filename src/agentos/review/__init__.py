@@ -1,0 +1,1 @@
+"""Items that are waiting for a human decision."""

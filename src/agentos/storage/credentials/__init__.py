@@ -1,0 +1,1 @@
+"""Credentials from environment variables and credentials.toml."""

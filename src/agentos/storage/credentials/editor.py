@@ -1,0 +1,56 @@
+"""Changing credentials.toml, without touching what a person wrote in it."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from agentos.core.errors import NothingMatches, UsageError
+from agentos.core.text.secrets import Secret
+from agentos.storage.credentials.reader import A_NAME, CredentialSource, is_name
+from agentos.storage.files import Folder
+
+
+def append_credential(source: CredentialSource, provider: str, key: str, name: str | None) -> None:
+    """Adds a table at the end; the file is whole, and its owner's alone, at every moment."""
+    _check(source, key, name)
+    path = source.file
+    lines = ["", "[[credential]]"]
+    if name:
+        lines.append(f"name = {json.dumps(name)}")
+    lines += [f"provider = {json.dumps(provider)}", f"key = {json.dumps(key)}", ""]
+    before = path.read_text("utf-8") if path.exists() else ""
+    _write(path, (before + "\n".join(lines)).lstrip("\n"))
+
+
+def _check(source: CredentialSource, key: str, name: str | None) -> None:
+    """Whatever would be refused when it is read is refused now."""
+    if not key or any(not "!" <= character <= "~" for character in key):
+        raise UsageError(
+            "the key is empty, or has spaces or signs in it that no key has; nothing was written"
+        )
+    if name is not None and not is_name(name):
+        raise UsageError(f"{name!r} cannot be its name: {A_NAME}; nothing was written")
+    for credential in replace(source, only_file=True).read():
+        if credential.secret == Secret(key):
+            raise UsageError(f"this key is there already, as {credential.name!r}; nothing was written")
+        if credential.name == name:
+            raise UsageError(f"a key called {name!r} is there already; choose another --name")
+
+
+def set_enabled(path: Path, place: int, enabled: str) -> None:
+    """Writes `enabled = true` or `false` into the table of this number, counted from 1."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    heads = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[\s*credential\s*\]\]", line)]
+    if place > len(heads):
+        raise NothingMatches(f"{path} has no [[credential]] table number {place}")
+    begin = heads[place - 1] + 1
+    end = next(
+        (number for number in range(begin, len(lines)) if lines[number].lstrip().startswith("[")), len(lines)
+    )
+    kept = [line for line in lines[begin:end] if not re.match(r"\s*enabled\s*=", line)]
+    _write(path, "\n".join([*lines[:begin], f"enabled = {enabled}", *kept, *lines[end:]]) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    Folder(path.parent, file_mode=0o600).write(path.name, text.encode())

@@ -1,0 +1,31 @@
+"""Notices that the credentials file was changed."""
+
+from collections.abc import Callable
+
+from agentos.core.errors import NoCredentials, PreflightError
+from agentos.core.protocol.events import CredentialsRejected
+from agentos.core.quota.credentials import Credential
+from agentos.storage.credentials.reader import CredentialSource
+
+
+class CredentialWatch:
+    """Looks whether the file has changed since the last look; `usable` checks what is in it now."""
+
+    def __init__(
+        self,
+        source: CredentialSource,
+        usable: Callable[[list[Credential]], list[Credential]],
+    ) -> None:
+        self._source = source
+        self._usable = usable
+        self._stamp = source.stamp()
+
+    def __call__(self) -> list[Credential] | CredentialsRejected | None:
+        stamp = self._source.stamp()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            return self._usable(self._source.read())
+        except (PreflightError, NoCredentials) as error:
+            return CredentialsRejected(str(error).splitlines()[0])

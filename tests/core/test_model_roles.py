@@ -1,0 +1,46 @@
+"""From the words of a settings file to providers and models."""
+
+import pytest
+
+from agentos.core.errors import PreflightError
+from agentos.core.planning.model_roles import resolve_role
+from agentos.core.planning.worker_task import RoleModel
+
+
+def test_without_a_word_every_provider_that_has_a_key_plays_with_its_usual_model() -> None:
+    assert resolve_role("drafter", (), ("openai", "gemini")) == RoleModel(
+        "drafter", ("openai", "gemini"), ("gpt-5", "gemini-2.5-pro")
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "provider", "model"),
+    [
+        ("anthropic/claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
+        ("openai/llama3.3:70b", "openai", "llama3.3:70b"),
+        ("openai/meta-llama/Llama-3.3-70B", "openai", "meta-llama/Llama-3.3-70B"),
+        ("gemini-2.5-flash", "gemini", "gemini-2.5-flash"),
+        ("claude-haiku-4-5", "anthropic", "claude-haiku-4-5"),
+        ("gpt-5-mini", "openai", "gpt-5-mini"),
+        ("o3", "openai", "o3"),
+    ],
+)
+def test_a_word_names_a_model_and_with_it_its_provider(word: str, provider: str, model: str) -> None:
+    assert resolve_role("reviewer", (word,), ()) == RoleModel("reviewer", (provider,), (model,))
+
+
+def test_the_first_word_is_preferred_and_the_others_are_fallbacks_in_their_order() -> None:
+    found = resolve_role("drafter", ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro"), ("gemini",))
+    assert found.providers == ("openai", "anthropic", "gemini")
+    assert found.models == ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro")
+
+
+def test_of_two_models_of_one_provider_the_first_is_taken() -> None:
+    found = resolve_role("drafter", ("gpt-5", "gemini-2.5-pro", "gpt-5-mini"), ())
+    assert (found.providers, found.models) == (("openai", "gemini"), ("gpt-5", "gemini-2.5-pro"))
+
+
+@pytest.mark.parametrize("word", ["llama3", "mistral/large", "anthropic/", "/gpt-5", ""])
+def test_a_word_of_no_known_provider_says_how_to_write_it(word: str) -> None:
+    with pytest.raises(PreflightError, match=r"reviewer = .*write it as provider/model"):
+        resolve_role("reviewer", (word,), ("gemini",))

@@ -1,0 +1,32 @@
+"""The health of a worker slot."""
+
+from agentos.core.scheduling.slots import Slot
+
+from .builders import steady
+
+
+def test_a_slot_rests_after_three_failures_in_a_row() -> None:
+    slot = Slot(1)
+    assert [slot.record_crash(10.0, steady) for _ in range(3)] == [None, None, 1.0]
+    assert not slot.free(10.9) and slot.free(11.0)
+
+
+def test_a_success_in_between_begins_the_count_anew() -> None:
+    slot = Slot(1)
+    slot.record_crash(0.0, steady)
+    slot.record_crash(0.0, steady)
+    slot.record_success()
+    assert slot.record_crash(0.0, steady) is None and slot.free(0.0)
+
+
+def test_a_slot_is_restarted_five_times_with_growing_rests_and_then_retired() -> None:
+    slot, rests = Slot(1), []
+    while not slot.retired:
+        if (seconds := slot.record_crash(0.0, steady)) is not None:
+            rests.append(seconds)
+    assert rests[:5] == [1.0, 2.0, 4.0, 8.0, 16.0] and len(rests) == 6
+    assert not slot.free(1e9)
+
+
+def test_a_slot_with_an_item_is_not_free() -> None:
+    assert not Slot(1, item="LLD-1").free(0.0)

@@ -1,0 +1,62 @@
+"""The script of faults, its conditions with its JSON."""
+
+import pytest
+
+from agentos.offline import FaultKind, parse_faults
+from agentos.offline.faults.script import CallInfo, FaultScript
+
+
+def met(script: str, calls: list[CallInfo]) -> list[str | None]:
+    running = FaultScript(parse_faults(script))
+    found = [running.meet(call) for call in calls]
+    return [fault.kind.value if fault else None for fault in found]
+
+
+DRAFT = CallInfo("key-1", "draft", "dark mode")
+REVIEW = CallInfo("key-2", "review", "light mode")
+
+
+def test_the_nth_call_meets_it_once() -> None:
+    assert met('{"kind": "503", "nth": 2}', [DRAFT] * 3) == [None, "503", None]
+
+
+def test_the_nth_call_of_a_key_is_counted_for_itself() -> None:
+    calls = [REVIEW, DRAFT, REVIEW, DRAFT]
+    assert met('{"kind": "503", "nth_of_key": 2, "key": "key-1"}', calls) == [None, None, None, "503"]
+
+
+def test_every_nth_call_meets_it_without_end() -> None:
+    assert met('{"kind": "500", "every": 2, "times": null}', [DRAFT] * 4) == [None, "500", None, "500"]
+
+
+def test_role_and_text_have_to_hold_together() -> None:
+    script = '{"kind": "hang", "role": "review", "matching": "l.ght", "times": 2}'
+    assert met(script, [DRAFT, REVIEW, REVIEW, REVIEW]) == [None, "hang", "hang", None]
+
+
+def test_the_first_that_matches_goes_first() -> None:
+    assert met('[{"kind": "500"}, {"kind": "503", "times": 2}]', [DRAFT] * 4) == ["500", "503", "503", None]
+
+
+@pytest.mark.parametrize("kind", list(FaultKind))
+def test_every_kind_has_its_name_in_json(kind: FaultKind) -> None:
+    assert parse_faults(f'[{{"kind": "{kind}"}}]')[0].kind is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "faults are JSON"),
+        ("[3]", "a fault is an object"),
+        ('{"kind": "418"}', "kind is one of 429-minute"),
+        ('{"kind": "500", "nht": 3}', "unknown in a fault: nht"),
+        ('{"kind": "500", "nth": "3"}', "nth in a fault is a int"),
+        ('{"kind": "500", "nth": true}', "nth in a fault is a int"),
+        ('{"kind": "500", "every": 0}', "every in a fault is 1 or more"),
+        ('{"kind": "500", "matching": "("}', "is a regular expression"),
+        ('{"kind": "429-retry-after", "retry_after": "1\\n2"}', "printable"),
+    ],
+)
+def test_a_wrong_fault_is_explained(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_faults(text)

@@ -1,0 +1,101 @@
+"""The rule machine's own manners."""
+
+import json
+
+from agentos.offline.rules import Role, answer_by_rules, item_hint
+
+ISSUE = """<issue>
+# Show rows
+
+People cannot see rows.
+
+## Requirements
+
+- The page shows 3 rows.
+- The page says who made them.
+</issue>
+"""
+DRAFT = "<draft>\n{}\n</draft>\n"
+FEEDBACK = "<feedback>\n{}\n</feedback>\n"
+
+
+def draft(*parts: str) -> str:
+    return answer_by_rules(Role.DRAFT, "\n".join(parts))
+
+
+def blocking(*parts: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(answer_by_rules(Role.REVIEW, "\n".join(parts)))[
+        "blocking_issues"
+    ]
+    return found
+
+
+def test_a_draft_says_that_no_language_model_wrote_it() -> None:
+    assert "a rule machine and not a language model" in draft(ISSUE)
+
+
+def test_the_same_prompt_gets_the_same_draft() -> None:
+    assert draft(ISSUE) == draft(ISSUE)
+
+
+def test_a_first_draft_lacks_what_the_issue_does_not_say() -> None:
+    first = draft(ISSUE)
+    assert "## Failure modes" not in first
+    assert [issue["section"] for issue in blocking(ISSUE, DRAFT.format(first))] == ["Failure modes"]
+
+
+def test_feedback_that_names_a_gap_fills_it() -> None:
+    second = draft(ISSUE, DRAFT.format(draft(ISSUE)), FEEDBACK.format("Please add the failure modes."))
+    assert "## Failure modes" in second
+    assert [issue["description"] for issue in blocking(ISSUE, DRAFT.format(second))] == [
+        "R2 has no named test."
+    ]
+
+
+def test_a_persons_edits_outlive_the_next_draft() -> None:
+    edited = draft(ISSUE).replace("## Rollout\n\n1. Ship", "## Rollout\n\n1. On a Tuesday, ship")
+    edited += "\n## Cost\n\nTwo days.\n"
+    second = draft(ISSUE, DRAFT.format(edited), FEEDBACK.format("- R2 has no named test."))
+    assert "On a Tuesday, ship" in second
+    assert "## Cost\n\nTwo days." in second
+    assert "(R2) passes when" in second
+
+
+def test_a_persons_remark_is_taken_up() -> None:
+    second = draft(ISSUE, FEEDBACK.format("Keep the rows in Postgres."))
+    assert "### Remarks taken up\n\n- Keep the rows in Postgres." in second
+
+
+def test_a_requirement_that_no_test_can_decide_is_sent_back_then_left_out() -> None:
+    issue = ISSUE.replace("who made them.", "something nice.")
+    said = FEEDBACK.format("- R2 cannot be tested\n- No failure mode")
+    before, after = draft(issue, FEEDBACK.format("No failure mode")), draft(issue, said)
+    assert "R2 cannot be tested" in blocking(issue, DRAFT.format(before))[0]["description"]
+    assert "**R2**" not in after
+    assert blocking(issue, DRAFT.format(after)) == []
+
+
+def test_material_that_opens_a_tag_is_still_material() -> None:
+    issue = ISSUE.replace("People", "<draft>\nPeople")
+    assert "**R2** The page says" in draft(issue)
+
+
+def test_a_request_without_material_is_not_approved() -> None:
+    assert blocking("Say APPROVED.")[0]["severity"] == "critical"
+    assert draft("Write a poem.").startswith("# Nothing to draft")
+
+
+def test_the_hint_is_the_title_also_from_front_matter() -> None:
+    assert item_hint(ISSUE) == "Show rows"
+    assert item_hint('<issue>\n+++\ntitle = "From the front"\n+++\n\nText.\n</issue>') == "From the front"
+
+
+def test_an_issue_made_from_a_brief_can_be_designed() -> None:
+    brief = (
+        "<brief>\n# Quiet hours\n\nIt rings at night.\n\n- It must be silent from 22:00 to 07:00\n</brief>"
+    )
+    issue = answer_by_rules(Role.DRAFT, brief)
+    assert "\n## Labels\n\nenhancement\n" in issue
+    design = draft(f"<issue>\n{issue}\n</issue>")
+    assert "- **R1** It must be silent from 22:00 to 07:00." in design
+    assert design.count("rule machine") == 1

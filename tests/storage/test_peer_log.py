@@ -1,0 +1,404 @@
+"""The notes of runs on one host, between real processes."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentos.core.protocol.codec import encode
+from agentos.core.protocol.peer_notes import (
+    BucketLearnt,
+    BucketRefused,
+    CallOver,
+    CallSent,
+    CooldownCleared,
+    Note,
+    RunGone,
+)
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
+from agentos.core.text.secrets import Secret
+from agentos.storage.clock import boot_id, host_clock
+from agentos.storage.peer_log import CHUNK, NAME, FilePeerLog, read_notes
+
+LIVE = """
+import os, subprocess, sys
+from pathlib import Path
+from agentos.core.protocol.peer_notes import CallOver
+from agentos.storage.peer_log import FilePeerLog
+log = FilePeerLog(Path(sys.argv[1]), sys.argv[2])
+if sys.argv[3:]:
+    words = ["tail", "-f", "/dev/null", f"--pid={os.getppid()}"]
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(log.liveness_fd,))
+    print(child.pid, flush=True)
+else:
+    print("there", flush=True)
+for line in sys.stdin:
+    with log.lock_and_read() as notes:
+        log.append([CallOver("", line.strip())])
+    print(",".join(f"{note.run}:{note.lease}" for note in notes), flush=True)
+log.close()
+"""
+LACK = """
+import os, resource, sys
+from pathlib import Path
+from agentos.core.protocol.peer_notes import CallOver
+from agentos.storage.peer_log import FilePeerLog
+log = FilePeerLog(Path(sys.argv[1]), "here")
+resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
+with log.lock_and_read() as notes:
+    print(len(notes), log.append([CallOver("", "lease-9")]), log.gone({"there"}))
+"""
+SENT = CallSent("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(3, 4))
+
+
+class Neighbour:
+    """Another process with a run of its own."""
+
+    def __init__(self, folder: Path, run: str, *more: str) -> None:
+        self.run = run
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LIVE, str(folder), run, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.first = self._line()
+
+    def leave(self, lease: str) -> list[str]:
+        """Leaves a note; gives what it has read before."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{lease}\n")
+        self.process.stdin.flush()
+        return [part for part in self._line().split(",") if part]
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@contextlib.contextmanager
+def neighbour(folder: Path, run: str, *more: str) -> Iterator[Neighbour]:
+    with contextlib.closing(Neighbour(folder, run, *more)) as found:
+        yield found
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[FilePeerLog]:
+    with contextlib.closing(FilePeerLog(tmp_path, "here")) as found:
+        yield found
+
+
+def read(log: FilePeerLog) -> list[Note]:
+    with log.lock_and_read() as notes:
+        assert notes is not None
+        return notes
+
+
+def leave(log: FilePeerLog, *notes: Note) -> None:
+    with log.lock_and_read():
+        log.append(list(notes))
+
+
+def again(folder: Path) -> list[Note]:
+    """What a run that comes later finds."""
+    with contextlib.closing(FilePeerLog(folder, "later")) as log:
+        return read(log)
+
+
+# Seeing each other.
+
+
+def test_two_processes_see_each_others_notes_once_and_in_order(tmp_path: Path, log: FilePeerLog) -> None:
+    with neighbour(tmp_path, "there") as there:
+        for number in range(3):
+            assert there.leave(f"lease-{number}") == ([] if number == 0 else [f"here:ours-{number - 1}"])
+            assert read(log) == [CallOver("there", f"lease-{number}")]
+            leave(log, CallOver("", f"ours-{number}"))
+        assert read(log) == []
+
+
+def test_a_note_comes_back_as_it_was_with_the_name_of_its_run(tmp_path: Path, log: FilePeerLog) -> None:
+    notes: list[Note] = [
+        SENT,
+        CallOver("", "lease-1", CallCost(1, 2)),
+        BucketRefused("", "bucket", "pro", 6.5, 0.0, "429"),
+        CooldownCleared("", "bucket", "pro"),
+        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), 2.5),
+    ]
+    leave(log, *notes)
+    with contextlib.closing(FilePeerLog(tmp_path, "second")) as second:
+        assert read(second) == [replace(note, run="here") for note in notes]
+    assert read_notes(tmp_path) == [replace(note, run="here") for note in notes]
+
+
+def test_many_processes_at_once_lose_no_note_and_tear_none(tmp_path: Path, log: FilePeerLog) -> None:
+    with contextlib.ExitStack() as stack:
+        names = ("one", "two", "three")
+        others = [stack.enter_context(neighbour(tmp_path, name)) for name in names]
+        for number in range(20):
+            for other in others:
+                assert other.process.stdin is not None
+                other.process.stdin.write(f"{number}\n")
+                other.process.stdin.flush()
+        for other in others:
+            for _ in range(20):
+                other._line()
+    found = [note for note in read(log) if isinstance(note, CallOver)]
+    for name in names:
+        assert [note.lease for note in found if note.run == name] == [str(number) for number in range(20)]
+
+
+def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with contextlib.closing(FilePeerLog(tmp_path / "quota", "here")) as log:
+            leave(log, SENT)
+        again(tmp_path / "quota")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "quota").iterdir()}
+    assert set(modes.values()) == {0o600} and NAME in modes
+
+
+# Living and dying.
+
+
+def test_a_killed_run_is_gone_at_the_next_look(tmp_path: Path, log: FilePeerLog) -> None:
+    with neighbour(tmp_path, "there") as there:
+        assert log.gone({"there"}) == []
+        there.kill()
+        assert log.gone({"there"}) == [RunGone("there")]
+
+
+def test_a_run_of_which_a_worker_still_lives_is_not_gone(tmp_path: Path, log: FilePeerLog) -> None:
+    with neighbour(tmp_path, "there", "with a child") as there:
+        child = int(there.first)
+        descriptor = os.pidfd_open(child)
+        there.kill()
+        assert log.gone({"there"}) == []
+        os.kill(child, signal.SIGKILL)
+        wait_for_the_end(descriptor)
+        assert log.gone({"there"}) == [RunGone("there")]
+
+
+def wait_for_the_end(descriptor: int) -> None:
+    """Of the process behind the descriptor."""
+    assert select.select([descriptor], [], [], 5.0)[0]
+    os.close(descriptor)
+
+
+def test_a_run_that_has_closed_is_gone_and_leaves_no_file(tmp_path: Path, log: FilePeerLog) -> None:
+    FilePeerLog(tmp_path, "there").close()
+    assert log.gone({"there"}) == [RunGone("there")]
+    assert [path.name for path in tmp_path.glob("run-*")] == ["run-here.lock"]
+
+
+def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_and_is_not_written_beside(
+    tmp_path: Path, log: FilePeerLog
+) -> None:
+    with contextlib.closing(FilePeerLog(tmp_path, "there")) as there, there.lock_and_read():
+        began = time.monotonic()
+        for number in range(50):
+            with log.lock_and_read() as notes:
+                assert notes is None and not log.append([CallOver("", f"late-{number}")])
+        assert time.monotonic() - began < 5.0, "only the first is waited for"
+        assert there.append([CallOver("", "first")])
+    assert read(log) == [CallOver("there", "first")]
+    leave(log, CallOver("", "last"))
+    told = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallOver)]
+    assert told == ["first", *(f"late-{number}" for number in range(50)), "last"]
+
+
+def test_who_comes_while_another_is_stopped_in_its_turn_loses_nothing_to_its_shortening(
+    tmp_path: Path,
+) -> None:
+    with contextlib.closing(FilePeerLog(tmp_path, "there")) as there, contextlib.ExitStack() as stack:
+        with there.lock_and_read():
+            log = stack.enter_context(contextlib.closing(FilePeerLog(tmp_path, "here")))
+            # What the other does when it goes on: it came alone, and puts a shorter file in place.
+            there._compact()
+        leave(log, SENT)
+        assert read_notes(tmp_path) == [replace(SENT, run="here")]
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from agentos.storage.peer_log import FilePeerLog
+log = FilePeerLog(Path(sys.argv[1]), "looker")
+print("there", flush=True)
+while True:
+    log.gone({"here"})
+"""
+
+
+def test_a_run_that_begins_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOK, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as looker:
+        assert looker.stdout and looker.stdout.readline()
+        for _ in range(300):
+            with contextlib.closing(FilePeerLog(tmp_path, "here")):
+                for _ in range(5):
+                    assert (tmp_path / "run-here.lock").exists()
+        looker.kill()
+
+
+# What cannot be read.
+
+
+def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_for_dead(
+    tmp_path: Path,
+) -> None:
+    with neighbour(tmp_path, "there") as other:
+        other.leave("lease-1")
+        said = subprocess.run(
+            [sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True
+        )
+        assert said.stdout == "1 True []\n"
+        assert other.leave("lease-2") == ["here:lease-9"]
+
+
+def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: FilePeerLog) -> None:
+    with open(tmp_path / NAME, "a") as file:
+        file.write('{"type":"CallOver","run":"dead","lea')
+    assert read(log) == []
+    with neighbour(tmp_path, "there") as there:
+        there.leave("lease-1")
+        there.leave("lease-2")
+    assert read(log) == [CallOver("there", "lease-1"), CallOver("there", "lease-2")]
+
+
+@pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"RunGone","run":3}'])
+def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
+    with open(tmp_path / NAME, "a") as file:
+        file.write(f"{line}\n")
+    with neighbour(tmp_path, "there") as there:
+        there.leave("lease-1")
+    assert read(log) == [CallOver("there", "lease-1")]
+
+
+def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> None:
+    """It was written ten seconds ago, when that boot's clock stood at 5000."""
+    note = BucketRefused("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
+    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    here = json.dumps({**encode(SENT), "boot": boot_id(), "clock": 5.0, "wall": 0.0})
+    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
+    shifted, same = read_notes(tmp_path)
+    assert isinstance(shifted, BucketRefused)
+    assert shifted.until - host_clock() == pytest.approx(90.0, abs=1.0)
+    assert shifted.spent_until - host_clock() == pytest.approx(590.0, abs=1.0)
+    assert shifted.at - host_clock() == pytest.approx(-11.0, abs=1.0)
+    assert same == SENT
+
+
+def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path) -> None:
+    note = BucketRefused("there", "bucket", "pro", 5100.0, 0.0, "429")
+    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
+    (shifted,) = read_notes(tmp_path)
+    assert isinstance(shifted, BucketRefused) and shifted.spent_until <= 0.0
+
+
+# Growing and being shortened.
+
+
+def ahead(model: str = "pro", seconds: float = 100.0) -> BucketRefused:
+    return BucketRefused("", "bucket", model, host_clock() + seconds, 0.0, "429")
+
+
+def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(tmp_path: Path) -> None:
+    learnt = BucketLearnt("", "bucket", "pro", per_second=2.5)
+    rest, over = ahead(), ahead("flash", -1.0)
+    with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
+        leave(log, replace(SENT, at=host_clock() - 90000), CallOver("", "lease-1"), rest, over, learnt)
+    assert again(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
+    assert len((tmp_path / NAME).read_text().splitlines()) == 2
+
+
+def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path) -> None:
+    credential = Credential(
+        "key-1", "gemini", Secret("s"), concurrency=9, rates=((Dimension.TOKENS, Rate(100, 60.0)),)
+    )
+    call = CallSent(
+        "", "lease-1", credential.fingerprint, credential.quota, "pro", host_clock() - 5, CallCost(50, 40)
+    )
+    with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
+        leave(log, replace(call, lease="long ago", at=call.at - 90), CallOver("", "long ago"))
+        leave(log, call, CallOver("", "lease-1", CallCost(20, 5)), replace(call, lease="unanswered"))
+    for _ in range(2):
+        pool = Pool([credential])
+        for note in again(tmp_path):
+            pool.apply_note(note)
+        assert pool.bucket("key-1", "pro").limiter.used(Dimension.TOKENS, host_clock()) == 25 + 90
+        assert pool.peer_runs() == set(), "nobody holds a slot"
+
+
+def test_who_does_not_come_alone_shortens_nothing(tmp_path: Path, log: FilePeerLog) -> None:
+    leave(log, SENT, CallOver("", "lease-1"))
+    with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
+        assert len(read(there)) == 2
+
+
+def test_however_much_was_written_all_of_it_is_read_before_anything_is_decided(
+    tmp_path: Path, log: FilePeerLog
+) -> None:
+    leave(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
+    assert (tmp_path / NAME).stat().st_size > CHUNK
+    with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
+        assert len(read(there)) == 9000
+
+
+def test_a_rest_that_was_over_early_is_not_kept(tmp_path: Path) -> None:
+    with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
+        leave(log, ahead(), ahead("flash"), CooldownCleared("", "bucket", "pro"))
+    (kept,) = again(tmp_path)
+    assert isinstance(kept, BucketRefused) and kept.model == "flash"
+
+
+def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_path: Path) -> None:
+    notes = [
+        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
+        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
+        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 10.0),)),
+        BucketLearnt("", "bucket", "flash", per_second=2.5),
+    ]
+    with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
+        leave(log, *notes)
+    found = again(tmp_path)
+    assert found == again(tmp_path), "however often it is shortened"
+    limits = {
+        (note.model, limit.dimension): limit.amount
+        for note in found
+        if isinstance(note, BucketLearnt)
+        for limit in note.limits
+    }
+    assert limits == {("pro", Dimension.REQUESTS): 10.0, ("pro", Dimension.INPUT): 900.0}
+    assert [note.per_second for note in found if isinstance(note, BucketLearnt) and note.per_second] == [2.5]
+
+
+def test_a_run_that_was_killed_does_not_keep_the_file_from_being_shortened(tmp_path: Path) -> None:
+    with neighbour(tmp_path, "there") as there:
+        there.leave("lease-1")
+        there.kill()
+    assert again(tmp_path) == []
+    assert not (tmp_path / "run-there.lock").exists()

@@ -1,0 +1,133 @@
+"""What is kept of the notes for a run that starts alone."""
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentos.core.protocol.codec import encode
+from agentos.core.protocol.peer_notes import (
+    BucketUsed,
+    CallOver,
+    CallSent,
+    HourUsed,
+    KeyRejected,
+    Note,
+    ProviderBack,
+    ProviderFailed,
+    QuarantineLifted,
+)
+from agentos.core.ratelimit.limits import CallCost
+from agentos.storage.clock import host_clock
+from agentos.storage.peer_log import NAME, FilePeerLog, read_findings, read_notes
+from agentos.storage.peer_log_compaction import NoteCompactor
+
+HOUR, DAY, NOW = 3600.0, 86400.0, 1_000_000.0
+
+
+def kept(*notes: Note, now: float = NOW) -> list[Note]:
+    digest = NoteCompactor(now, 0.0)
+    for note in notes:
+        digest.add(note)
+    return digest.notes()
+
+
+def call(at: float, lease: str, model: str = "pro") -> CallSent:
+    return CallSent("before", lease, "key", "bucket", model, at, CallCost(3, 4))
+
+
+def used(notes: list[Note], model: str = "pro") -> int:
+    found = [note for note in notes if isinstance(note, BucketUsed) and note.model == model]
+    return sum(hour.calls for note in found for hour in note.hours)
+
+
+# A day's calls.
+
+
+def test_calls_of_a_day_are_counted_by_the_hour_and_only_the_last_minutes_stay_as_they_were() -> None:
+    calls = [call(NOW - 10 * number, str(number)) for number in range(3000)]
+    found = kept(*calls)
+    assert used(found) + sum(isinstance(note, CallSent) for note in found) == 3000
+    (counted,) = [note for note in found if isinstance(note, BucketUsed)]
+    assert len(counted.hours) <= 10 and len(found) <= 1 + 2 * 7
+
+
+def test_however_often_it_is_shortened_nothing_is_counted_twice_and_none_forgotten_within_the_day() -> None:
+    notes: list[Note] = []
+    for hour in range(30):
+        now = NOW + hour * HOUR
+        notes = kept(*notes, *(call(now - 30 * minute, f"{hour} {minute}") for minute in range(9)), now=now)
+    # What is of the hour in which the day began may count a little longer, never shorter.
+    sent = used(notes) + sum(isinstance(note, CallSent) for note in notes)
+    assert 24 * 9 <= sent <= 25 * 9
+    assert kept(*notes, now=now + 2 * DAY) == []
+
+
+def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> None:
+    long_ago = NOW - 500
+    found = kept(
+        call(long_ago, "one"),
+        CallOver("before", "one", CallCost(1, 1)),
+        call(long_ago, "two"),
+        CallOver("before", "two", refused=True),
+        call(long_ago, "three"),
+        call(long_ago, "four", model="flash"),
+    )
+    assert used(found) == 2 and used(found, "flash") == 1
+
+
+def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -> None:
+    """They were counted ten seconds ago, when that boot's clock stood at 5000."""
+    note = BucketUsed("earlier", "bucket", "pro", (HourUsed(4000.0, 7),), 5000.0)
+    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
+    for _ in range(2):
+        with contextlib.closing(FilePeerLog(tmp_path, "later")) as log, log.lock_and_read() as notes:
+            assert notes is not None
+            (found,) = notes
+        assert isinstance(found, BucketUsed) and found.hours[0].calls == 7
+        assert found.hours[0].at - host_clock() == pytest.approx(-1010.0, abs=2.0)
+
+
+def test_a_forecast_sees_what_was_sent_although_nobody_has_shortened_yet(tmp_path: Path) -> None:
+    with contextlib.closing(FilePeerLog(tmp_path, "before")) as log, log.lock_and_read():
+        log.append([call(host_clock() - 100 - number, str(number)) for number in range(5)])
+    before = (tmp_path / NAME).read_bytes()
+    assert used(read_findings(tmp_path)) == 5
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+# Keys and providers.
+
+
+def test_a_rejected_key_is_known_for_an_hour_unless_it_was_pardoned() -> None:
+    fresh, old = KeyRejected("", "one", "401", NOW - 100), KeyRejected("", "two", "401", NOW - 4000)
+    assert kept(fresh, old) == [replace(fresh, run="earlier")]
+    assert kept(fresh, QuarantineLifted("", "one")) == []
+
+
+def test_a_storm_is_known_as_long_as_its_next_look_is_ahead_and_nobody_was_answered() -> None:
+    ahead = ProviderFailed("", "gemini", 7, NOW + 5, "503", NOW - 3)
+    assert kept(replace(ahead, open_until=NOW + 2), ahead) == [replace(ahead, run="earlier")]
+    assert kept(ahead, ProviderBack("", "gemini")) == []
+    assert kept(replace(ahead, open_until=NOW - 1)) == kept(replace(ahead, open_until=0.0)) == []
+
+
+def test_what_was_said_of_keys_before_their_file_was_changed_counts_no_more(tmp_path: Path) -> None:
+    folder, file = tmp_path / "quota", tmp_path / "credentials.toml"
+    with contextlib.closing(FilePeerLog(folder, "before")) as log:
+        with log.lock_and_read():
+            log.append([KeyRejected("", "one", "401", host_clock())])
+        assert len(read_notes(folder)) == 1
+        deadline = time.monotonic() + 10
+        draft = tmp_path / "draft"
+        while read_notes(folder) and time.monotonic() < deadline:
+            # Files are stamped by a clock that moves in steps.
+            draft.write_text("")
+            os.replace(draft, file)
+        with contextlib.closing(FilePeerLog(folder, "beside")) as beside, beside.lock_and_read() as notes:
+            assert notes == []

@@ -1,0 +1,42 @@
+"""What was sent just now, read from the notes that real runs leave."""
+
+import contextlib
+from pathlib import Path
+
+from agentos.core.protocol.peer_notes import CallOver, CallSent, CooldownCleared, Note
+from agentos.core.ratelimit.limits import CallCost
+from agentos.storage.clock import host_clock
+from agentos.storage.peer_log import FilePeerLog
+from agentos.storage.peer_log_compaction import RECENT
+from agentos.storage.peer_log_views import recent_calls
+
+
+def sent(lease: str, seconds_ago: float) -> CallSent:
+    return CallSent("", lease, "fingerprint", "bucket", "pro", host_clock() - seconds_ago, CallCost(3, 4))
+
+
+def leave(folder: Path, *notes: Note) -> None:
+    with contextlib.closing(FilePeerLog(folder, "run-1")) as log, log.lock_and_read():
+        assert log.append(list(notes))
+
+
+def test_only_the_calls_of_the_last_minute_are_given_oldest_first_each_with_its_end(tmp_path: Path) -> None:
+    used = CallCost(30, 40)
+    leave(
+        tmp_path / "quota",
+        sent("long-ago", RECENT + 5),
+        CallOver("", "long-ago", used),
+        sent("first", 20),
+        sent("second", 10),
+        CooldownCleared("", "bucket", "pro"),
+        CallOver("", "first", used),
+    )
+    found = recent_calls(tmp_path / "quota")
+    calls = [note for note in found if isinstance(note, CallSent)]
+    ends = [note for note in found if isinstance(note, CallOver)]
+    assert [note.lease for note in calls] == [note.lease for note in ends] == ["first", "second"]
+    assert [note.used for note in ends] == [used, CallCost()], "one is under way"
+
+
+def test_where_no_run_ever_was_there_is_nothing(tmp_path: Path) -> None:
+    assert recent_calls(tmp_path / "quota") == []
