@@ -18,7 +18,6 @@ from agentos.models.gemini.client import Gemini
 from agentos.models.openai.client import OpenAI
 from agentos.models.response_limit import MAX_BYTES
 from agentos.offline import FaultKind, OfflineLimits, ServerConfig
-
 from tests.offline.asking import SCHEMA, script
 from tests.offline.serving import ISSUE, KEYS, Running, running
 
