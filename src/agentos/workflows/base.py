@@ -15,7 +15,7 @@ from agentos.workflows.node_context import NodeContext
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
-REQUIRED = ("name", "prefix", "candidates", "standing", "graph")
+REQUIRED = ("name", "prefix", "candidates", "status", "graph")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ class Plugin:
         return list(found)
 
     def status(self, project: Path, item: Item) -> ItemStatus:
-        found = self._call("standing", project, item)
+        found = self._call("status", project, item)
         if not isinstance(found, ItemStatus):
-            raise self._wrong("standing", found, "a Standing")
+            raise self._wrong("status", found, "an ItemStatus")
         return found
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
