@@ -69,7 +69,7 @@ def _measure(hear: Callable[[events.Event, float], None], seconds: float) -> flo
                 time.time(),
             )
             if said % 20 == 0:
-                hear(events.LeaseReturned(item, "lease", 1.0, Usage(1, 100, 100)), time.time())
+                hear(events.LeaseReleased(item, "lease", 1.0, Usage(1, 100, 100)), time.time())
             said += 1
         time.sleep(0.02)
     return 100 * (_used() - before) / seconds

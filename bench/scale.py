@@ -146,13 +146,13 @@ def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: P
     for number, node in enumerate(("N1_design", "N3_review")):
         channel.say(f">>> Executing: {node}")
         channel.send(events.NodeStarted(item.id, node, 1))
-        call = events.LeaseWanted(item.id, node, ("gemini",), ("gemini-2.5-pro",), 800, 600, number)
+        call = events.LeaseRequested(item.id, node, ("gemini",), ("gemini-2.5-pro",), 800, 600, number)
         channel.send(call)
         grant = channel.wait(60.0)
         if isinstance(grant, StopWorker) or grant is None:
             return Outcome(Ending.INTERRUPTED)
         assert isinstance(grant, GrantLease)
-        channel.send(events.LeaseReturned(item.id, grant.lease, 0.001, Usage(1, 800, 600), None, "fast"))
+        channel.send(events.LeaseReleased(item.id, grant.lease, 0.001, Usage(1, 800, 600), None, "fast"))
         channel.send(events.NodeFinished(item.id, node, 0.001))
     name = f"{APPROVED}/{document_name(item.number)}"
     metadata = ReviewMetadata(

@@ -192,7 +192,7 @@ def _death(number: int) -> float:
 
 def _waiter(log: FilePeerLog) -> _Waiter:
     lease_manager = LeaseManager(Pool(_credentials(1, Rate(1e6, 1.0))), random.random, Budget(PriceList()))
-    lease_manager.request(events.LeaseWanted("item", "call", ("gemini",), (MODEL,)), host_clock())
+    lease_manager.request(events.LeaseRequested("item", "call", ("gemini",), (MODEL,)), host_clock())
     return _Waiter(log, lease_manager)
 
 

@@ -7,7 +7,7 @@ import socket
 import time
 
 from agentos.core.protocol.commands import GrantLease
-from agentos.core.protocol.events import LeaseReturned, LeaseWanted, WorkerReported
+from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerReported
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.engines.channel import SocketChannel
 
@@ -31,11 +31,11 @@ async def _live(connection: socket.socket) -> None:
 async def _ask(channel: SocketChannel, item: str, call: int, between: tuple[float, float]) -> float:
     thinks = random.uniform(*between)
     began = time.perf_counter()
-    channel.send(LeaseWanted(item, str(call), ("gemini",), ("offline-rules-1",), 500, 1500))
+    channel.send(LeaseRequested(item, str(call), ("gemini",), ("offline-rules-1",), 500, 1500))
     command = await channel.next()
     seconds = time.perf_counter() - began
     assert isinstance(command, GrantLease)
     await asyncio.sleep(thinks)
-    channel.send(LeaseReturned(item, command.lease, thinks, Usage(1, 500, 1500)))
+    channel.send(LeaseReleased(item, command.lease, thinks, Usage(1, 500, 1500)))
     await asyncio.sleep(SAVES)
     return seconds

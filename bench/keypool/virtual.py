@@ -31,7 +31,7 @@ MODEL = "offline-rules-1"
 CALLS_OF_AN_ITEM = 4
 ON_THE_WAY = (0.0005, 0.002)
 LONGEST = 100_000.0
-Happening = events.LeaseWanted | events.LeaseReturned | Lease | None
+Happening = events.LeaseRequested | events.LeaseReleased | Lease | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class World:
             if isinstance(event, Lease):
                 self._arrive(process, event, now)
                 continue
-            if isinstance(event, events.LeaseReturned) and event.refusal is None:
+            if isinstance(event, events.LeaseReleased) and event.refusal is None:
                 last = now
             self._decide(process, event, now)
         done = sum(caller.served for caller in self._callers)
@@ -126,9 +126,9 @@ class World:
     def _decide(self, process: int, event: Happening, now: float) -> None:
         context = self._desks[process]
         match event:
-            case events.LeaseWanted():
+            case events.LeaseRequested():
                 context.request(event, now)
-            case events.LeaseReturned():
+            case events.LeaseReleased():
                 context.release(event, now)
                 self._after(event, now)
         for lease in context.grants(now):
@@ -142,7 +142,7 @@ class World:
         if at is not None:
             self._plan(max(at, now + 1e-6), process, None)
 
-    def _after(self, event: events.LeaseReturned, now: float) -> None:
+    def _after(self, event: events.LeaseReleased, now: float) -> None:
         number = int(event.item.partition("-")[0])
         caller = self._callers[number]
         if event.refusal is None:
@@ -165,9 +165,9 @@ class World:
         caller.call = call
         self._plan(now, caller.process, self._wish(number))
 
-    def _wish(self, number: int) -> events.LeaseWanted:
+    def _wish(self, number: int) -> events.LeaseRequested:
         caller = self._callers[number]
-        return events.LeaseWanted(
+        return events.LeaseRequested(
             item=caller.item,
             call=str(caller.call),
             providers=("gemini",),
@@ -194,7 +194,7 @@ class World:
             self._promised[lease.credential.name] = (ends, now + (refusal.seconds or 0.0))
         took = ends - lease.granted_at
         self._plan(
-            ends, process, events.LeaseReturned(lease.request.holder, lease.id, took, usage, refusal, MODEL)
+            ends, process, events.LeaseReleased(lease.request.holder, lease.id, took, usage, refusal, MODEL)
         )
 
     def _refusal(self, place: int, lease: Lease, at: float) -> Refusal | None:

@@ -56,11 +56,11 @@ def _coordination(told: list[dict[str, Any]]) -> float:
     ended: list[float] = []
     for event in told:
         match event["type"]:
-            case "LeaseWanted":
+            case "LeaseRequested":
                 wished[event["item"]] = event["at"]
             case "LeaseGranted":
                 waited += event["at"] - wished[event["item"]]
-            case "WorkerEnded":
+            case "WorkerExited":
                 ended.append(event["at"])
             case "ItemStarted" if ended:
                 waited += event["at"] - ended.pop(0)

@@ -58,7 +58,7 @@ def _promises(call: Call, promised: dict[str, set[str]]) -> int:
     for event in told(call):
         if event["type"] == "WorkerReported" and '"finished"' in call.data.decode():
             promised["ended"].add(str(event["item"]))
-        if event["type"] == "LeaseWanted" and (needed := NEEDED.get(str(event["call"]))):
+        if event["type"] == "LeaseRequested" and (needed := NEEDED.get(str(event["call"]))):
             promised["kept"].add(f"{event['item']}/{needed}")
     return sum(map(len, promised.values())) - before
 

@@ -116,10 +116,10 @@ def _counted(stage: Stage, witness: Witness, kills: int) -> Iterator[str]:
     lines = (stage.home / "quota/notes.jsonl").read_text().splitlines()
     notes = [json.loads(line) for line in lines if line.endswith("}")]
     refused = {
-        (note["run"], note["lease"]) for note in notes if note["type"] == "CallOver" and note["refused"]
+        (note["run"], note["lease"]) for note in notes if note["type"] == "CallEnded" and note["refused"]
     }
-    sent = [(note["run"], note["lease"]) for note in notes if note["type"] == "CallSent"]
-    earlier = sum(hour["calls"] for note in notes if note["type"] == "BucketUsed" for hour in note["hours"])
+    sent = [(note["run"], note["lease"]) for note in notes if note["type"] == "CallStarted"]
+    earlier = sum(hour["calls"] for note in notes if note["type"] == "BucketUsage" for hour in note["hours"])
     counted = earlier + sum(one not in refused for one in sent)
     answered = sum(call["status"] == 200 for call in witness.calls())
     if not answered <= counted <= answered + kills:

@@ -82,16 +82,16 @@ class Stage:
 
 def test_a_worker_starts_speaks_reports_and_ends_in_this_order(stage: Stage) -> None:
     stage.start("LLD-1", "finish")
-    told = stage.until(events.WorkerEnded)
+    told = stage.until(events.WorkerExited)
     assert isinstance(told[0], events.WorkerStarted)
-    assert isinstance(told[-1], events.WorkerEnded) and told[-1].clean
+    assert isinstance(told[-1], events.WorkerExited) and told[-1].clean
     assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", APPROVED)]
-    assert len(stage.of(events.WorkerEnded)) == 1
+    assert len(stage.of(events.WorkerExited)) == 1
 
 
 def test_output_comes_in_lines_with_secrets_masked(stage: Stage) -> None:
     stage.start("LLD-1", "finish")
-    stage.until(events.WorkerEnded)
+    stage.until(events.WorkerExited)
     lines = [event.text for event in stage.told if isinstance(event, events.LineWritten)]
     assert lines == ["one line", "and a *** line"]
 
@@ -100,14 +100,14 @@ def test_leases_reach_the_worker_and_come_back(stage: Stage) -> None:
     stage.start("LLD-1", "call")
     for number in (1, 2):
         stage.told.clear()
-        stage.until(events.LeaseWanted)
-        (wanted,) = [event for event in stage.told if isinstance(event, events.LeaseWanted)]
+        stage.until(events.LeaseRequested)
+        (wanted,) = [event for event in stage.told if isinstance(event, events.LeaseRequested)]
         secret = Secret("s" * 20)
         stage.engine.execute(
             GrantLease("LLD-1", wanted.call, f"lease-{number}", "key-1", "gemini", secret, None, None)
         )
-    stage.until(events.WorkerEnded)
-    assert [event.lease for event in stage.told if isinstance(event, events.LeaseReturned)][-1] == "lease-2"
+    stage.until(events.WorkerExited)
+    assert [event.lease for event in stage.told if isinstance(event, events.LeaseReleased)][-1] == "lease-2"
     assert events.WorkerReported("LLD-1", APPROVED) in stage.told
 
 
@@ -115,7 +115,7 @@ def test_a_stopped_worker_ends_with_its_own_word(stage: Stage) -> None:
     stage.start("LLD-1", "stop")
     stage.until(events.LineWritten)
     stage.engine.execute(StopWorker("LLD-1"))
-    stage.until(events.WorkerEnded)
+    stage.until(events.WorkerExited)
     assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", Outcome(Ending.INTERRUPTED))]
 
 
@@ -128,12 +128,14 @@ def test_workers_that_are_stopped_before_they_are_there_are_not_waited_for() -> 
         began = time.monotonic()
         for item in ("LLD-1", "LLD-2"):
             stage.engine.execute(StopWorker(item))
-        stage.until(events.WorkerEnded, item="LLD-1")
-        stage.until(events.WorkerEnded, item="LLD-2")
+        stage.until(events.WorkerExited, item="LLD-1")
+        stage.until(events.WorkerExited, item="LLD-2")
         assert time.monotonic() - began < 10
     for item in ("LLD-1", "LLD-2"):
         assert events.WorkerReported(item, Outcome(Ending.INTERRUPTED)) in stage.told
-    assert all(event.clean for event in stage.of(events.WorkerEnded) if isinstance(event, events.WorkerEnded))
+    assert all(
+        event.clean for event in stage.of(events.WorkerExited) if isinstance(event, events.WorkerExited)
+    )
     assert not stage.of(events.WorkerStarted)
 
 
@@ -143,7 +145,7 @@ def test_a_worker_that_is_wanted_is_waited_for_though_another_is_stopped_early()
         stage.start("LLD-1", "finish")
         stage.start("LLD-2", "finish")
         stage.engine.execute(StopWorker("LLD-1"))
-        stage.until(events.WorkerEnded, item="LLD-2")
+        stage.until(events.WorkerExited, item="LLD-2")
     assert events.WorkerReported("LLD-2", APPROVED) in stage.told
 
 
@@ -153,25 +155,25 @@ def test_a_killed_worker_ends_soon_and_reports_nothing(stage: Stage) -> None:
     began = time.monotonic()
     stage.engine.execute(KillWorker("LLD-1"))
     stage.engine.execute(KillWorker("LLD-1"))
-    told = stage.until(events.WorkerEnded)
+    told = stage.until(events.WorkerExited)
     assert time.monotonic() - began < 10
-    assert not stage.of(events.WorkerReported) and len(stage.of(events.WorkerEnded)) == 1
-    assert isinstance(told[-1], events.WorkerEnded) and not told[-1].clean
+    assert not stage.of(events.WorkerReported) and len(stage.of(events.WorkerExited)) == 1
+    assert isinstance(told[-1], events.WorkerExited) and not told[-1].clean
 
 
 def test_a_crash_ends_its_own_item_alone(stage: Stage) -> None:
     stage.start("LLD-1", "crash")
     stage.start("LLD-2", "finish")
-    stage.until(events.WorkerEnded, item="LLD-1")
-    stage.until(events.WorkerEnded, item="LLD-2")
-    ends = {event.item: event.clean for event in stage.told if isinstance(event, events.WorkerEnded)}
+    stage.until(events.WorkerExited, item="LLD-1")
+    stage.until(events.WorkerExited, item="LLD-2")
+    ends = {event.item: event.clean for event in stage.told if isinstance(event, events.WorkerExited)}
     assert ends == {"LLD-1": False, "LLD-2": True}
     assert [event.item for event in stage.told if isinstance(event, events.WorkerReported)] == ["LLD-2"]
 
 
 def test_a_worker_speaks_for_its_own_item_alone(stage: Stage) -> None:
     stage.start("LLD-1", "lie")
-    stage.until(events.WorkerEnded)
+    stage.until(events.WorkerExited)
     assert stage.of(events.NodeStarted) == [events.NodeStarted("LLD-1", "N1_design", 1)]
 
 
@@ -179,7 +181,7 @@ def test_an_item_may_be_started_again_after_its_end(stage: Stage) -> None:
     for word in ("crash", "finish"):
         stage.told.clear()
         stage.start("LLD-1", word)
-        stage.until(events.WorkerEnded)
+        stage.until(events.WorkerExited)
     assert events.WorkerReported("LLD-1", APPROVED) in stage.told
 
 
@@ -200,7 +202,7 @@ def test_commands_for_a_worker_that_is_gone_do_no_harm(stage: Stage) -> None:
     for command in (StopWorker("LLD-1"), KillWorker("LLD-1")):
         stage.engine.execute(command)
     stage.start("LLD-1", "finish")
-    stage.until(events.WorkerEnded)
+    stage.until(events.WorkerExited)
 
 
 # What is true of threads alone.
@@ -219,7 +221,7 @@ def test_work_that_cannot_be_cancelled_is_given_up_on_and_not_heard_any_more() -
         engine.execute(KillWorker("LLD-1"))
         (ended,) = engine.receive(5.0)
         assert isinstance(started, events.WorkerStarted)
-        assert isinstance(ended, events.WorkerEnded) and "given up on" in ended.cause
+        assert isinstance(ended, events.WorkerExited) and "given up on" in ended.cause
         free.set()
         assert engine.receive(0.2) == []
 

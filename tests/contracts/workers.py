@@ -8,8 +8,8 @@ from typing import Protocol
 
 from agentos.core.protocol.commands import Command, GrantLease, StartWorker, StopWorker
 from agentos.core.protocol.events import (
-    LeaseReturned,
-    LeaseWanted,
+    LeaseReleased,
+    LeaseRequested,
     NodeStarted,
     WorkerEvent,
     WorkerReported,
@@ -53,10 +53,10 @@ async def behave(word: str, item: str, channel: Line, say: Say) -> Outcome:
 
 async def _call(item: str, channel: Line) -> None:
     for call in ("draft-1", "review-1"):
-        channel.send(LeaseWanted(item, call, ("gemini",)))
+        channel.send(LeaseRequested(item, call, ("gemini",)))
         grant = await channel.next()
         assert isinstance(grant, GrantLease) and grant.call == call
-        channel.send(LeaseReturned(item, grant.lease, 0.1, Usage(1, 10, 10)))
+        channel.send(LeaseReleased(item, grant.lease, 0.1, Usage(1, 10, 10)))
 
 
 # As a thread.

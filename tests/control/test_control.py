@@ -73,7 +73,7 @@ def test_a_request_comes_through_and_its_answer_goes_back(folder: Path, control:
         (b"hello\n", "Expecting value"),
         (b'{"type": "Nothing"}\n', "unknown type"),
         (b'{"type": "RunEnded", "exit_code": 0, "seconds": 1, "waited": 0}\n', "not a request"),
-        (b'{"type": "WorkersRequested", "workers": "many"}\n', "expected int"),
+        (b'{"type": "WorkerCountRequested", "workers": "many"}\n', "expected int"),
     ],
 )
 def test_what_is_no_request_is_declined(

@@ -41,7 +41,7 @@ class Conducted:
     def want(self, item: str, **more: object) -> GrantLease | None:
         """Asks for a call; gives the lease if it is granted at once."""
         fields: dict[str, object] = {"call": "call", "providers": ("gemini",), **more}
-        self.hear(events.LeaseWanted(item=item, **fields))  # type: ignore[arg-type]
+        self.hear(events.LeaseRequested(item=item, **fields))  # type: ignore[arg-type]
         return self.held(item)
 
     def held(self, item: str) -> GrantLease | None:
@@ -50,13 +50,13 @@ class Conducted:
         return leases[-1] if leases and self.pool.lease(leases[-1].lease) else None
 
     def answer(self, lease: GrantLease, usage: Usage | None = None) -> None:
-        self.hear(events.LeaseReturned(lease.item, lease.lease, 1.0, usage or Usage(1, 10, 10)))
+        self.hear(events.LeaseReleased(lease.item, lease.lease, 1.0, usage or Usage(1, 10, 10)))
 
     def refuse(self, lease: GrantLease, refusal: Refusal) -> None:
-        self.hear(events.LeaseReturned(lease.item, lease.lease, 0.1, refusal=refusal))
+        self.hear(events.LeaseReleased(lease.item, lease.lease, 0.1, refusal=refusal))
 
     def finish(self, item: str, outcome: Outcome = APPROVED) -> None:
-        self.hear(events.WorkerReported(item, outcome), events.WorkerEnded(item, "exit 0", clean=True))
+        self.hear(events.WorkerReported(item, outcome), events.WorkerExited(item, "exit 0", clean=True))
 
     def learn(self, *notes: Note) -> None:
         """As the coordinator does: first what the neighbours say, then a decision."""

@@ -44,7 +44,7 @@ def test_calls_that_are_running_finish_before_the_run_stops() -> None:
         run.answer(lease, COSTS_A_CENT)
     assert [stopped.item for stopped in run.of(StopWorker)] == ["LLD-1", "LLD-2", "LLD-3"]
     assert run.of(KillWorker) == []
-    counted = run.of(events.CallCounted)
+    counted = run.of(events.CallCompleted)
     assert [told.cost for told in counted] == [0.01, 0.01]
 
 
@@ -77,12 +77,12 @@ def test_a_call_without_an_answer_costs_nothing() -> None:
         lease = run.want("LLD-1", **CENT)
         assert lease is not None
         run.answer(lease, Usage())
-    assert run.of(events.CallCounted) == [] and run.of(StopWorker) == []
+    assert run.of(events.CallCompleted) == [] and run.of(StopWorker) == []
 
 
 def test_what_the_call_of_a_dead_worker_may_have_cost_stays_counted() -> None:
     run = stage(cents=1)
     assert run.want("LLD-1", **CENT) is not None
-    run.hear(events.WorkerEnded("LLD-1", "signal 9", clean=False))
+    run.hear(events.WorkerExited("LLD-1", "signal 9", clean=False))
     run.at(run.now + 5)
     assert run.want("LLD-1", **CENT) is None and run.run.exit_code() == 75

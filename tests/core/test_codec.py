@@ -55,8 +55,8 @@ def test_a_field_of_a_newer_version_is_left_out() -> None:
 
 
 def test_a_field_with_a_default_may_be_missing() -> None:
-    assert loads('{"type":"LeaseReturned","item":"LLD-1","lease":"lease-1","seconds":2}') == (
-        events.LeaseReturned("LLD-1", "lease-1", 2.0)
+    assert loads('{"type":"LeaseReleased","item":"LLD-1","lease":"lease-1","seconds":2}') == (
+        events.LeaseReleased("LLD-1", "lease-1", 2.0)
     )
 
 
@@ -82,8 +82,8 @@ NODE = '{"type":"NodeFinished","item":"LLD-1","node":"N1","seconds":%s}'
         NODE % ("1" * 400),
         NODE % ("1" * 5000),
         NODE.replace('"LLD-1"', "7") % "1",
-        '{"type":"LeaseWanted","item":"a","call":"b","providers":"gemini"}',
-        '{"type":"LeaseWanted","item":"a","call":"b","providers":[1]}',
+        '{"type":"LeaseRequested","item":"a","call":"b","providers":"gemini"}',
+        '{"type":"LeaseRequested","item":"a","call":"b","providers":[1]}',
         '{"type":"WorkerReported","item":"a","outcome":{"ending":"gone"}}',
         '{"type":"WorkerReported","item":"a","outcome":{"ending":[]}}',
         '{"type":"WorkerReported","item":"a","outcome":[]}',
@@ -126,7 +126,7 @@ def test_what_is_not_plain_data_cannot_be_written() -> None:
 
 def test_nested_facts_keep_their_kinds() -> None:
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429", None, 5.0)
-    back = loads(dumps(events.LeaseReturned("LLD-1", "lease-1", 1.0, Usage(1, 2, 3), refusal)))
+    back = loads(dumps(events.LeaseReleased("LLD-1", "lease-1", 1.0, Usage(1, 2, 3), refusal)))
     assert back.refusal == refusal and back.refusal.kind is RefusalKind.DAY_EXHAUSTED
     told = loads(dumps(events.WorkerReported("LLD-1", Outcome(Ending.PARKED, details=("a", "b")))))
     assert told.outcome.details == ("a", "b") and told.outcome.ending is Ending.PARKED

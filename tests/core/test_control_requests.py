@@ -42,7 +42,7 @@ def test_a_worker_that_does_not_leave_for_a_pause_is_killed_and_its_item_set_asi
     assert run.of(KillWorker) == []
     run.at(1004.0)
     assert run.of(KillWorker) == [KillWorker("LLD-1")]
-    run.hear(events.WorkerEnded("LLD-1", "killed by SIGKILL", clean=False))
+    run.hear(events.WorkerExited("LLD-1", "killed by SIGKILL", clean=False))
     assert run.of(events.ItemSuspended) and not run.of(events.ItemEnded)
 
 
@@ -71,16 +71,16 @@ def test_a_failed_item_is_tried_as_often_again_and_only_a_failed_one() -> None:
 
 def test_the_number_of_workers_goes_up_at_once_and_down_as_items_end() -> None:
     run = Conducted(keys(4), 5, Limits())
-    run.hear(events.WorkersRequested(3))
+    run.hear(events.WorkerCountRequested(3))
     assert run.started() == ["LLD-1", "LLD-2", "LLD-3"]
-    run.hear(events.WorkersRequested(1))
+    run.hear(events.WorkerCountRequested(1))
     run.finish("LLD-1")
     run.finish("LLD-2")
     assert run.started() == ["LLD-1", "LLD-2", "LLD-3"]
     run.finish("LLD-3")
     assert run.started()[-1] == "LLD-4" and len(run.started()) == 4
-    run.hear(events.WorkersRequested(99), events.WorkersRequested(0))
-    assert run.of(events.WorkersChanged)[-1] == events.WorkersChanged(10, 1)
+    run.hear(events.WorkerCountRequested(99), events.WorkerCountRequested(0))
+    assert run.of(events.WorkerCountChanged)[-1] == events.WorkerCountChanged(10, 1)
     assert run.of(events.RequestDeclined)[-1].exit_code == 2
 
 

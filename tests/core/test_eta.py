@@ -24,7 +24,7 @@ def started(item: str, at: float) -> tuple[float, events.Event]:
 
 
 def cost(item: str, at: float, dollars: float | None) -> tuple[float, events.Event]:
-    return at, events.CallCounted(item, "key-1", "m", Usage(1, 1, 1), dollars)
+    return at, events.CallCompleted(item, "key-1", "m", Usage(1, 1, 1), dollars)
 
 
 def ended(item: str, at: float, outcome: Outcome = FINISHED) -> tuple[float, events.Event]:
@@ -51,7 +51,7 @@ def test_an_item_that_takes_longer_than_usual_is_never_taken_for_done() -> None:
 
 
 def test_with_fewer_keys_than_workers_it_takes_as_long_as_its_pace_says() -> None:
-    call = events.LeaseReturned("LLD-2", "lease-2", 5.0, Usage(1, 1, 1))
+    call = events.LeaseReleased("LLD-2", "lease-2", 5.0, Usage(1, 1, 1))
     first = events.ItemEnded("LLD-1", FINISHED, 10.0, Usage(2, 2, 2), 1)
     found = tally(started("LLD-1", 0.0), started("LLD-2", 0.0), (9.0, call), (10.0, first))
     assert estimate(found, 10.0).seconds_left == pytest.approx(4.5 * 10 / 1.5), (
@@ -76,7 +76,7 @@ def test_while_the_run_stands_still_the_time_left_does_too(pause: events.Event) 
 
 
 def test_what_an_item_did_before_its_next_try_is_part_of_the_way() -> None:
-    crash = events.WorkerEnded("LLD-2", "killed", clean=False)
+    crash = events.WorkerExited("LLD-2", "killed", clean=False)
     once = (started("LLD-1", 0.0), ended("LLD-1", 10.0), started("LLD-2", 10.0))
     again = (*once, (14.0, crash), started("LLD-2", 20.0))
     assert estimate(tally(*again), 22.0).seconds_left == estimate(tally(*once), 16.0).seconds_left

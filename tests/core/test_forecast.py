@@ -11,7 +11,7 @@ from agentos.core.forecast.simulation import SimulationInputs, WaitCause
 from agentos.core.planning.items import Item
 from agentos.core.planning.plan import FINISHED, PlanEntry
 from agentos.core.protocol import events
-from agentos.core.protocol.peer_notes import BucketLearnt, BucketRefused, CallOver, CallSent
+from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, CooldownStarted
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import Price, PriceList
 from agentos.core.quota.credentials import Credential
@@ -25,8 +25,8 @@ PRICES = PriceList((("gemini-2.5-pro", Price(1.0, 10.0)),))
 NODES = (("N0_load_issue", 0), ("N1_design", 0), ("N2_human_edit", 1), ("N3_review", 1), ("N4_finalize", 2))
 
 
-def wish(item: str = "LLD-9") -> events.LeaseWanted:
-    return events.LeaseWanted(item, "call", ("gemini",), ("gemini-2.5-pro",), 1000, 500)
+def wish(item: str = "LLD-9") -> events.LeaseRequested:
+    return events.LeaseRequested(item, "call", ("gemini",), ("gemini-2.5-pro",), 1000, 500)
 
 
 def life(seconds: float = 10.0) -> ItemTrace:
@@ -102,7 +102,7 @@ def test_the_tightest_of_several_limits_is_named() -> None:
 
 def test_a_rate_that_an_earlier_run_found_out_counts() -> None:
     key = replace(keys(1)[0], concurrency=8)
-    learnt = BucketLearnt("earlier", key.quota, "gemini-2.5-pro", per_second=0.1)
+    learnt = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", per_second=0.1)
     found = forecast(replace(scene(12, 4, [key]), notes=(learnt,)), known(life(1.0)))
     assert found.seconds is not None and found.seconds >= 23 * 10.0
 
@@ -110,7 +110,9 @@ def test_a_rate_that_an_earlier_run_found_out_counts() -> None:
 def test_a_rate_that_is_still_sought_is_tempered_by_what_the_last_run_got_through() -> None:
     """Just after a search the rate found may be too high, and what there was too low."""
     credentials = keys(2)
-    notes = tuple(BucketLearnt("before", key.quota, "gemini-2.5-pro", per_second=0.5) for key in credentials)
+    notes = tuple(
+        BucketLimitsLearned("before", key.quota, "gemini-2.5-pro", per_second=0.5) for key in credentials
+    )
     planned = replace(scene(10, parallel=4, credentials=credentials), notes=notes)
     hopeful = forecast(planned, known(life(0.5)))
     sober = forecast(planned, replace(known(life(0.5)), calls_per_second=0.4))
@@ -136,7 +138,7 @@ def test_the_pace_of_a_run_is_told_by_calls_that_waited() -> None:
             for at, event in (
                 (begin, wish()),
                 (begin + wait, events.LeaseGranted("LLD-9", "key-1", f"{number}", wait)),
-                (begin + wait + 1.0, events.LeaseReturned("LLD-9", f"{number}", 1.0, Usage(1, 10, 10))),
+                (begin + wait + 1.0, events.LeaseReleased("LLD-9", f"{number}", 1.0, Usage(1, 10, 10))),
             ):
                 chronicle.handle(event, at)
         paces.append(chronicle.pace)
@@ -145,14 +147,14 @@ def test_the_pace_of_a_run_is_told_by_calls_that_waited() -> None:
 
 def test_a_limit_that_a_provider_named_counts() -> None:
     key = replace(keys(1)[0], concurrency=8)
-    told = BucketLearnt("earlier", key.quota, "gemini-2.5-pro", (LimitSeen(Dimension.REQUESTS, 6.0),))
+    told = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", (LimitSeen(Dimension.REQUESTS, 6.0),))
     found = forecast(replace(scene(12, 4, [key]), notes=(told,)), known(life(1.0)))
     assert found.seconds is not None and found.seconds >= 180.0
 
 
 def test_a_key_that_rests_is_waited_for() -> None:
     key = keys(1)[0]
-    rest = BucketRefused("earlier", key.quota, "gemini-2.5-pro", NOW + 100.0, 0.0, "429", NOW)
+    rest = CooldownStarted("earlier", key.quota, "gemini-2.5-pro", NOW + 100.0, 0.0, "429", NOW)
     found = forecast(replace(scene(1, credentials=[key]), notes=(rest,)), known())
     assert found.seconds is not None and 120 <= found.seconds <= 125
 
@@ -161,12 +163,12 @@ def test_what_was_sent_just_now_counts() -> None:
     rates = ((Dimension.REQUESTS, Rate(6.0, 60.0)),)
     key = replace(keys(1)[0], rates=rates, concurrency=8)
     sent = [
-        CallSent(
+        CallStarted(
             "earlier", f"{number}", key.fingerprint, key.quota, "gemini-2.5-pro", NOW - 10.0, CallCost(10, 10)
         )
         for number in range(6)
     ]
-    notes = [note for call in sent for note in (call, CallOver("earlier", call.lease))]
+    notes = [note for call in sent for note in (call, CallEnded("earlier", call.lease))]
     found = forecast(replace(scene(1, credentials=[key]), notes=tuple(notes)), known(life(1.0)))
     assert found.seconds is not None and 50 <= found.seconds <= 60
 
@@ -254,12 +256,12 @@ def test_waiting_for_keys_and_refused_calls_are_no_part_of_a_life() -> None:
         (1.1, events.NodeStarted("LLD-9", "N1_design", 1)),
         (1.5, wish()),
         (9.5, events.LeaseGranted("LLD-9", "key-1", "lease-1", 8.0)),
-        (9.6, events.LeaseReturned("LLD-9", "lease-1", 0.1)),
+        (9.6, events.LeaseReleased("LLD-9", "lease-1", 0.1)),
         (9.7, wish()),
         (20.0, events.LeaseGranted("LLD-9", "key-1", "lease-2", 8.0)),
-        (25.0, events.LeaseReturned("LLD-9", "lease-2", 5.0, Usage(1, 10, 20))),
+        (25.0, events.LeaseReleased("LLD-9", "lease-2", 5.0, Usage(1, 10, 20))),
         (25.5, events.WorkerReported("LLD-9", FINISH)),
-        (26.0, events.WorkerEnded("LLD-9", "exit status 0", clean=True)),
+        (26.0, events.WorkerExited("LLD-9", "exit status 0", clean=True)),
     )
     (found,) = chronicle.traces
     (call,) = found.calls
@@ -274,7 +276,7 @@ def test_waiting_for_the_run_to_warm_up_is_no_part_of_a_life() -> None:
             (there, events.WorkerStarted(item, 1)),
             (there, events.NodeStarted(item, "N1_design", 1)),
             (there, events.WorkerReported(item, FINISH)),
-            (there + 1, events.WorkerEnded(item, "exit status 0", clean=True)),
+            (there + 1, events.WorkerExited(item, "exit status 0", clean=True)),
         ]
 
     items = ("LLD-1", "LLD-2", "LLD-3")
@@ -295,6 +297,6 @@ def test_an_item_that_failed_is_no_measure() -> None:
     chronicle = told(
         (0.0, events.ItemStarted("LLD-9", 1, 1)),
         (1.0, events.WorkerStarted("LLD-9", 1)),
-        (2.0, events.WorkerEnded("LLD-9", "killed by SIGKILL", clean=False)),
+        (2.0, events.WorkerExited("LLD-9", "killed by SIGKILL", clean=False)),
     )
     assert chronicle.traces == []

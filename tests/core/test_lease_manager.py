@@ -31,7 +31,7 @@ class Desk:
         self.whole = PoolMonitor(pool, max_wait)
 
     def ask(self, item: str, now: float, call: str = "call-1") -> None:
-        self.leasing.request(events.LeaseWanted(item, call, ("gemini",)), now)
+        self.leasing.request(events.LeaseRequested(item, call, ("gemini",)), now)
 
     def get(self, item: str, now: float) -> Lease:
         self.ask(item, now)
@@ -39,7 +39,7 @@ class Desk:
         return lease
 
     def give(self, lease: Lease, now: float, refusal: Refusal | None = None) -> list[events.News]:
-        back = events.LeaseReturned(lease.request.holder, lease.id, 1.0, refusal=refusal)
+        back = events.LeaseReleased(lease.request.holder, lease.id, 1.0, refusal=refusal)
         return self.leasing.release(back, now)
 
     def refuse_all(self, refusal: Refusal, now: float) -> None:
@@ -61,7 +61,7 @@ def test_a_spent_day_is_told_with_its_end() -> None:
     context = Desk(keys(1))
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", 36.0, 40000.0)
     assert context.give(context.get("LLD-1", 0.0), 0.0, refusal) == [
-        events.KeySpent("key-1", 40000.0, "429 PerDay")
+        events.KeyExhausted("key-1", 40000.0, "429 PerDay")
     ]
     assert context.give(context.get("LLD-1", 3600.0), 3601.0) == [events.KeyRecovered("key-1")]
 
@@ -79,7 +79,7 @@ def paced_desk(max_wait: float = 3600.0) -> Desk:
 def test_a_long_wait_for_a_limit_is_said_once_with_its_end() -> None:
     context = paced_desk()
     _, paced = context.episodes(1.0)
-    assert isinstance(paced, events.CallsPaced) and paced.key == "key-1" and 50.0 < paced.seconds < 61.0
+    assert isinstance(paced, events.CallsThrottled) and paced.key == "key-1" and 50.0 < paced.seconds < 61.0
     assert context.episodes(2.0) == context.episodes(30.0) == [] and context.whole.stop_reason(2.0) is None
     (lease,) = context.leasing.grants(1.0 + paced.seconds)
     assert context.episodes(1.0 + paced.seconds) == []

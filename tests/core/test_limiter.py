@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentos.core.protocol import events
-from agentos.core.protocol.peer_notes import BucketLearnt
+from agentos.core.protocol.peer_notes import BucketLimitsLearned
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.lease import Lease
@@ -274,7 +274,7 @@ class World:
         return sum(at > self.now - seconds for at in self.admitted) / seconds
 
     def _ask(self, item: str) -> None:
-        self.leasing.request(events.LeaseWanted(item, "call", ("gemini",)), self.now)
+        self.leasing.request(events.LeaseRequested(item, "call", ("gemini",)), self.now)
 
     def _answer(self, lease: Lease) -> Return:
         wait = self._tally.wait(self.now, 1)
@@ -290,7 +290,7 @@ class World:
     def _give_back(self, back: Return) -> None:
         usage = Usage() if back.refusal else Usage(1, 10, 10)
         item = back.lease.request.holder
-        told = events.LeaseReturned(item, back.lease.id, 0.1, usage, back.refusal, limits=self._named)
+        told = events.LeaseReleased(item, back.lease.id, 0.1, usage, back.refusal, limits=self._named)
         self.leasing.release(told, max(self.now, back.at))
         self._ask(item)
 
@@ -442,7 +442,7 @@ def test_how_a_provider_counts_is_told_to_other_runs_and_not_found_out_again() -
     first.live(120.0)
     second = World(make_window(WindowKind.FIXED, 20, 60.0), rates=((Dimension.REQUESTS, Rate(20, 60.0)),))
     for note in first.leasing.drain_notes():
-        if isinstance(note, BucketLearnt):
+        if isinstance(note, BucketLimitsLearned):
             second.leasing.pool.apply_note(note)
     second.live(300.0)
     assert len(first.refused) == 1 and not second.refused

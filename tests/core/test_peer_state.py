@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.protocol.peer_notes import (
-    BucketLearnt,
-    BucketRefused,
-    CallOver,
-    CallSent,
+    BucketLimitsLearned,
+    CallEnded,
+    CallStarted,
     CooldownCleared,
+    CooldownStarted,
     Note,
     RunGone,
 )
@@ -27,20 +27,22 @@ MODEL = "gemini-2.5-pro"
 ASK = {"models": (MODEL,)}
 
 
-def sent(credential: Credential, lease: str = "lease-1", run: str = "there", at: float = 1000.0) -> CallSent:
-    return CallSent(run, lease, credential.fingerprint, credential.quota, MODEL, at, CallCost(100, 50))
+def sent(
+    credential: Credential, lease: str = "lease-1", run: str = "there", at: float = 1000.0
+) -> CallStarted:
+    return CallStarted(run, lease, credential.fingerprint, credential.quota, MODEL, at, CallCost(100, 50))
 
 
 def refused(
     credential: Credential, until: float, model: str = MODEL, spent_until: float = 0.0
-) -> BucketRefused:
-    return BucketRefused("there", credential.quota, model, until, spent_until, "429 there", at=1000.0)
+) -> CooldownStarted:
+    return CooldownStarted("there", credential.quota, model, until, spent_until, "429 there", at=1000.0)
 
 
 # Slots.
 
 
-@pytest.mark.parametrize("end", [CallOver("there", "lease-1"), RunGone("there")])
+@pytest.mark.parametrize("end", [CallEnded("there", "lease-1"), RunGone("there")])
 def test_another_runs_call_holds_a_slot_until_it_is_over_or_its_run_is_gone(end: Note) -> None:
     run = Conducted(keys(1))
     run.learn(sent(keys(1)[0]))
@@ -61,7 +63,7 @@ def test_the_end_of_one_run_frees_nothing_of_another() -> None:
 
 def test_what_is_told_twice_or_of_a_stranger_changes_nothing() -> None:
     run = Conducted(keys(1))
-    run.learn(CallOver("there", "lease-1"), RunGone("there"), sent(key("not ours")))
+    run.learn(CallEnded("there", "lease-1"), RunGone("there"), sent(key("not ours")))
     assert run.want("LLD-1", **ASK) is not None
 
 
@@ -93,9 +95,9 @@ def test_a_key_has_one_name_here_and_another_there() -> None:
 def test_another_runs_calls_count_for_the_rate() -> None:
     credential = replace(key("key-1", concurrency=9), rates=((Dimension.REQUESTS, Rate(2, 60.0)),))
     run = Conducted([credential])
-    run.learn(BucketLearnt("earlier", credential.quota, MODEL, counting=Counting.SLIDING))
+    run.learn(BucketLimitsLearned("earlier", credential.quota, MODEL, counting=Counting.SLIDING))
     for lease in ("lease-1", "lease-2"):
-        run.learn(sent(credential, lease), CallOver("there", lease))
+        run.learn(sent(credential, lease), CallEnded("there", lease))
     assert run.want("LLD-1", **ASK) is None
     run.at(1060.0)
     assert run.held("LLD-1") is None
@@ -111,7 +113,7 @@ def test_another_runs_tokens_are_corrected_when_its_answer_has_come() -> None:
     run = Conducted([credential])
     run.learn(sent(credential))
     assert run.want("LLD-1", input_tokens=100, output_tokens=1, **ASK) is None
-    run.learn(CallOver("there", "lease-1", CallCost(40, 10)))
+    run.learn(CallEnded("there", "lease-1", CallCost(40, 10)))
     assert run.held("LLD-1") is not None
 
 
@@ -180,14 +182,14 @@ def test_what_another_run_was_told_of_limits_is_kept_to_here() -> None:
     credential = key("key-1", concurrency=9)
     run = Conducted([credential], items=3)
     limits = (LimitSeen(Dimension.REQUESTS, 2.0),)
-    run.learn(BucketLearnt("there", credential.quota, MODEL, limits))
+    run.learn(BucketLimitsLearned("there", credential.quota, MODEL, limits))
     granted = [run.want(item, **ASK) for item in ("LLD-1", "LLD-2", "LLD-3")]
     assert [lease is not None for lease in granted] == [True, True, False]
 
 
 def test_a_rate_that_another_run_has_found_is_a_beginning_here() -> None:
     run = Conducted(keys(1))
-    run.learn(BucketLearnt("there", keys(1)[0].quota, MODEL, per_second=3.0))
+    run.learn(BucketLimitsLearned("there", keys(1)[0].quota, MODEL, per_second=3.0))
     assert run.pool.bucket("key-1", MODEL).limiter.per_second() == 3.0
 
 
@@ -204,11 +206,11 @@ def test_what_we_do_is_told_in_the_order_in_which_it_happens() -> None:
     run.refuse(again, Refusal(RefusalKind.RATE_LIMITED, "429", 30.0))
     fingerprint = keys(1)[0].fingerprint
     assert run.notes[:3] == [
-        CallSent("", "lease-1", fingerprint, fingerprint, MODEL, 1000.0, CallCost(30, 20)),
-        CallOver("", "lease-1", CallCost(25, 7)),
-        CallSent("", "lease-2", fingerprint, fingerprint, MODEL, 1000.0, CallCost(0, 7)),
+        CallStarted("", "lease-1", fingerprint, fingerprint, MODEL, 1000.0, CallCost(30, 20)),
+        CallEnded("", "lease-1", CallCost(25, 7)),
+        CallStarted("", "lease-2", fingerprint, fingerprint, MODEL, 1000.0, CallCost(0, 7)),
     ]
-    assert BucketRefused("", fingerprint, MODEL, 1030.0, 0.0, "429", 1000.0) in run.notes
+    assert CooldownStarted("", fingerprint, MODEL, 1030.0, 0.0, "429", 1000.0) in run.notes
 
 
 def test_what_we_tell_makes_another_pool_see_what_ours_sees() -> None:

@@ -57,7 +57,7 @@ def test_an_item_runs_between_its_start_and_its_end() -> None:
 
 def test_a_key_is_held_between_its_granting_and_its_return() -> None:
     grant = events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)
-    back = events.LeaseReturned("LLD-1", "lease-1", 2.5, Usage(1, 10, 5))
+    back = events.LeaseReleased("LLD-1", "lease-1", 2.5, Usage(1, 10, 5))
     assert tally(grant).held == {"lease-1": "key-1"}
     found = tally(grant, back)
     assert found.held == {} and found.rows["LLD-1"].usage == Usage(1, 10, 5)
@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_holds_no_key_any_more() -> None:
     found = tally(
         events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0),
         events.LeaseGranted("LLD-2", "key-2", "lease-2", 0.0),
-        events.WorkerEnded("LLD-1", "killed by SIGKILL", clean=False),
+        events.WorkerExited("LLD-1", "killed by SIGKILL", clean=False),
     )
     assert found.held == {"lease-2": "key-2"}
 
@@ -78,11 +78,11 @@ def test_an_item_that_another_run_holds_keeps_nobody_busy_until_the_second_look(
         events.ItemStarted("LLD-1", 1, 1),
         events.WorkerStarted("LLD-1", 4711),
         events.WorkerReported("LLD-1", Outcome(Ending.ELSEWHERE)),
-        events.WorkerEnded("LLD-1", "exit 0", clean=True),
+        events.WorkerExited("LLD-1", "exit 0", clean=True),
     )
     found = tally(*looked, events.ItemStarted("LLD-2", 1, 1))
     assert [row.item for row in found.running] == ["LLD-2"] and found.rows["LLD-1"].status == "waiting"
-    late = (events.ItemStarted("LLD-1", 1, 1), events.WorkerNotStarted("LLD-1", "no more processes"))
+    late = (events.ItemStarted("LLD-1", 1, 1), events.WorkerStartFailed("LLD-1", "no more processes"))
     assert tally(*late).running == [] and tally(*late, late[0]).running != []
 
 
@@ -91,7 +91,7 @@ def test_an_item_that_waits_for_its_next_try_has_its_work_behind_it() -> None:
         events.ItemStarted("LLD-1", 1, 1),
         events.WorkerStarted("LLD-1", 4711),
         events.NodeStarted("LLD-1", "N1_design", 1),
-        events.WorkerEnded("LLD-1", "killed by SIGKILL", clean=False),
+        events.WorkerExited("LLD-1", "killed by SIGKILL", clean=False),
     )
     again = (events.ItemStarted("LLD-1", 1, 2), events.WorkerStarted("LLD-1", 4712))
     for between in (events.ItemSuspended("LLD-1"), events.ItemRetried("LLD-1", "killed", 2, 3, 1.0)):
@@ -127,6 +127,8 @@ def test_no_worker_that_came_up_is_not_one_that_came_at_once() -> None:
 
 
 def test_refusals_are_counted_when_a_key_rests() -> None:
-    refused = events.LeaseReturned("LLD-1", "lease-1", 0.1, refusal=Refusal(RefusalKind.RATE_LIMITED, "429"))
-    found = tally(refused, events.KeyLimited("key-1", 60.0, "429"), events.KeySpent("key-1", 9000.0, "429"))
+    refused = events.LeaseReleased("LLD-1", "lease-1", 0.1, refusal=Refusal(RefusalKind.RATE_LIMITED, "429"))
+    found = tally(
+        refused, events.KeyLimited("key-1", 60.0, "429"), events.KeyExhausted("key-1", 9000.0, "429")
+    )
     assert found.refusals == 2

@@ -8,7 +8,7 @@ import pytest
 from agentos.core.forecast.discrete_events import EventSimulator
 from agentos.core.forecast.history import CallTrace, ItemTrace
 from agentos.core.forecast.replay_workers import ReplayWorkers
-from agentos.core.protocol.events import LeaseWanted
+from agentos.core.protocol.events import LeaseRequested
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
@@ -16,7 +16,7 @@ from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 
-WISH = LeaseWanted("LLD-1", "call", ("gemini",), ("gemini-2.5-pro",), 800, 600, 0)
+WISH = LeaseRequested("LLD-1", "call", ("gemini",), ("gemini-2.5-pro",), 800, 600, 0)
 LIFE = ItemTrace(0.1, (CallTrace(0.1, WISH, 1.0, Usage(1, 800, 600)),), 0.1, (("N1_design", 0),))
 
 

@@ -54,11 +54,11 @@ class Stage:
         self.hear(events.WorkerReported(item, outcome), ended(item, "exit 0"))
 
     def take_lease(self, item: str) -> str:
-        self.hear(events.LeaseWanted(item, f"call-{len(self.commands)}", ("gemini",)))
+        self.hear(events.LeaseRequested(item, f"call-{len(self.commands)}", ("gemini",)))
         return self.told(GrantLease)[-1].lease
 
     def refuse(self, item: str, refusal: Refusal) -> None:
-        self.hear(events.LeaseReturned(item, self.take_lease(item), 1.0, refusal=refusal))
+        self.hear(events.LeaseReleased(item, self.take_lease(item), 1.0, refusal=refusal))
 
     def told(self, kind: type[T]) -> list[T]:
         return [told for told in (*self.commands, *self.news) if isinstance(told, kind)]
@@ -75,8 +75,8 @@ class Stage:
         self.news += decision.news
 
 
-def ended(item: str, cause: str = "signal 9") -> events.WorkerEnded:
-    return events.WorkerEnded(item, cause, clean=cause == "exit 0")
+def ended(item: str, cause: str = "signal 9") -> events.WorkerExited:
+    return events.WorkerExited(item, cause, clean=cause == "exit 0")
 
 
 # Starting.
@@ -130,7 +130,7 @@ def test_parallelism_comes_back_with_the_keys() -> None:
 
 def test_a_lease_carries_what_was_asked_for() -> None:
     stage = Stage(1, Limits())
-    stage.hear(events.LeaseWanted("LLD-1", "draft 1", ("gemini",)))
+    stage.hear(events.LeaseRequested("LLD-1", "draft 1", ("gemini",)))
     (grant,) = stage.told(GrantLease)
     assert (grant.item, grant.call, grant.key) == ("LLD-1", "draft 1", "key-1")
     assert stage.told(events.LeaseGranted) == [events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)]
@@ -140,7 +140,7 @@ def test_a_worker_that_dies_gives_its_lease_to_the_next_at_once() -> None:
     stage = Stage(2, Limits(parallel=2), key_count=2)
     stage.take_lease("LLD-1")
     stage.run.change_credentials(keys(1), stage.now)
-    stage.hear(events.LeaseWanted("LLD-2", "draft", ("gemini",)))
+    stage.hear(events.LeaseRequested("LLD-2", "draft", ("gemini",)))
     assert len(stage.told(GrantLease)) == 1
     stage.hear(ended("LLD-1"))
     assert [(grant.item, grant.key) for grant in stage.told(GrantLease)] == [
@@ -154,8 +154,8 @@ def test_refusals_use_up_no_attempt_and_no_item_fails_for_quota() -> None:
     lease = stage.take_lease("LLD-1")
     for call in range(20):
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429", 5.0)
-        stage.hear(events.LeaseReturned("LLD-1", lease, 1.0, refusal=refusal))
-        stage.hear(events.LeaseWanted("LLD-1", f"again-{call}", ("gemini",)))
+        stage.hear(events.LeaseReleased("LLD-1", lease, 1.0, refusal=refusal))
+        stage.hear(events.LeaseRequested("LLD-1", f"again-{call}", ("gemini",)))
         stage.at(stage.now + 3600.0)
         assert stage.told(GrantLease)[-1].call == f"again-{call}"
         lease = stage.told(GrantLease)[-1].lease
@@ -168,7 +168,7 @@ def test_refusals_use_up_no_attempt_and_no_item_fails_for_quota() -> None:
 def test_when_no_key_can_come_back_in_time_the_run_stops_with_75() -> None:
     stage = Stage(3, Limits(parallel=1, max_wait=10.0), key_count=1)
     stage.refuse("LLD-1", Refusal(RefusalKind.RATE_LIMITED, "429", 60.0))
-    stage.hear(events.LeaseWanted("LLD-1", "again", ("gemini",)))
+    stage.hear(events.LeaseRequested("LLD-1", "again", ("gemini",)))
     assert stage.told(StopWorker) == [StopWorker("LLD-1")]
     assert stage.outcome("LLD-3").ending is Ending.INTERRUPTED
     stage.report("LLD-1", Outcome(Ending.INTERRUPTED))
@@ -202,7 +202,7 @@ def test_a_signal_stops_the_workers_and_what_waits_ends_as_interrupted(signal: s
     stage = Stage(3, Limits(parallel=2))
     stage.hear(events.StopRequested(signal))
     assert stage.told(StopWorker) == [StopWorker("LLD-1"), StopWorker("LLD-2")]
-    assert stage.told(events.StopBegan) == [events.StopBegan(signal)]
+    assert stage.told(events.ShutdownStarted) == [events.ShutdownStarted(signal)]
     assert stage.outcome("LLD-3") == Outcome(Ending.INTERRUPTED)
     for item in ("LLD-1", "LLD-2"):
         stage.report(item, Outcome(Ending.INTERRUPTED))
@@ -220,7 +220,7 @@ def test_workers_that_do_not_stop_are_killed_after_four_seconds() -> None:
     assert stage.run.deadline(13.9) == 14.0
     stage.at(14.0)
     assert stage.told(KillWorker) == [KillWorker("LLD-2")]
-    assert stage.told(events.KillBegan) == [events.KillBegan(("LLD-2",))]
+    assert stage.told(events.WorkersKilled) == [events.WorkersKilled(("LLD-2",))]
     stage.hear(ended("LLD-2"))
     assert stage.outcome("LLD-2").ending is Ending.INTERRUPTED
 
@@ -235,7 +235,7 @@ def test_a_second_signal_kills_at_once() -> None:
 
 def test_a_worker_that_could_not_start_when_the_stop_came_is_interrupted() -> None:
     stage = Stage(1, Limits())
-    stage.hear(events.StopRequested("SIGINT"), events.WorkerNotStarted("LLD-1", "EAGAIN"))
+    stage.hear(events.StopRequested("SIGINT"), events.WorkerStartFailed("LLD-1", "EAGAIN"))
     assert stage.run.over and stage.outcome("LLD-1").ending is Ending.INTERRUPTED
 
 
@@ -247,7 +247,7 @@ def test_a_crash_while_stopping_is_an_interruption_and_not_tried_again() -> None
 
 def test_no_key_is_promised_to_whoever_asks_while_stopping() -> None:
     stage = Stage(1, Limits())
-    stage.hear(events.StopRequested("SIGINT"), events.LeaseWanted("LLD-1", "call", ("gemini",)))
+    stage.hear(events.StopRequested("SIGINT"), events.LeaseRequested("LLD-1", "call", ("gemini",)))
     assert stage.told(GrantLease) == []
 
 
@@ -312,7 +312,7 @@ def test_three_crashes_in_a_row_rest_the_slot() -> None:
     stage = Stage(4, Limits(retries=0))
     for item in ("LLD-1", "LLD-2", "LLD-3"):
         stage.hear(ended(item))
-    assert stage.told(events.SlotCooledDown) == [events.SlotCooledDown(1, 1.0, "signal 9")]
+    assert stage.told(events.SlotCooldownStarted) == [events.SlotCooldownStarted(1, 1.0, "signal 9")]
     assert stage.started() == ["LLD-1", "LLD-2", "LLD-3"]
     stage.at(1.0)
     assert stage.started()[-1] == "LLD-4"
@@ -322,14 +322,14 @@ def test_failures_of_the_items_own_are_not_the_slots() -> None:
     stage = Stage(6, Limits(retries=0))
     for number in range(1, 7):
         stage.report(f"LLD-{number}", failed("Invalid spec format"))
-    assert stage.told(events.SlotCooledDown) == [] and stage.run.over
+    assert stage.told(events.SlotCooldownStarted) == [] and stage.run.over
 
 
 def test_a_slot_that_never_recovers_is_retired_and_the_run_goes_on_with_one_fewer() -> None:
     stage = Stage(60, Limits(parallel=2, retries=0))
     crash_slot(stage, 1, until=lambda: bool(stage.told(events.SlotRetired)))
     assert stage.told(events.SlotRetired) == [events.SlotRetired(1, 1)]
-    assert len(stage.told(events.SlotCooledDown)) == 5
+    assert len(stage.told(events.SlotCooldownStarted)) == 5
     assert not stage.run.over
 
 
@@ -348,7 +348,7 @@ def test_when_no_worker_can_be_started_the_run_ends_instead_of_waiting_for_ever(
     for _ in range(100):
         if stage.run.over:
             break
-        stage.hear(events.WorkerNotStarted(stage.started()[-1], "EAGAIN"))
+        stage.hear(events.WorkerStartFailed(stage.started()[-1], "EAGAIN"))
         stage.at(stage.now + 61.0)
     assert stage.run.over and stage.run.exit_code() == 1
     assert {told.outcome.error for told in stage.told(events.ItemEnded)} == {"no worker slot is left"}
@@ -357,7 +357,7 @@ def test_when_no_worker_can_be_started_the_run_ends_instead_of_waiting_for_ever(
 
 def test_a_worker_that_could_not_start_has_used_up_no_attempt() -> None:
     stage = Stage(1, Limits(retries=0))
-    stage.hear(events.WorkerNotStarted("LLD-1", "EAGAIN"))
+    stage.hear(events.WorkerStartFailed("LLD-1", "EAGAIN"))
     stage.at(1.0)
     stage.report("LLD-1", APPROVED)
     assert stage.told(events.ItemEnded)[0].attempts == 1
@@ -382,7 +382,7 @@ def test_an_item_over_its_time_is_killed_and_tried_again_with_its_own_time() -> 
     stage.at(201.0)
     stage.hear(ended("LLD-1"))
     assert "--timeout" in (stage.outcome("LLD-1").error or "")
-    assert stage.told(events.SlotCooledDown) == []
+    assert stage.told(events.SlotCooldownStarted) == []
 
 
 def test_waiting_for_a_key_does_not_count_against_the_items_time() -> None:
@@ -390,7 +390,7 @@ def test_waiting_for_a_key_does_not_count_against_the_items_time() -> None:
     stage.appear("LLD-1")
     stage.at(10.0)
     stage.refuse("LLD-1", Refusal(RefusalKind.RATE_LIMITED, "429", 1000.0))
-    stage.hear(events.LeaseWanted("LLD-1", "again", ("gemini",)))
+    stage.hear(events.LeaseRequested("LLD-1", "again", ("gemini",)))
     stage.at(1010.0)
     assert stage.told(events.LeaseGranted)[-1].waited == 1000.0
     stage.at(1099.9)
@@ -423,7 +423,7 @@ def test_a_sign_of_life_begins_the_silence_anew() -> None:
 
 def test_what_is_usual_is_learnt_from_the_longest_call() -> None:
     stage = Stage(1, Limits())
-    stage.hear(events.LeaseReturned("LLD-1", stage.take_lease("LLD-1"), 20.0))
+    stage.hear(events.LeaseReleased("LLD-1", stage.take_lease("LLD-1"), 20.0))
     stage.at(79.9)
     assert stage.told(events.ItemQuiet) == []
     stage.at(80.0)
@@ -451,7 +451,7 @@ def test_usage_and_time_of_an_item_add_up_over_its_calls() -> None:
     for _ in range(2):
         lease = stage.take_lease("LLD-1")
         stage.at(stage.now + 3.0)
-        stage.hear(events.LeaseReturned("LLD-1", lease, 3.0, Usage(1, 100, 20)))
+        stage.hear(events.LeaseReleased("LLD-1", lease, 3.0, Usage(1, 100, 20)))
     stage.report("LLD-1", APPROVED)
     (told,) = stage.told(events.ItemEnded)
     assert told.usage == Usage(2, 200, 40) and told.seconds == 6.0

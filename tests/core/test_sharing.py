@@ -7,13 +7,13 @@ import pytest
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import (
     EARLIER,
-    BucketRefused,
-    BucketUsed,
-    CallSent,
-    HourUsed,
+    BucketUsage,
+    CallStarted,
+    CooldownStarted,
+    HourUsage,
     KeyRejected,
-    ProviderBack,
     ProviderFailed,
+    ProviderRecovered,
     QuarantineLifted,
     RunGone,
 )
@@ -64,7 +64,9 @@ def test_the_first_call_of_a_key_goes_alone_on_the_whole_host() -> None:
     run.pool.replace([key("another")])
     run.pool.replace([credential])
     run.learn(
-        CallSent("there", "lease-1", credential.fingerprint, credential.quota, MODEL, run.now, CallCost(9, 9))
+        CallStarted(
+            "there", "lease-1", credential.fingerprint, credential.quota, MODEL, run.now, CallCost(9, 9)
+        )
     )
     assert run.want("LLD-1", **ASK) is None
     run.at(run.now + 0.3)
@@ -166,7 +168,7 @@ def test_failures_are_counted_for_all_and_an_answer_to_any_begins_anew() -> None
     lease = run.want("LLD-1", **ASK)
     assert lease is not None
     run.answer(lease)
-    assert ProviderBack("", "gemini") in run.notes and not run.pool.open_breakers()
+    assert ProviderRecovered("", "gemini") in run.notes and not run.pool.open_breakers()
     run.learn(ProviderFailed("there", "gemini", 4, 0.0, "503", 1000.0))
     again = run.want("LLD-1", **ASK)
     assert again is not None
@@ -189,28 +191,28 @@ def daily(amount: float, midnight: float | None = None) -> Credential:
     return replace(key("key-1"), rates=((Dimension.DAY, Rate(amount, DAY)),), midnight=midnight)
 
 
-def used(credential: Credential, *hours: HourUsed) -> BucketUsed:
-    return BucketUsed(EARLIER, credential.quota, MODEL, hours, 1000.0)
+def used(credential: Credential, *hours: HourUsage) -> BucketUsage:
+    return BucketUsage(EARLIER, credential.quota, MODEL, hours, 1000.0)
 
 
 def test_what_earlier_runs_have_sent_counts_for_the_day() -> None:
     credential = daily(5)
     run = Conducted([credential])
-    run.learn(used(credential, HourUsed(-9000.0, 1), HourUsed(-2000.0, 3)))
+    run.learn(used(credential, HourUsage(-9000.0, 1), HourUsage(-2000.0, 3)))
     lease = run.want("LLD-1", **ASK)
     assert lease is not None
     run.answer(lease)
     assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
-    assert [round(told.seconds) for told in run.of(events.KeySpent)] == [round(-9000 + DAY + 0.15 - 1000)]
-    assert any(isinstance(note, BucketRefused) and note.spent_until for note in run.notes)
+    assert [round(told.seconds) for told in run.of(events.KeyExhausted)] == [round(-9000 + DAY + 0.15 - 1000)]
+    assert any(isinstance(note, CooldownStarted) and note.spent_until for note in run.notes)
 
 
 def test_a_run_that_begins_with_a_day_used_up_sends_nothing_and_says_when_to_come_back() -> None:
     credential = daily(4)
     run = Conducted([credential], limits=Limits(parallel=1, max_wait=3600.0))
-    run.learn(used(credential, HourUsed(-2000.0, 4)))
+    run.learn(used(credential, HourUsage(-2000.0, 4)))
     assert run.want("LLD-1", **ASK) is None
-    assert [told.reason for told in run.of(events.StopBegan)] == ["quota"]
+    assert [told.reason for told in run.of(events.ShutdownStarted)] == ["quota"]
     run.finish("LLD-1")
     assert run.run.exit_code() == 75
 
@@ -218,7 +220,7 @@ def test_a_run_that_begins_with_a_day_used_up_sends_nothing_and_says_when_to_com
 def test_a_day_of_the_providers_ends_at_its_midnight() -> None:
     credential = daily(4, midnight=-50000.0)
     run = Conducted([credential])
-    run.learn(used(credential, HourUsed(-50100.0, 4), HourUsed(-2000.0, 4)))
+    run.learn(used(credential, HourUsage(-50100.0, 4), HourUsage(-2000.0, 4)))
     assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     midnight = DAY - 50000.0
     assert run.pool.keys.earliest(run.now) == (midnight, "key-1")

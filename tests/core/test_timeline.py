@@ -39,9 +39,9 @@ def test_nodes_of_an_item_follow_each_other() -> None:
 
 def test_a_wait_lasts_from_the_wish_to_the_grant_and_none_is_shown_for_a_key_that_came_at_once() -> None:
     timeline = heard(
-        (101, events.LeaseWanted("LLD-1", "draft-1", ("gemini",))),
+        (101, events.LeaseRequested("LLD-1", "draft-1", ("gemini",))),
         (101.001, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
-        (102, events.LeaseWanted("LLD-2", "draft-1", ("gemini",))),
+        (102, events.LeaseRequested("LLD-2", "draft-1", ("gemini",))),
         (105, events.LeaseGranted("LLD-2", "key-1", "lease-2", 3.0)),
     )
     assert spans(timeline, "LLD-1", SpanKind.WAIT) == []
@@ -51,9 +51,9 @@ def test_a_wait_lasts_from_the_wish_to_the_grant_and_none_is_shown_for_a_key_tha
 def test_a_key_shows_its_calls_its_refused_call_and_its_rest() -> None:
     timeline = heard(
         (101, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
-        (103, events.LeaseReturned("LLD-1", "lease-1", 2.0, Usage(1, 1, 1))),
+        (103, events.LeaseReleased("LLD-1", "lease-1", 2.0, Usage(1, 1, 1))),
         (104, events.LeaseGranted("LLD-2", "key-1", "lease-2", 0.0)),
-        (105, events.LeaseReturned("LLD-2", "lease-2", 1.0, refusal=REFUSAL)),
+        (105, events.LeaseReleased("LLD-2", "lease-2", 1.0, refusal=REFUSAL)),
         (105, events.KeyLimited("key-1", 5.0, "429")),
         (107, events.Heartbeat(7.0)),
     )
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
         (101, events.ItemStarted("LLD-1", 1, 1)),
         (102, events.NodeStarted("LLD-1", "N1_design", 1)),
         (103, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
-        (104, events.WorkerEnded("LLD-1", "killed by SIGKILL", clean=False)),
+        (104, events.WorkerExited("LLD-1", "killed by SIGKILL", clean=False)),
         (104, events.ItemRetried("LLD-1", "killed", 2, 3, 1.0)),
         (106, events.ItemStarted("LLD-1", 1, 2)),
         (107, events.Heartbeat(7.0)),

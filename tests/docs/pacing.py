@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from agentos.core.protocol.events import LeaseReturned, LeaseWanted
+from agentos.core.protocol.events import LeaseReleased, LeaseRequested
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
@@ -39,7 +39,7 @@ class Story:
         self._leasing = LeaseManager(Pool([key]), lambda: 0.5, Budget(PriceList()))
         self._server = make_window(self.window, LIMIT, MINUTE)
         self._numbers = count()
-        self._agenda: list[tuple[float, int, LeaseWanted | LeaseReturned]] = []
+        self._agenda: list[tuple[float, int, LeaseRequested | LeaseReleased]] = []
 
     def tell(self) -> "Story":
         for caller in range(CALLERS):
@@ -65,24 +65,24 @@ class Story:
         wake = self._leasing.wake_at(now)
         return min(moment for moment in (self._agenda[0][0] if self._agenda else HOUR, wake or HOUR))
 
-    def _hear(self, event: LeaseWanted | LeaseReturned, now: float) -> None:
-        if isinstance(event, LeaseWanted):
+    def _hear(self, event: LeaseRequested | LeaseReleased, now: float) -> None:
+        if isinstance(event, LeaseRequested):
             self._leasing.request(event, now)
         else:
             self._leasing.release(event, now)
             self._leasing.request(_wish(event.item), now)
 
-    def _answer(self, lease: Lease, now: float) -> tuple[float, LeaseReturned]:
+    def _answer(self, lease: Lease, now: float) -> tuple[float, LeaseReleased]:
         wait, item = self._server.wait(now, 1), lease.request.holder
         if wait <= 0:
             self._server.spend(now, 1)
             self.admitted += 1
-            return now + CALL, LeaseReturned(item, lease.id, CALL, Usage(1, 1000, 1000))
+            return now + CALL, LeaseReleased(item, lease.id, CALL, Usage(1, 1000, 1000))
         self.refused.append(now)
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429", wait if self.hints else None)
-        return now + REFUSAL, LeaseReturned(item, lease.id, REFUSAL, refusal=refusal)
+        return now + REFUSAL, LeaseReleased(item, lease.id, REFUSAL, refusal=refusal)
 
-    def _plan(self, at: float, event: LeaseWanted | LeaseReturned) -> None:
+    def _plan(self, at: float, event: LeaseRequested | LeaseReleased) -> None:
         heapq.heappush(self._agenda, (at, next(self._numbers), event))
 
 
@@ -97,8 +97,8 @@ def stories() -> Iterator[Story]:
         yield Story(window, told=False, hints=False)
 
 
-def _wish(item: str) -> LeaseWanted:
-    return LeaseWanted(item, "draft-1", ("gemini",), ("gemini-2.5-pro",), 1000, 1000)
+def _wish(item: str) -> LeaseRequested:
+    return LeaseRequested(item, "draft-1", ("gemini",), ("gemini-2.5-pro",), 1000, 1000)
 
 
 if __name__ == "__main__":

@@ -78,11 +78,11 @@ def test_a_failure_is_final_unless_the_gateway_died_under_it(stand: Stand) -> No
     for item in ("a", "b"):
         stand.engine.execute(StartWorker(item, 1, 1))
     assert not stand.report("a").retryable
-    stand.inner.coming = [events.WorkerEnded("a", "", clean=True)]
+    stand.inner.coming = [events.WorkerExited("a", "", clean=True)]
     stand.engine.receive(0)
-    assert stand.say(events.GatewayEnded("killed by SIGKILL")) == [events.GatewayEnded("killed by SIGKILL")]
+    assert stand.say(events.GatewayExited("killed by SIGKILL")) == [events.GatewayExited("killed by SIGKILL")]
     assert stand.report("b").retryable
-    stand.inner.coming = [events.WorkerEnded("b", "", clean=True)]
+    stand.inner.coming = [events.WorkerExited("b", "", clean=True)]
     stand.engine.receive(0)
     stand.say(events.GatewayRestored())
     stand.engine.execute(StartWorker("b", 1, 2))
@@ -91,14 +91,14 @@ def test_a_failure_is_final_unless_the_gateway_died_under_it(stand: Stand) -> No
 
 def test_a_program_that_ended_well_is_not_to_be_tried_again(stand: Stand) -> None:
     stand.engine.execute(StartWorker("a", 1, 1))
-    stand.say(events.GatewayEnded("killed by SIGKILL"))
+    stand.say(events.GatewayExited("killed by SIGKILL"))
     stand.inner.coming = [events.WorkerReported("a", Outcome(Ending.FINISHED))]
     assert stand.engine.receive(0) == [events.WorkerReported("a", Outcome(Ending.FINISHED))]
 
 
 def test_no_program_starts_while_there_is_no_gateway(stand: Stand) -> None:
     start = StartWorker("a", 1, 1)
-    stand.say(events.GatewayEnded("killed by SIGKILL"))
+    stand.say(events.GatewayExited("killed by SIGKILL"))
     stand.engine.execute(start)
     assert stand.inner.obeyed == []
     stand.say(events.GatewayRestored())
@@ -111,10 +111,10 @@ def test_what_is_held_back_starts_when_no_gateway_comes_or_its_worker_is_wanted(
     stand: Stand, given_up: bool
 ) -> None:
     start, kill = StartWorker("a", 1, 1), KillWorker("a")
-    stand.say(events.GatewayEnded("killed by SIGKILL"))
+    stand.say(events.GatewayExited("killed by SIGKILL"))
     stand.engine.execute(start)
     if given_up:
-        stand.say(events.GatewayEnded("exit status 3", again=False))
+        stand.say(events.GatewayExited("exit status 3", again=False))
         assert stand.inner.obeyed == [start]
     else:
         stand.engine.execute(kill)

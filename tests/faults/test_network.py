@@ -46,7 +46,7 @@ def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable
     done = stage.start(*words, before=("unshare", "-n"), **urls).end(60)
     assert done.code == 75, done.out + done.err
     assert "no answer" in done.out and "FAILED" not in done.out and "Traceback" not in done.out
-    assert len(stage.events("LeaseReturned")) > 2, "it was not tried again"
+    assert len(stage.events("LeaseReleased")) > 2, "it was not tried again"
     witness = stage.server()
     assert stage.run("--all", "--parallel", 2).code == 0
     assert len(witness.answered()) == 4

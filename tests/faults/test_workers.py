@@ -166,7 +166,7 @@ def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_seco
     ended = running.end()
     assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
     prestarted, killed, over = (
-        stage.events(kind)[0]["at"] for kind in ("StopBegan", "KillBegan", "RunEnded")
+        stage.events(kind)[0]["at"] for kind in ("ShutdownStarted", "WorkersKilled", "RunEnded")
     )
     assert (killed - prestarted < 4) == (presses == 2) and over - prestarted < 7
     assert stage.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]

@@ -27,7 +27,7 @@ HARD = {
     "tables": b'{"a":' * 100_000,
     "a list in a message": b'{"type":"NodeStarted","item":' + b"[" * 100_000,
     "a long number": b"1" * 5000,
-    "a longer time": b'{"type":"BucketRefused","boot":"x","wall":1' + b"0" * 400 + b',"clock":1}',
+    "a longer time": b'{"type":"CooldownStarted","boot":"x","wall":1' + b"0" * 400 + b',"clock":1}',
     "half a character": b'{"type":"NodeStarted","item":"\\ud800","node":"N","round":1,"at":1}',
     "no number": b'{"type":"NodeStarted","item":"x","node":"N","round":NaN,"at":Infinity}',
     "zeros": bytes(4096),

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from agentos.core.protocol.events import CallCounted
+from agentos.core.protocol.events import CallCompleted
 from agentos.gateway.child import start_gateway
 from tests.gateway.staging import Gate, ask_whole, gateway
 from tests.scenarios.stage import KEYS, Stage, until
@@ -137,7 +137,7 @@ def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(stage: Stag
         counted = [next(heard), next(heard)]
     finally:
         child.close()
-    assert [event.item for event in counted if isinstance(event, CallCounted)] == ["LLD-1", "LLD-2"]
+    assert [event.item for event in counted if isinstance(event, CallCompleted)] == ["LLD-1", "LLD-2"]
     assert child.process.returncode == 0
 
 

@@ -9,7 +9,7 @@ BACK: list[events.Event] = [
     events.PoolRestored(2.0),
     events.KeysAvailable(2.0),
     events.BreakerClosed("gemini", 2.0),
-    events.DiskRestored(2.0),
+    events.DiskWaitEnded(2.0),
 ]
 
 

@@ -37,7 +37,7 @@ def test_items_that_have_no_room_are_counted() -> None:
 
 def test_it_says_when_the_next_call_goes_while_every_key_is_at_its_limit() -> None:
     found = tally(1)
-    found.handle(events.CallsPaced("key-1", 60.0), 102.0)
+    found.handle(events.CallsThrottled("key-1", 60.0), 102.0)
     assert "keys in use: 0/2, each at its limit, next call at " in " ".join(
         footer(found, 110.0, TerminalSize(200, 10))
     )
@@ -47,8 +47,8 @@ def test_it_says_when_the_next_call_goes_while_every_key_is_at_its_limit() -> No
 
 def test_it_says_what_is_slow_resting_spent_and_paused() -> None:
     found = tally(2)
-    found.handle(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 9000, 3000)), 102.0)
-    found.handle(events.CallCounted("LLD-1", "key-1", "m", Usage(1, 9000, 3000), 0.25), 102.0)
+    found.handle(events.LeaseReleased("LLD-1", "lease", 1.0, Usage(1, 9000, 3000)), 102.0)
+    found.handle(events.CallCompleted("LLD-1", "key-1", "m", Usage(1, 9000, 3000), 0.25), 102.0)
     found.handle(events.KeyLimited("key-2", 60.0, "429"), 103.0)
     found.handle(events.ItemQuiet("LLD-1", "SLOW", "N1_design", 30.0), 104.0)
     found.handle(events.RunPaused(), 105.0)
@@ -88,7 +88,7 @@ def test_a_narrow_screen_leaves_out_what_was_used_and_keeps_who_is_stalled() -> 
 
 def test_a_snapshot_fits_into_eighty_columns() -> None:
     found = tally(1)
-    found.handle(events.LeaseReturned("LLD-1", "lease", 1.0, Usage(1, 1_900_000, 3000)), 102.0)
+    found.handle(events.LeaseReleased("LLD-1", "lease", 1.0, Usage(1, 1_900_000, 3000)), 102.0)
     found.handle(events.KeyLimited("key-1", 9300.0, "429"), 103.0)
     shown = snapshot(found, 9000.0)
     assert max(len(f"[COORDINATOR] {line}") for line in shown) <= 80

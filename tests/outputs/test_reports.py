@@ -41,7 +41,7 @@ def told(*texts: str) -> RunRecord:
     for at, (item, text) in enumerate(zip(items, texts, strict=True), 1001):
         record.handle(events.ItemStarted(item, 1, 1), at)
         record.handle(events.NodeStarted(item, text, 1), at + 0.1)
-        record.handle(events.LeaseWanted(item, "draft-1", ("gemini",)), at + 0.2)
+        record.handle(events.LeaseRequested(item, "draft-1", ("gemini",)), at + 0.2)
         record.handle(events.LeaseGranted(item, "key-1", f"lease-{at}", 0.3), at + 0.5)
         record.handle(events.KeyLimited("key-1", 1.0, text), at + 0.6)
         record.handle(events.ItemEnded(item, failed(text, (text,)), 0.9, Usage(1, 2, 3), 1), at + 0.9)

@@ -12,7 +12,7 @@ def stopped(*before: events.Event) -> RunStats:
     heard = (
         events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, ("key-1",), "lld-workflow --all"),
         *before,
-        events.StopBegan("SIGINT"),
+        events.ShutdownStarted("SIGINT"),
         events.ItemEnded("LLD-1", Outcome(Ending.INTERRUPTED), 2.0 if before else 0.0, Usage(), len(before)),
         events.RunEnded(130, 5.0, 0.0),
     )

@@ -22,7 +22,7 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(stage: Stage) -> None:
     assert f"[COORDINATOR] {PAUSED} Go on with: agentos resume" in running.out
     until(lambda: not open_leases(stage))
     granted = len(stage.events("LeaseGranted"))
-    until(lambda: len(stage.events("LeaseWanted")) > granted)
+    until(lambda: len(stage.events("LeaseRequested")) > granted)
     status = stage.run("status", program="agentos")
     assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
     assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
@@ -35,7 +35,7 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(stage: Stage) -> None:
 
 
 def open_leases(stage: Stage) -> int:
-    return len(stage.events("LeaseGranted")) - len(stage.events("LeaseReturned"))
+    return len(stage.events("LeaseGranted")) - len(stage.events("LeaseReleased"))
 
 
 def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(stage: Stage) -> None:
@@ -45,7 +45,7 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(stage: Stage
     until(lambda: len(witness.answered()) >= 2)
     assert stage.run("pause", "--now", program="agentos").code == 0
     until(lambda: len(stage.events("ItemSetAside")) == 2)
-    assert len(stage.events("WorkerEnded")) == 2 and running.process.poll() is None
+    assert len(stage.events("WorkerExited")) == 2 and running.process.poll() is None
     assert "lld_workflow_40.db" in stage.databases()
     assert stage.run("resume", program="agentos").code == 0
     done = running.end()

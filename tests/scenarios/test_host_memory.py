@@ -81,7 +81,7 @@ def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(stage: Sta
     first.end()
     assert "1 of 1 requests/60s" in line(keys(stage), "key-1")
     second = stage.start("--all")
-    until(lambda: len(stage.runs()) == 2 and stage.events("LeaseWanted", stage.runs()[-1]))
+    until(lambda: len(stage.runs()) == 2 and stage.events("LeaseRequested", stage.runs()[-1]))
     second.signal(signal.SIGINT)
     assert second.end().code == 130
     assert not stage.events("LeaseGranted", stage.runs()[-1]), "its minute is not over"

@@ -307,7 +307,7 @@ def test_three_providers_play_the_roles_they_are_given(stage: Stage) -> None:
     assert played == {("draft", "key-1", "claude-sonnet-4-5"), ("review", "key-2", "gpt-5")}
     assert {call["status"] for call in witness.calls()} == {200}
     assert {"anthropic-1", "openai-1"} == {event["key"] for event in stage.events("LeaseGranted")}
-    assert all(event["cost"] > 0 for event in stage.events("CallCounted"))
+    assert all(event["cost"] > 0 for event in stage.events("CallCompleted"))
 
 
 def test_a_fallback_reviews_when_the_preferred_provider_has_no_usable_key(stage: Stage) -> None:

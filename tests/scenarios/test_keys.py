@@ -170,7 +170,7 @@ def test_a_key_that_is_spent_for_one_model_is_told_apart_by_model(stage: Stage) 
         rf"key-1  gemini    available for ([\w.-]+); exhausted for the day for ([\w.-]+), {until}, ", row
     )
     assert found and set(found.groups()) == {"gemini-2.5-flash", "gemini-2.5-pro"}, row
-    (event,) = stage.events("KeySpent")
+    (event,) = stage.events("KeyExhausted")
     assert "last refusal: " in row and event["reason"] in row
 
 

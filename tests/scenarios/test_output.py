@@ -41,7 +41,7 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
         deadline = time.monotonic() + 30
         while ended != set(words) and time.monotonic() < deadline:
             for event in engine.receive(1.0):
-                if isinstance(event, events.WorkerEnded):
+                if isinstance(event, events.WorkerExited):
                     ended.add(event.item)
                 if isinstance(event, events.LineWritten):
                     console.on_event(event, 0.0)

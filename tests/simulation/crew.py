@@ -62,13 +62,13 @@ class FaultyCrew:
             case StopWorker():
                 return self._stop(command.item, now)
             case KillWorker():
-                return [ScheduledEvent(now + 0.01, events.WorkerEnded(command.item, "SIGKILL", clean=False))]
+                return [ScheduledEvent(now + 0.01, events.WorkerExited(command.item, "SIGKILL", clean=False))]
             case FreezeWorker() | ThawWorker():
                 return []
 
     def _start(self, item: str, now: float) -> list[ScheduledEvent]:
         if self._happens(self._dangers.no_start):
-            return [ScheduledEvent(now + 0.01, events.WorkerNotStarted(item, "EAGAIN"))]
+            return [ScheduledEvent(now + 0.01, events.WorkerStartFailed(item, "EAGAIN"))]
         self._alive.add(item)
         there = now + self._random.uniform(0.01, 1.0)
         started = ScheduledEvent(there, events.WorkerStarted(item, 1))
@@ -79,7 +79,7 @@ class FaultyCrew:
     def _go_on(self, item: str, now: float, done: int) -> list[ScheduledEvent]:
         at = now + self._random.uniform(0.0, 0.5)
         if self._happens(self._dangers.crash):
-            return [ScheduledEvent(at, events.WorkerEnded(item, "SIGSEGV", clean=False))]
+            return [ScheduledEvent(at, events.WorkerExited(item, "SIGSEGV", clean=False))]
         if self._happens(self._dangers.hang):
             return []
         if self._happens(self._dangers.stumble):
@@ -87,7 +87,7 @@ class FaultyCrew:
         if done >= self._needed:
             return self._end(item, at, APPROVED)
         node = ScheduledEvent(at, events.NodeStarted(item, f"N{done}", 1))
-        wish = events.LeaseWanted(item, f"call-{done}", ("gemini",), ("m",), 100, 100, done)
+        wish = events.LeaseRequested(item, f"call-{done}", ("gemini",), ("m",), 100, 100, done)
         return [node, ScheduledEvent(at, wish)]
 
     def _call(self, grant: GrantLease, now: float) -> list[ScheduledEvent]:
@@ -96,7 +96,7 @@ class FaultyCrew:
         back = now + answer.seconds
         if self._happens(self._dangers.crash):
             return [
-                ScheduledEvent(now + answer.seconds / 2, events.WorkerEnded(item, "SIGKILL", clean=False))
+                ScheduledEvent(now + answer.seconds / 2, events.WorkerExited(item, "SIGKILL", clean=False))
             ]
         if self._happens(self._dangers.hang):
             return []
@@ -104,9 +104,9 @@ class FaultyCrew:
         returned = self._returned(grant, answer.seconds, answer.refusal)
         return [ScheduledEvent(back, returned), *self._go_on(item, back, done)]
 
-    def _returned(self, grant: GrantLease, seconds: float, refusal: Refusal | None) -> events.LeaseReturned:
+    def _returned(self, grant: GrantLease, seconds: float, refusal: Refusal | None) -> events.LeaseReleased:
         usage = Usage() if refusal else Usage(1, 100, 100)
-        return events.LeaseReturned(grant.item, grant.lease, seconds, usage, refusal, "m")
+        return events.LeaseReleased(grant.item, grant.lease, seconds, usage, refusal, "m")
 
     def _stop(self, item: str, now: float) -> list[ScheduledEvent]:
         if item not in self._alive or self._happens(0.1):
@@ -117,7 +117,7 @@ class FaultyCrew:
         lingers = self._random.choice((0.01, 0.01, 0.01, 30.0))
         return [
             ScheduledEvent(at, events.WorkerReported(item, outcome)),
-            ScheduledEvent(at + lingers, events.WorkerEnded(item, "exit status 0", clean=True)),
+            ScheduledEvent(at + lingers, events.WorkerExited(item, "exit status 0", clean=True)),
         ]
 
     def _happens(self, share: float) -> bool:

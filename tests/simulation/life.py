@@ -198,7 +198,7 @@ class _Trip:
                 assert seen.item not in self.ended, f"{seen.item} ended twice"
                 assert seen.attempts <= self.limits.retries + 1, f"{seen.item} was tried too often"
                 self.ended[seen.item] = seen
-            case events.StopBegan():
+            case events.ShutdownStarted():
                 self.stopped_at = at if self.stopped_at is None else self.stopped_at
             case events.RunEnded():
                 self.runs_ended += 1
@@ -225,7 +225,7 @@ class _Trip:
 
     def _see_worker(self, seen: Seen, at: float) -> None:
         match seen:
-            case events.LeaseReturned():
+            case events.LeaseReleased():
                 lease = self.leases.pop(seen.lease)
                 if seen.refusal is None:
                     self.life.disk.calls[seen.item] = self.life.disk.calls.get(seen.item, 0) + 1
@@ -237,7 +237,7 @@ class _Trip:
                 self.life.disk.documents.add(seen.item)
             case events.WorkerReported() if seen.outcome.error == "Invalid spec format":
                 self.life.hopeless.add(seen.item)
-            case events.WorkerEnded() | events.WorkerNotStarted():
+            case events.WorkerExited() | events.WorkerStartFailed():
                 self.life.told.deaths += not getattr(seen, "clean", False)
                 self.workers.discard(seen.item)
                 self.leases = {name: one for name, one in self.leases.items() if one.item != seen.item}

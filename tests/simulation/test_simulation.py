@@ -60,7 +60,7 @@ class Hasty(Scheduler):
     """Does not wait as long as it was asked to."""
 
     def handle(self, event: events.Event, now: float) -> StepResult:
-        if isinstance(event, events.LeaseReturned) and event.refusal:
+        if isinstance(event, events.LeaseReleased) and event.refusal:
             event = replace(event, refusal=replace(event.refusal, seconds=0.0, limits=()))
         return super().handle(event, now)
 

@@ -7,7 +7,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agentos.core.protocol.peer_notes import BucketLearnt, CallOver, CallSent, RunGone
+from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, RunGone
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import LONGEST_PASSING, Pool
@@ -65,7 +65,7 @@ class PacingMachine(RuleBasedStateMachine):
         self.sent: dict[tuple[str, str], list[Sent]] = {}
         self.leases: dict[str, Lease] = {}
         self.calls: dict[str, Sent] = {}
-        self.foreign: dict[str, CallSent] = {}
+        self.foreign: dict[str, CallStarted] = {}
         self.count = 0
 
     @initialize(credentials=credential_lists())
@@ -74,7 +74,7 @@ class PacingMachine(RuleBasedStateMachine):
         self.keys = {credential.name: credential for credential in credentials}
         # Known, or one call might find it out; the others have tests of their own.
         quota = credentials[0].quota
-        self.pool.apply_note(BucketLearnt("earlier", quota, MODELS[0], counting=Counting.SLIDING))
+        self.pool.apply_note(BucketLimitsLearned("earlier", quota, MODELS[0], counting=Counting.SLIDING))
 
     # What happens.
 
@@ -111,7 +111,7 @@ class PacingMachine(RuleBasedStateMachine):
     def another_run_sends(self, data: st.DataObject, model: str, load: CallCost) -> None:
         credential = self.keys[data.draw(st.sampled_from(sorted(self.keys)))]
         name = f"there-{len(self.foreign)}"
-        note = CallSent("there", name, credential.fingerprint, credential.quota, model, self.now, load)
+        note = CallStarted("there", name, credential.fingerprint, credential.quota, model, self.now, load)
         self.pool.apply_note(note)
         self.foreign[name] = note
         self._remember(credential.quota, model, load)
@@ -128,7 +128,7 @@ class PacingMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def another_run_has_its_answer(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.foreign)))
-        self.pool.apply_note(CallOver("there", name, self.foreign.pop(name).cost))
+        self.pool.apply_note(CallEnded("there", name, self.foreign.pop(name).cost))
         self.grant()
 
     @rule(seconds=steps)

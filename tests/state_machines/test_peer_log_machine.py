@@ -161,7 +161,7 @@ class HostMachine(RuleBasedStateMachine):
 
     def _ask(self, run: Running) -> None:
         run.asked += 1
-        wish = events.LeaseWanted(f"LLD-{run.asked}", "call", ("gemini",), ("pro",))
+        wish = events.LeaseRequested(f"LLD-{run.asked}", "call", ("gemini",), ("pro",))
         run.leasing.request(wish, self.now)
         self._turn(run)
 
@@ -201,7 +201,7 @@ class HostMachine(RuleBasedStateMachine):
         refusal = TROUBLE if self.down else REJECTED if key in self.dead else None
         usage = Usage(1, 5, 5) if refusal is None else Usage()
         self._hear(run)
-        back = events.LeaseReturned(lease.request.holder, lease.id, 1.0, usage, refusal)
+        back = events.LeaseReleased(lease.request.holder, lease.id, 1.0, usage, refusal)
         run.leasing.release(back, self.now)
         if refusal is TROUBLE:
             self._failed(lease)

@@ -179,13 +179,13 @@ class RunMachine(RuleBasedStateMachine):
         for life, dies in zip(list(self.lives.values()), deaths, strict=False):
             if life.lease and not life.doomed:
                 lease, life.lease = life.lease, ""
-                heard.append(events.LeaseReturned(life.item, lease, 1.0))
+                heard.append(events.LeaseReleased(life.item, lease, 1.0))
             if life.idle:
                 heard.append(self._wish(life))
             if dies:
                 self.guilty.add(life.item)
                 del self.lives[life.item]
-                heard.append(events.WorkerEnded(life.item, "signal 9", clean=False))
+                heard.append(events.WorkerExited(life.item, "signal 9", clean=False))
         self._hear(*heard)
 
     @precondition(lambda self: self._some(lambda life: life.fresh))
@@ -243,7 +243,7 @@ class RunMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.run.over)
     @rule(workers=st.integers(0, 4))
     def change_the_number_of_workers(self, workers: int) -> None:
-        self._hear(events.WorkersRequested(workers))
+        self._hear(events.WorkerCountRequested(workers))
 
     @precondition(lambda self: not self.run.over)
     @rule(seconds=st.floats(0.1, 500.0))
@@ -353,14 +353,14 @@ class RunMachine(RuleBasedStateMachine):
     def _want(self, life: Life) -> None:
         self._hear(self._wish(life))
 
-    def _wish(self, life: Life) -> events.LeaseWanted:
+    def _wish(self, life: Life) -> events.LeaseRequested:
         self.calls += 1
         life.fresh, life.call = False, f"call-{self.calls}"
-        return events.LeaseWanted(life.item, life.call, ("gemini",))
+        return events.LeaseRequested(life.item, life.call, ("gemini",))
 
     def _return(self, life: Life, refusal: Refusal | None) -> None:
         lease, life.lease = life.lease, ""
-        self._hear(events.LeaseReturned(life.item, lease, 1.0, refusal=refusal))
+        self._hear(events.LeaseReleased(life.item, lease, 1.0, refusal=refusal))
 
     def _report(self, life: Life, outcome: Outcome) -> None:
         life.fresh, life.reported = False, True
@@ -371,11 +371,11 @@ class RunMachine(RuleBasedStateMachine):
     def _fail_to_start(self, life: Life) -> None:
         self.guilty.add(life.item)
         del self.lives[life.item]
-        self._hear(events.WorkerNotStarted(life.item, "EAGAIN"))
+        self._hear(events.WorkerStartFailed(life.item, "EAGAIN"))
 
     def _end(self, life: Life) -> None:
         del self.lives[life.item]
-        self._hear(events.WorkerEnded(life.item, "signal 9", clean=False))
+        self._hear(events.WorkerExited(life.item, "signal 9", clean=False))
 
     def _hear(self, *heard: events.Event) -> None:
         self._obey(self.run.handle_all(heard, self.now))
@@ -397,7 +397,7 @@ class RunMachine(RuleBasedStateMachine):
                 assert 1 <= news.attempt <= self.allowed[news.item]
             case events.SlotRetired():
                 self.slots_left = news.left
-            case events.StopBegan():
+            case events.ShutdownStarted():
                 self.stop_began = True
             case events.RunEnded():
                 assert not self.lives
@@ -413,7 +413,7 @@ class RunMachine(RuleBasedStateMachine):
                 ended = self.ended.pop(news.item)
                 assert ended.ending in (Ending.FAILED, Ending.ELSEWHERE)
                 self.allowed[news.item] += self.limits.retries + 1
-            case events.WorkersChanged():
+            case events.WorkerCountChanged():
                 assert 1 <= news.workers != news.before == self.workers
                 self.workers = news.workers
             case events.RunPaused():

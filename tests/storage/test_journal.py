@@ -67,13 +67,15 @@ def test_garbage_in_the_middle_costs_that_line_alone(tmp_path: Path, line: bytes
 
 
 def test_a_secret_is_masked_on_its_way_to_the_disk(tmp_path: Path) -> None:
-    write(tmp_path, events.StopBegan("quota", "key canary-123456"))
+    write(tmp_path, events.ShutdownStarted("quota", "key canary-123456"))
     assert b"canary" not in (tmp_path / NAME).read_bytes()
-    assert [entry.event for entry in read_journal(tmp_path)] == [events.StopBegan("quota", f"key {MASK}")]
+    assert [entry.event for entry in read_journal(tmp_path)] == [
+        events.ShutdownStarted("quota", f"key {MASK}")
+    ]
 
 
 def test_a_name_that_is_not_utf8_can_be_told_and_read(tmp_path: Path) -> None:
-    odd = events.StopBegan("no key", os.fsdecode(b"/home/\xff/agentos"))
+    odd = events.ShutdownStarted("no key", os.fsdecode(b"/home/\xff/agentos"))
     write(tmp_path, odd, ENDED)
     assert [entry.event for entry in read_journal(tmp_path)] == [odd, ENDED]
 

@@ -16,11 +16,11 @@ import pytest
 
 from agentos.core.protocol.codec import encode
 from agentos.core.protocol.peer_notes import (
-    BucketLearnt,
-    BucketRefused,
-    CallOver,
-    CallSent,
+    BucketLimitsLearned,
+    CallEnded,
+    CallStarted,
     CooldownCleared,
+    CooldownStarted,
     Note,
     RunGone,
 )
@@ -34,7 +34,7 @@ from agentos.storage.peer_log import CHUNK, NAME, FilePeerLog, read_notes
 LIVE = """
 import os, subprocess, sys
 from pathlib import Path
-from agentos.core.protocol.peer_notes import CallOver
+from agentos.core.protocol.peer_notes import CallEnded
 from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3:]:
@@ -45,21 +45,21 @@ else:
     print("there", flush=True)
 for line in sys.stdin:
     with log.lock_and_read() as notes:
-        log.append([CallOver("", line.strip())])
+        log.append([CallEnded("", line.strip())])
     print(",".join(f"{note.run}:{note.lease}" for note in notes), flush=True)
 log.close()
 """
 LACK = """
 import os, resource, sys
 from pathlib import Path
-from agentos.core.protocol.peer_notes import CallOver
+from agentos.core.protocol.peer_notes import CallEnded
 from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), "here")
 resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
 with log.lock_and_read() as notes:
-    print(len(notes), log.append([CallOver("", "lease-9")]), log.gone({"there"}))
+    print(len(notes), log.append([CallEnded("", "lease-9")]), log.gone({"there"}))
 """
-SENT = CallSent("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(3, 4))
+SENT = CallStarted("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(3, 4))
 
 
 class Neighbour:
@@ -131,18 +131,18 @@ def test_two_processes_see_each_others_notes_once_and_in_order(tmp_path: Path, l
     with neighbour(tmp_path, "there") as there:
         for number in range(3):
             assert there.leave(f"lease-{number}") == ([] if number == 0 else [f"here:ours-{number - 1}"])
-            assert read(log) == [CallOver("there", f"lease-{number}")]
-            leave(log, CallOver("", f"ours-{number}"))
+            assert read(log) == [CallEnded("there", f"lease-{number}")]
+            leave(log, CallEnded("", f"ours-{number}"))
         assert read(log) == []
 
 
 def test_a_note_comes_back_as_it_was_with_the_name_of_its_run(tmp_path: Path, log: FilePeerLog) -> None:
     notes: list[Note] = [
         SENT,
-        CallOver("", "lease-1", CallCost(1, 2)),
-        BucketRefused("", "bucket", "pro", 6.5, 0.0, "429"),
+        CallEnded("", "lease-1", CallCost(1, 2)),
+        CooldownStarted("", "bucket", "pro", 6.5, 0.0, "429"),
         CooldownCleared("", "bucket", "pro"),
-        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), 2.5),
+        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), 2.5),
     ]
     leave(log, *notes)
     with contextlib.closing(FilePeerLog(tmp_path, "second")) as second:
@@ -162,7 +162,7 @@ def test_many_processes_at_once_lose_no_note_and_tear_none(tmp_path: Path, log: 
         for other in others:
             for _ in range(20):
                 other._line()
-    found = [note for note in read(log) if isinstance(note, CallOver)]
+    found = [note for note in read(log) if isinstance(note, CallEnded)]
     for name in names:
         assert [note.lease for note in found if note.run == name] == [str(number) for number in range(20)]
 
@@ -219,12 +219,12 @@ def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_and_is_not
         began = time.monotonic()
         for number in range(50):
             with log.lock_and_read() as notes:
-                assert notes is None and not log.append([CallOver("", f"late-{number}")])
+                assert notes is None and not log.append([CallEnded("", f"late-{number}")])
         assert time.monotonic() - began < 5.0, "only the first is waited for"
-        assert there.append([CallOver("", "first")])
-    assert read(log) == [CallOver("there", "first")]
-    leave(log, CallOver("", "last"))
-    told = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallOver)]
+        assert there.append([CallEnded("", "first")])
+    assert read(log) == [CallEnded("there", "first")]
+    leave(log, CallEnded("", "last"))
+    told = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallEnded)]
     assert told == ["first", *(f"late-{number}" for number in range(50)), "last"]
 
 
@@ -280,12 +280,12 @@ def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_f
 
 def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: FilePeerLog) -> None:
     with open(tmp_path / NAME, "a") as file:
-        file.write('{"type":"CallOver","run":"dead","lea')
+        file.write('{"type":"CallEnded","run":"dead","lea')
     assert read(log) == []
     with neighbour(tmp_path, "there") as there:
         there.leave("lease-1")
         there.leave("lease-2")
-    assert read(log) == [CallOver("there", "lease-1"), CallOver("there", "lease-2")]
+    assert read(log) == [CallEnded("there", "lease-1"), CallEnded("there", "lease-2")]
 
 
 @pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"RunGone","run":3}'])
@@ -294,17 +294,17 @@ def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, lin
         file.write(f"{line}\n")
     with neighbour(tmp_path, "there") as there:
         there.leave("lease-1")
-    assert read(log) == [CallOver("there", "lease-1")]
+    assert read(log) == [CallEnded("there", "lease-1")]
 
 
 def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> None:
     """It was written ten seconds ago, when that boot's clock stood at 5000."""
-    note = BucketRefused("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
+    note = CooldownStarted("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
     stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     here = json.dumps({**encode(SENT), "boot": boot_id(), "clock": 5.0, "wall": 0.0})
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
     shifted, same = read_notes(tmp_path)
-    assert isinstance(shifted, BucketRefused)
+    assert isinstance(shifted, CooldownStarted)
     assert shifted.until - host_clock() == pytest.approx(90.0, abs=1.0)
     assert shifted.spent_until - host_clock() == pytest.approx(590.0, abs=1.0)
     assert shifted.at - host_clock() == pytest.approx(-11.0, abs=1.0)
@@ -312,25 +312,25 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
 
 
 def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path) -> None:
-    note = BucketRefused("there", "bucket", "pro", 5100.0, 0.0, "429")
+    note = CooldownStarted("there", "bucket", "pro", 5100.0, 0.0, "429")
     stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     (shifted,) = read_notes(tmp_path)
-    assert isinstance(shifted, BucketRefused) and shifted.spent_until <= 0.0
+    assert isinstance(shifted, CooldownStarted) and shifted.spent_until <= 0.0
 
 
 # Growing and being shortened.
 
 
-def ahead(model: str = "pro", seconds: float = 100.0) -> BucketRefused:
-    return BucketRefused("", "bucket", model, host_clock() + seconds, 0.0, "429")
+def ahead(model: str = "pro", seconds: float = 100.0) -> CooldownStarted:
+    return CooldownStarted("", "bucket", model, host_clock() + seconds, 0.0, "429")
 
 
 def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(tmp_path: Path) -> None:
-    learnt = BucketLearnt("", "bucket", "pro", per_second=2.5)
+    learnt = BucketLimitsLearned("", "bucket", "pro", per_second=2.5)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, replace(SENT, at=host_clock() - 90000), CallOver("", "lease-1"), rest, over, learnt)
+        leave(log, replace(SENT, at=host_clock() - 90000), CallEnded("", "lease-1"), rest, over, learnt)
     assert again(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
     assert len((tmp_path / NAME).read_text().splitlines()) == 2
 
@@ -339,12 +339,12 @@ def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path
     credential = Credential(
         "key-1", "gemini", Secret("s"), concurrency=9, rates=((Dimension.TOKENS, Rate(100, 60.0)),)
     )
-    call = CallSent(
+    call = CallStarted(
         "", "lease-1", credential.fingerprint, credential.quota, "pro", host_clock() - 5, CallCost(50, 40)
     )
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, replace(call, lease="long ago", at=call.at - 90), CallOver("", "long ago"))
-        leave(log, call, CallOver("", "lease-1", CallCost(20, 5)), replace(call, lease="unanswered"))
+        leave(log, replace(call, lease="long ago", at=call.at - 90), CallEnded("", "long ago"))
+        leave(log, call, CallEnded("", "lease-1", CallCost(20, 5)), replace(call, lease="unanswered"))
     for _ in range(2):
         pool = Pool([credential])
         for note in again(tmp_path):
@@ -354,7 +354,7 @@ def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path
 
 
 def test_who_does_not_come_alone_shortens_nothing(tmp_path: Path, log: FilePeerLog) -> None:
-    leave(log, SENT, CallOver("", "lease-1"))
+    leave(log, SENT, CallEnded("", "lease-1"))
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 2
 
@@ -372,15 +372,15 @@ def test_a_rest_that_was_over_early_is_not_kept(tmp_path: Path) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, ahead(), ahead("flash"), CooldownCleared("", "bucket", "pro"))
     (kept,) = again(tmp_path)
-    assert isinstance(kept, BucketRefused) and kept.model == "flash"
+    assert isinstance(kept, CooldownStarted) and kept.model == "flash"
 
 
 def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_path: Path) -> None:
     notes = [
-        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
-        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
-        BucketLearnt("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 10.0),)),
-        BucketLearnt("", "bucket", "flash", per_second=2.5),
+        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
+        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
+        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 10.0),)),
+        BucketLimitsLearned("", "bucket", "flash", per_second=2.5),
     ]
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, *notes)
@@ -389,11 +389,13 @@ def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_p
     limits = {
         (note.model, limit.dimension): limit.amount
         for note in found
-        if isinstance(note, BucketLearnt)
+        if isinstance(note, BucketLimitsLearned)
         for limit in note.limits
     }
     assert limits == {("pro", Dimension.REQUESTS): 10.0, ("pro", Dimension.INPUT): 900.0}
-    assert [note.per_second for note in found if isinstance(note, BucketLearnt) and note.per_second] == [2.5]
+    assert [
+        note.per_second for note in found if isinstance(note, BucketLimitsLearned) and note.per_second
+    ] == [2.5]
 
 
 def test_a_run_that_was_killed_does_not_keep_the_file_from_being_shortened(tmp_path: Path) -> None:

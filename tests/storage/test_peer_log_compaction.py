@@ -11,14 +11,14 @@ import pytest
 
 from agentos.core.protocol.codec import encode
 from agentos.core.protocol.peer_notes import (
-    BucketUsed,
-    CallOver,
-    CallSent,
-    HourUsed,
+    BucketUsage,
+    CallEnded,
+    CallStarted,
+    HourUsage,
     KeyRejected,
     Note,
-    ProviderBack,
     ProviderFailed,
+    ProviderRecovered,
     QuarantineLifted,
 )
 from agentos.core.ratelimit.limits import CallCost
@@ -36,12 +36,12 @@ def kept(*notes: Note, now: float = NOW) -> list[Note]:
     return digest.notes()
 
 
-def call(at: float, lease: str, model: str = "pro") -> CallSent:
-    return CallSent("before", lease, "key", "bucket", model, at, CallCost(3, 4))
+def call(at: float, lease: str, model: str = "pro") -> CallStarted:
+    return CallStarted("before", lease, "key", "bucket", model, at, CallCost(3, 4))
 
 
 def used(notes: list[Note], model: str = "pro") -> int:
-    found = [note for note in notes if isinstance(note, BucketUsed) and note.model == model]
+    found = [note for note in notes if isinstance(note, BucketUsage) and note.model == model]
     return sum(hour.calls for note in found for hour in note.hours)
 
 
@@ -51,8 +51,8 @@ def used(notes: list[Note], model: str = "pro") -> int:
 def test_calls_of_a_day_are_counted_by_the_hour_and_only_the_last_minutes_stay_as_they_were() -> None:
     calls = [call(NOW - 10 * number, str(number)) for number in range(3000)]
     found = kept(*calls)
-    assert used(found) + sum(isinstance(note, CallSent) for note in found) == 3000
-    (counted,) = [note for note in found if isinstance(note, BucketUsed)]
+    assert used(found) + sum(isinstance(note, CallStarted) for note in found) == 3000
+    (counted,) = [note for note in found if isinstance(note, BucketUsage)]
     assert len(counted.hours) <= 10 and len(found) <= 1 + 2 * 7
 
 
@@ -62,7 +62,7 @@ def test_however_often_it_is_shortened_nothing_is_counted_twice_and_none_forgott
         now = NOW + hour * HOUR
         notes = kept(*notes, *(call(now - 30 * minute, f"{hour} {minute}") for minute in range(9)), now=now)
     # What is of the hour in which the day began may count a little longer, never shorter.
-    sent = used(notes) + sum(isinstance(note, CallSent) for note in notes)
+    sent = used(notes) + sum(isinstance(note, CallStarted) for note in notes)
     assert 24 * 9 <= sent <= 25 * 9
     assert kept(*notes, now=now + 2 * DAY) == []
 
@@ -71,9 +71,9 @@ def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> 
     long_ago = NOW - 500
     found = kept(
         call(long_ago, "one"),
-        CallOver("before", "one", CallCost(1, 1)),
+        CallEnded("before", "one", CallCost(1, 1)),
         call(long_ago, "two"),
-        CallOver("before", "two", refused=True),
+        CallEnded("before", "two", refused=True),
         call(long_ago, "three"),
         call(long_ago, "four", model="flash"),
     )
@@ -82,14 +82,14 @@ def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> 
 
 def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -> None:
     """They were counted ten seconds ago, when that boot's clock stood at 5000."""
-    note = BucketUsed("earlier", "bucket", "pro", (HourUsed(4000.0, 7),), 5000.0)
+    note = BucketUsage("earlier", "bucket", "pro", (HourUsage(4000.0, 7),), 5000.0)
     stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     for _ in range(2):
         with contextlib.closing(FilePeerLog(tmp_path, "later")) as log, log.lock_and_read() as notes:
             assert notes is not None
             (found,) = notes
-        assert isinstance(found, BucketUsed) and found.hours[0].calls == 7
+        assert isinstance(found, BucketUsage) and found.hours[0].calls == 7
         assert found.hours[0].at - host_clock() == pytest.approx(-1010.0, abs=2.0)
 
 
@@ -113,7 +113,7 @@ def test_a_rejected_key_is_known_for_an_hour_unless_it_was_pardoned() -> None:
 def test_a_storm_is_known_as_long_as_its_next_look_is_ahead_and_nobody_was_answered() -> None:
     ahead = ProviderFailed("", "gemini", 7, NOW + 5, "503", NOW - 3)
     assert kept(replace(ahead, open_until=NOW + 2), ahead) == [replace(ahead, run="earlier")]
-    assert kept(ahead, ProviderBack("", "gemini")) == []
+    assert kept(ahead, ProviderRecovered("", "gemini")) == []
     assert kept(replace(ahead, open_until=NOW - 1)) == kept(replace(ahead, open_until=0.0)) == []
 
 

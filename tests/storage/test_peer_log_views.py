@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from agentos.core.protocol.peer_notes import CallOver, CallSent, CooldownCleared, Note
+from agentos.core.protocol.peer_notes import CallEnded, CallStarted, CooldownCleared, Note
 from agentos.core.ratelimit.limits import CallCost
 from agentos.storage.clock import host_clock
 from agentos.storage.peer_log import FilePeerLog
@@ -11,8 +11,8 @@ from agentos.storage.peer_log_compaction import RECENT
 from agentos.storage.peer_log_views import recent_calls
 
 
-def sent(lease: str, seconds_ago: float) -> CallSent:
-    return CallSent("", lease, "fingerprint", "bucket", "pro", host_clock() - seconds_ago, CallCost(3, 4))
+def sent(lease: str, seconds_ago: float) -> CallStarted:
+    return CallStarted("", lease, "fingerprint", "bucket", "pro", host_clock() - seconds_ago, CallCost(3, 4))
 
 
 def leave(folder: Path, *notes: Note) -> None:
@@ -25,15 +25,15 @@ def test_only_the_calls_of_the_last_minute_are_given_oldest_first_each_with_its_
     leave(
         tmp_path / "quota",
         sent("long-ago", RECENT + 5),
-        CallOver("", "long-ago", used),
+        CallEnded("", "long-ago", used),
         sent("first", 20),
         sent("second", 10),
         CooldownCleared("", "bucket", "pro"),
-        CallOver("", "first", used),
+        CallEnded("", "first", used),
     )
     found = recent_calls(tmp_path / "quota")
-    calls = [note for note in found if isinstance(note, CallSent)]
-    ends = [note for note in found if isinstance(note, CallOver)]
+    calls = [note for note in found if isinstance(note, CallStarted)]
+    ends = [note for note in found if isinstance(note, CallEnded)]
     assert [note.lease for note in calls] == [note.lease for note in ends] == ["first", "second"]
     assert [note.used for note in ends] == [used, CallCost()], "one is under way"
 

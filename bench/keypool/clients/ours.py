@@ -11,7 +11,7 @@ from typing import Any
 
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.planning.worker_task import RoleModel
-from agentos.core.protocol.events import LeaseReturned, LeaseWanted, WorkerEvent
+from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEvent
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, PeerLog
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, PriceList
@@ -68,9 +68,9 @@ class Owner:
 
     def hear(self, event: WorkerEvent) -> None:
         match event:
-            case LeaseWanted():
+            case LeaseRequested():
                 self._decide(lambda now: self._leasing.request(event, now))
-            case LeaseReturned():
+            case LeaseReleased():
                 self._decide(lambda now: self._leasing.release(event, now))
 
     def _decide(self, act: Callable[[float], object]) -> None:

@@ -14,9 +14,9 @@ ANSWERS = (
     events.RunPaused
     | events.RunResumed
     | events.ItemRequeued
-    | events.WorkersChanged
-    | events.StopBegan
-    | events.KillBegan
+    | events.WorkerCountChanged
+    | events.ShutdownStarted
+    | events.WorkersKilled
 )
 
 

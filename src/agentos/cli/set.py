@@ -5,11 +5,11 @@ import click
 from agentos.cli.control import run_option, send_request
 from agentos.cli.param_types import Workers, capped
 from agentos.core.constants import MAX_PARALLEL
-from agentos.core.protocol.events import WorkersRequested
+from agentos.core.protocol.events import WorkerCountRequested
 
 
 def _run(parallel: int, run_id: str | None) -> int:
-    return send_request(run_id, WorkersRequested(capped(parallel)), f"set parallel {parallel}")
+    return send_request(run_id, WorkerCountRequested(capped(parallel)), f"set parallel {parallel}")
 
 
 command = click.Group(

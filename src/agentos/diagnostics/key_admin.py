@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentos.config.settings import environment, found_home
 from agentos.core.errors import ModelError, NothingMatches, PreflightError, UsageError
 from agentos.core.planning.model_roles import DEFAULTS
-from agentos.core.protocol.peer_notes import BucketRefused, KeyRejected, Note, QuarantineLifted
+from agentos.core.protocol.peer_notes import CooldownStarted, KeyRejected, Note, QuarantineLifted
 from agentos.core.protocol.ports import LeasedKey, ModelRequest
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.credentials import Credential
@@ -58,7 +58,7 @@ def cool_down_key(name: str, seconds: float) -> None:
     home = Home(found_home())
     found = {credential.name: credential for credential in _source(home).read()}
     quota, now = _named(found, name).quota, host_clock()
-    _tell(home, [BucketRefused("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
+    _tell(home, [CooldownStarted("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
 
 
 def set_key_enabled(name: str, enabled: str) -> None:

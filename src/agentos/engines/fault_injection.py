@@ -15,7 +15,7 @@ class Inject429Engine:
         self._engine = engine
         self._left = after
         self._events: list[EngineEvent | WorkerEvent] = []
-        self._requests: dict[tuple[str, str], events.LeaseWanted] = {}
+        self._requests: dict[tuple[str, str], events.LeaseRequested] = {}
 
     def execute(self, command: Command) -> None:
         if not isinstance(command, GrantLease):
@@ -24,7 +24,7 @@ class Inject429Engine:
         if self._left != -1:
             return self._engine.execute(command)
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
-        self._events.append(events.LeaseReturned(command.item, command.lease, 0.0, Usage(), refusal))
+        self._events.append(events.LeaseReleased(command.item, command.lease, 0.0, Usage(), refusal))
         self._events.append(self._requests[command.item, command.call])
         self._engine.wake()
 
@@ -32,7 +32,7 @@ class Inject429Engine:
         told, self._events = self._events, []
         told += self._engine.receive(0.0 if told else timeout)
         for event in told:
-            if isinstance(event, events.LeaseWanted):
+            if isinstance(event, events.LeaseRequested):
                 self._requests[event.item, event.call] = event
         return told
 

@@ -58,10 +58,10 @@ class GatewayAwareEngine:
         found: list[EngineEvent | WorkerEvent] = []
         while not self._events.empty():
             match event := self._events.get_nowait():
-                case events.CallCounted():
-                    returned = events.LeaseReturned(event.item, "", 0.0, event.usage, model=event.model)
+                case events.CallCompleted():
+                    returned = events.LeaseReleased(event.item, "", 0.0, event.usage, model=event.model)
                     found.append(returned)
-                case events.GatewayEnded():
+                case events.GatewayExited():
                     self._is_down = event.again
                     self._excused_items |= self._running
                 case events.GatewayRestored():
@@ -77,7 +77,7 @@ class GatewayAwareEngine:
             case events.WorkerReported(item=item, outcome=outcome) if item in self._excused_items:
                 retryable = outcome.retryable or outcome.ending is Ending.FAILED
                 return replace(event, outcome=replace(outcome, retryable=retryable))
-            case events.WorkerEnded() | events.WorkerNotStarted():
+            case events.WorkerExited() | events.WorkerStartFailed():
                 self._running.discard(event.item)
         return event
 

@@ -141,7 +141,7 @@ class InlineEngine:
         try:
             thread.start()
         except RuntimeError as error:  # the system has no thread left
-            self._put_event(channel, events.WorkerNotStarted(command.item, str(error)))
+            self._put_event(channel, events.WorkerStartFailed(command.item, str(error)))
 
     def _run_worker(self, command: commands.StartWorker, channel: InlineChannel) -> None:
         self._put_event(channel, events.WorkerStarted(command.item, threading.get_native_id()))
@@ -153,7 +153,7 @@ class InlineEngine:
             cause = f"raised {type(error).__name__}"
             channel.say(traceback.format_exc())
         finally:
-            self._put_event(channel, events.WorkerEnded(command.item, cause, clean=cause == "returned"))
+            self._put_event(channel, events.WorkerExited(command.item, cause, clean=cause == "returned"))
 
     def _put_event(self, channel: InlineChannel, event: EngineEvent | WorkerEvent) -> None:
         self._events.put((channel, event))
@@ -170,7 +170,7 @@ class InlineEngine:
         worker = self._workers.get(channel.item)
         if worker is None or worker.channel is not channel or event.item != channel.item:
             return
-        if isinstance(event, events.WorkerEnded | events.WorkerNotStarted):
+        if isinstance(event, events.WorkerExited | events.WorkerStartFailed):
             del self._workers[channel.item]
         told.append(event)
 
@@ -188,7 +188,7 @@ class InlineEngine:
         ]
         for item in late:
             del self._workers[item]
-        return [events.WorkerEnded(item, "given up on: it did not end", clean=False) for item in late]
+        return [events.WorkerExited(item, "given up on: it did not end", clean=False) for item in late]
 
     def _shortened(self, timeout: float | None) -> float | None:
         ends = [worker.given_up_at for worker in self._workers.values() if worker.given_up_at is not None]

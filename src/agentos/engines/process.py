@@ -144,7 +144,7 @@ class ProcessEngine:
                 self._events.append(events.WorkerStarted(item, pid))
             case {"failed": str(item), "reason": str(reason)}:
                 self._drop(self._workers.pop(item))
-                self._events.append(events.WorkerNotStarted(item, reason))
+                self._events.append(events.WorkerStartFailed(item, reason))
             case {"ended": str(item), "status": int(status)}:
                 self._workers[item].status = status
                 self._workers[item].given_up_at = time.monotonic() + EXIT_GRACE
@@ -189,7 +189,7 @@ class ProcessEngine:
             ours, theirs = socket.socketpair()
             reading, writing = os.pipe2(os.O_CLOEXEC)
         except OSError as error:
-            self._events.append(events.WorkerNotStarted(command.item, str(error)))
+            self._events.append(events.WorkerStartFailed(command.item, str(error)))
             return self.wake()
         worker = _ProcessWorker(command.item, ours, reading, LineAssembler(self._redact))
         worker.open = {ours.fileno(), reading}
@@ -245,7 +245,7 @@ class ProcessEngine:
     def _end_if_over(self, worker: _ProcessWorker) -> None:
         if worker.status is not None and not worker.open and worker.item in self._workers:
             del self._workers[worker.item]
-            self._events.append(events.WorkerEnded(worker.item, _cause(worker.status), worker.status == 0))
+            self._events.append(events.WorkerExited(worker.item, _cause(worker.status), worker.status == 0))
 
     def _give_up_on_silent(self) -> None:
         """The process has ended, but somebody it left behind keeps its output open."""

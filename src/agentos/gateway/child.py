@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from agentos.core.errors import PreflightError
 from agentos.core.protocol.codec import decode
-from agentos.core.protocol.events import Event, GatewayEnded, GatewayRestored
+from agentos.core.protocol.events import Event, GatewayExited, GatewayRestored
 from agentos.gateway.client_env import client_variables
 from agentos.gateway.tokens import TokenSigner
 
@@ -78,7 +78,7 @@ class GatewayChild:
             if self._closed:
                 return
             _close(process)
-            yield GatewayEnded(_cause(process.returncode), again=life + 1 < MAX_STARTS)
+            yield GatewayExited(_cause(process.returncode), again=life + 1 < MAX_STARTS)
 
     def close(self) -> None:
         with self._lock:

@@ -63,7 +63,7 @@ class Forwarder:
     async def _acquire(self, until: float) -> Lease:
         way, asked = self._context, self._request
         began = way.clocks.host()
-        wish = events.LeaseWanted(
+        wish = events.LeaseRequested(
             way.holder, "call", (asked.dialect.provider,), (asked.model,), asked.input_tokens
         )
         try:

@@ -50,7 +50,9 @@ class LeaseBroker:
 
     # What calls do.
 
-    async def acquire(self, wish: events.LeaseWanted, until: float, on_wait: Callable[[str], None]) -> Lease:
+    async def acquire(
+        self, wish: events.LeaseRequested, until: float, on_wait: Callable[[str], None]
+    ) -> Lease:
         """A key for one call; `on_wait` is told what is waited for, if it takes a while."""
         waiting = _PendingLease(asyncio.get_running_loop().create_future(), until)
         self._waiting[wish.item] = waiting
@@ -64,7 +66,7 @@ class LeaseBroker:
             raise
 
     async def _wait_for_grant(
-        self, wish: events.LeaseWanted, waiting: _PendingLease, on_wait: Callable[[str], None]
+        self, wish: events.LeaseRequested, waiting: _PendingLease, on_wait: Callable[[str], None]
     ) -> Lease:
         if not waiting.granted.done():
             await asyncio.wait([waiting.granted], timeout=min(PATIENT_FOR, self._left(waiting)))
@@ -75,7 +77,7 @@ class LeaseBroker:
             raise self._too_late(wish.providers[0])
         return waiting.granted.result()
 
-    def release(self, event: events.LeaseReturned) -> list[events.News]:
+    def release(self, event: events.LeaseReleased) -> list[events.News]:
         found: list[events.News] = []
         self._decide(lambda now: found.extend(self._lease_manager.release(event, now)))
         for news in found:

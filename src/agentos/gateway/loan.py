@@ -47,8 +47,8 @@ class LeaseGuard:
             self._over = True
             self._context.broker.forget(self._context.holder)
 
-    def _returned(self, usage: Usage, refusal: Refusal | None) -> events.LeaseReturned:
-        return events.LeaseReturned(
+    def _returned(self, usage: Usage, refusal: Refusal | None) -> events.LeaseReleased:
+        return events.LeaseReleased(
             self._context.holder,
             self._lease.id,
             self._context.clocks.host() - self._lease.granted_at,
@@ -67,5 +67,5 @@ class LeaseGuard:
     def _count(self, usage: Usage, news: list[events.News]) -> None:
         self._record.usage += usage
         for one in news:
-            if isinstance(one, events.CallCounted):
+            if isinstance(one, events.CallCompleted):
                 self._record.cost = add_costs(self._record.cost, one.cost)

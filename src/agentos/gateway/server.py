@@ -189,14 +189,14 @@ class _Gateway:
 
     def _news(self, event: events.News) -> None:
         self._console.news(event)
-        if self._programs and not isinstance(event, events.CallCounted):
+        if self._programs and not isinstance(event, events.CallCompleted):
             self._programs.on_event(event, round(time.time(), 3))
 
     def _over(self, record: CallRecord) -> None:
         self._usage.add(record)
         self._console.call_ended(record)
         if self._programs and record.usage.calls:
-            counted = events.CallCounted(record.item, record.key, record.model, record.usage, record.cost)
+            counted = events.CallCompleted(record.item, record.key, record.model, record.usage, record.cost)
             self._programs.on_event(counted, round(time.time(), 3))
 
     def _unaffordable(self, asked: ProxyRequest) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.commands import GrantLease
-from agentos.core.protocol.events import LeaseReturned, LeaseWanted, WorkerEvent
+from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEvent
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.refusals import Refusal
@@ -41,7 +41,7 @@ class LeasedModel:
         """A key has come; one that nobody waits for any more goes back unused."""
         waiting = self._grants.pop(command.call, None)
         if waiting is None or waiting.done():
-            self._send_event(LeaseReturned(self._item, command.lease, 0.0))
+            self._send_event(LeaseReleased(self._item, command.lease, 0.0))
         else:
             waiting.set_result(command)
 
@@ -71,7 +71,7 @@ class LeasedModel:
         waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
         self._grants[call] = waiting
         self._send_event(
-            LeaseWanted(
+            LeaseRequested(
                 item=self._item,
                 call=call,
                 providers=role.providers,
@@ -101,7 +101,7 @@ class LeasedModel:
             raise BadRequest(redact(str(error))) from None
         finally:
             self._send_event(
-                LeaseReturned(
+                LeaseReleased(
                     item=self._item,
                     lease=lease.lease,
                     seconds=time.monotonic() - began,

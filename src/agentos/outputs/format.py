@@ -78,14 +78,14 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             return f"{event.item} is {event.level}: no sign of life for {duration(event.seconds)}{where}"
         case events.KeyLimited():
             return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. Redistributing work..."
-        case events.KeySpent():
+        case events.KeyExhausted():
             until = clock(at + event.seconds, at)
             return f"Daily quota of {event.key} is used up until {until} ({event.reason}). Redistributing work..."
         case events.KeyQuarantined():
             return f"{event.key} was rejected ({event.reason}). Not used again until its credential changes."
         case events.KeyRecovered():
             return f"{event.key} answers again before its time. Using it."
-        case events.LimitLearnt():
+        case events.LimitLearned():
             return f"{event.key} ({event.model}): the provider allows {event.amount:,.0f} {event.dimension} in {duration(event.seconds)}. Pacing calls."
         case events.KeysChanged():
             return _changed(event)
@@ -107,7 +107,7 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
         case events.KeysAvailable():
             return f"Keys are back after {duration(event.seconds)}. {resuming}"
-        case events.CallsPaced():
+        case events.CallsThrottled():
             return f"Every key is at its limit. The next call goes at {clock(at + event.seconds, at)} ({event.key})..."
         case events.BreakerOpened():
             return (
@@ -116,18 +116,18 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             )
         case events.BreakerClosed():
             return f"{event.provider} answers again after {duration(event.seconds)}. {resuming}"
-        case events.DiskPaused():
+        case events.DiskWaitStarted():
             return (
                 f"No space left on the disk of {event.place}. Pausing all workflows: free some, and they go on "
                 "by themselves..."
             )
-        case events.DiskRestored():
+        case events.DiskWaitEnded():
             return f"There is space again after {duration(event.seconds)}. {resuming}"
-        case events.SlotCooledDown():
+        case events.SlotCooldownStarted():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():
             return f"Worker slot {event.slot} keeps failing. Going on with {count(event.left, 'worker')}."
-        case events.StopBegan():
+        case events.ShutdownStarted():
             return _stopping(event, at)
         case events.RunPaused():
             return _paused(event)
@@ -137,24 +137,24 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             return f"{event.item} is set aside{f' at {event.node}' if event.node else ''}: checkpointed, until the run is resumed."
         case events.ItemRequeued():
             return f"{event.item} is tried again, from its checkpoint."
-        case events.WorkersChanged():
+        case events.WorkerCountChanged():
             return _workers(event)
         case events.RunSuspended():
             return "Standing still (Ctrl-Z), the workers too. Go on with: fg"
         case events.RunContinued():
             return f"Going on after {duration(event.seconds)}."
-        case events.GatewayEnded():
+        case events.GatewayExited():
             following = "Starting it again..." if event.again else "Programs have no keys from now on."
             return f"The gateway has ended ({event.cause}). {following}"
         case events.GatewayRestored():
             return "The gateway is back. What has failed meanwhile is tried again."
-        case events.KillBegan():
+        case events.WorkersKilled():
             return f"Killing {', '.join(event.items)}: their checkpoints stay."
         case (
             events.ItemStarted()
             | events.ItemEnded()
             | events.LeaseGranted()
-            | events.CallCounted()
+            | events.CallCompleted()
             | events.Heartbeat()
             | events.RequestDeclined()
             | events.RunEnded()
@@ -177,7 +177,7 @@ def _paused(event: events.RunPaused) -> str:
     return "Paused: no further item starts, workers wait at their next model call. Go on with: agentos resume"
 
 
-def _workers(event: events.WorkersChanged) -> str:
+def _workers(event: events.WorkerCountChanged) -> str:
     fewer = " Those at work finish their items first." if event.workers < event.before else ""
     return f"{count(event.workers, 'worker')} from now on (before: {event.before}).{fewer}"
 
@@ -198,13 +198,13 @@ def _changed(event: events.KeysChanged) -> str:
     return f"The credentials were changed ({told})."
 
 
-def why_stopped(event: events.StopBegan, at: float) -> str:
+def why_stopped(event: events.ShutdownStarted, at: float) -> str:
     """With the time from which it could go on, if that is known."""
     when = "" if event.seconds is None else f", at {clock(at + event.seconds, at)}"
     return f"{event.detail or event.reason}{when}"
 
 
-def _stopping(event: events.StopBegan, at: float) -> str:
+def _stopping(event: events.ShutdownStarted, at: float) -> str:
     if event.reason.startswith("SIG"):
         return "Shutting down... waiting for workers to checkpoint"
     return f"Stopping ({event.reason}): {why_stopped(event, at)}. Waiting for workers to checkpoint"

@@ -39,7 +39,7 @@ class JobLog:
                 self._attempts[event.item].ended = event
             case events.WorkerReported() if self._is_idle(event.item):
                 del self._attempts[event.item]
-            case events.WorkerEnded() if event.item in self._attempts:
+            case events.WorkerExited() if event.item in self._attempts:
                 self._tell(event.item, self._attempts.pop(event.item), at)
             case _:
                 pass

@@ -22,7 +22,9 @@ AT_ONCE = 4096
 MOST_WAITING = 20_000
 REST = 0.5
 _SLEEP_LIKE = events.RunSuspended | events.RunContinued
-_URGENT = events.StopBegan | events.KillBegan | events.RunPaused | events.RunResumed | events.RunEnded
+_URGENT = (
+    events.ShutdownStarted | events.WorkersKilled | events.RunPaused | events.RunResumed | events.RunEnded
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class _WorkerPool(Generic[T]):
 
     def on_event(self, event: events.Event, at: float) -> None:
         match event:
-            case events.StopBegan():
+            case events.ShutdownStarted():
                 self._stopping.set()
             case events.ItemEnded():
                 self._end(int(event.item), event)

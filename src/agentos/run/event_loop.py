@@ -96,7 +96,7 @@ class EventLoop:
 
     def _handle(self, heard: Sequence[events.Event]) -> list[events.News]:
         """All that came at once is decided in one turn; by nothing heard, time has passed."""
-        ended = {event.item for event in heard if isinstance(event, events.WorkerEnded)}
+        ended = {event.item for event in heard if isinstance(event, events.WorkerExited)}
         self._pending_grants = [grant for grant in self._pending_grants if grant.item not in ended]
         for event in heard:
             # A request is not a fact yet; what comes of it is.

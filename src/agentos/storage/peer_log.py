@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agentos.core.protocol.codec import CodecError, decode, encode
 from agentos.core.protocol.peer_notes import (
-    BucketLearnt,
-    BucketRefused,
-    BucketUsed,
-    CallSent,
+    BucketLimitsLearned,
+    BucketUsage,
+    CallStarted,
+    CooldownStarted,
     KeyRejected,
     Note,
     ProviderFailed,
@@ -268,15 +268,15 @@ def read_note(line: bytes) -> Note | None:
 
 def _shifted(note: Note, seconds: float) -> Note:
     match note:
-        case CallSent():
+        case CallStarted():
             return replace(note, at=note.at + seconds)
-        case BucketRefused():
+        case CooldownStarted():
             # A rest that is for no day says so with a zero.
             spent_until = note.spent_until + seconds if note.spent_until else 0.0
             return replace(note, until=note.until + seconds, spent_until=spent_until, at=note.at + seconds)
-        case BucketLearnt():
+        case BucketLimitsLearned():
             return replace(note, boundary=note.boundary + seconds)
-        case BucketUsed():
+        case BucketUsage():
             hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
             return replace(note, hours=hours, at=note.at + seconds)
         case KeyRejected():

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 
 from agentos.core.protocol.peer_notes import (
     EARLIER,
-    BucketLearnt,
-    BucketRefused,
-    BucketUsed,
-    CallOver,
-    CallSent,
+    BucketLimitsLearned,
+    BucketUsage,
+    CallEnded,
+    CallStarted,
     CooldownCleared,
-    HourUsed,
+    CooldownStarted,
+    HourUsage,
     KeyRejected,
     Note,
-    ProviderBack,
     ProviderFailed,
+    ProviderRecovered,
     QuarantineLifted,
 )
 from agentos.core.ratelimit.quota_day import DAY
@@ -31,25 +31,25 @@ class NoteCompactor:
 
     now: float
     ahead: float
-    _calls: dict[Place, tuple[CallSent, CallOver]] = field(default_factory=dict)
-    _used: dict[Place, dict[int, HourUsed]] = field(default_factory=dict)
-    _rests: dict[Place, BucketRefused] = field(default_factory=dict)
-    _findings: dict[Place, BucketLearnt] = field(default_factory=dict)
+    _calls: dict[Place, tuple[CallStarted, CallEnded]] = field(default_factory=dict)
+    _used: dict[Place, dict[int, HourUsage]] = field(default_factory=dict)
+    _rests: dict[Place, CooldownStarted] = field(default_factory=dict)
+    _findings: dict[Place, BucketLimitsLearned] = field(default_factory=dict)
     _rejected: dict[str, KeyRejected] = field(default_factory=dict)
     _storms: dict[str, ProviderFailed] = field(default_factory=dict)
 
     def add(self, note: Note) -> None:
         match note:
-            case CallSent() if note.at > self.now - DAY:
+            case CallStarted() if note.at > self.now - DAY:
                 lease = f"{note.run} {note.lease}"
-                self._calls[note.run, note.lease] = replace(note, lease=lease), CallOver("", lease)
-            case CallOver() if (note.run, note.lease) in self._calls:
+                self._calls[note.run, note.lease] = replace(note, lease=lease), CallEnded("", lease)
+            case CallEnded() if (note.run, note.lease) in self._calls:
                 sent, over = self._calls[note.run, note.lease]
                 self._calls[note.run, note.lease] = sent, replace(over, used=note.used, refused=note.refused)
-            case BucketUsed():
+            case BucketUsage():
                 for hour in note.hours:
                     self._count((note.bucket, note.model), hour.at, hour.calls)
-            case BucketLearnt():
+            case BucketLimitsLearned():
                 place = (note.bucket, note.model)
                 self._findings[place] = _together(self._findings.get(place, note), note)
             case _:
@@ -58,7 +58,7 @@ class NoteCompactor:
     def _add_state(self, note: Note) -> None:
         """What holds until it is taken back, or over."""
         match note:
-            case BucketRefused() if max(note.until, note.spent_until) > self.now:
+            case CooldownStarted() if max(note.until, note.spent_until) > self.now:
                 self._rests[note.bucket, note.model] = note
             case CooldownCleared():
                 self._rests.pop((note.bucket, note.model), None)
@@ -68,7 +68,7 @@ class NoteCompactor:
                 self._rejected.pop(note.key, None)
             case ProviderFailed() if note.open_until > self.now:
                 self._storms[note.provider] = note
-            case ProviderBack():
+            case ProviderRecovered():
                 self._storms.pop(note.provider, None)
             case _:
                 pass
@@ -84,7 +84,7 @@ class NoteCompactor:
                 self._count((sent.bucket, sent.model), sent.at, 1)
         self._calls = {place: call for place, call in self._calls.items() if call[0].at > self.now - RECENT}
         used = [
-            BucketUsed(EARLIER, *place, tuple(sorted(hours.values(), key=lambda hour: hour.at)), self.now)
+            BucketUsage(EARLIER, *place, tuple(sorted(hours.values(), key=lambda hour: hour.at)), self.now)
             for place, hours in self._used.items()
         ]
         states = (self._rests, self._rejected, self._storms)
@@ -99,11 +99,11 @@ class NoteCompactor:
             return
         hours = self._used.setdefault(place, {})
         number = int((at + self.ahead) // HOUR)
-        before = hours.get(number, HourUsed(at, 0))
-        hours[number] = HourUsed(max(at, before.at), before.calls + calls)
+        before = hours.get(number, HourUsage(at, 0))
+        hours[number] = HourUsage(max(at, before.at), before.calls + calls)
 
 
-def _together(earlier: BucketLearnt, later: BucketLearnt) -> BucketLearnt:
+def _together(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
     """What both have to say; of two things about the same, the later."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
     found = earlier if later.per_second is None else later

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentos.core.protocol.peer_notes import CallOver, CallSent, KeyRejected, Note, QuarantineLifted
+from agentos.core.protocol.peer_notes import CallEnded, CallStarted, KeyRejected, Note, QuarantineLifted
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.storage.clock import host_clock
@@ -30,24 +30,24 @@ def pool_from_notes(folder: Path, credentials: list[Credential]) -> Pool:
     return pool
 
 
-_TELLING = (b'"type":"CallSent"', b'"type":"CallOver"')
+_TELLING = (b'"type":"CallStarted"', b'"type":"CallEnded"')
 
 
 def recent_calls(folder: Path) -> list[Note]:
     """Oldest first, each with its end: one that is under way is taken to end now."""
-    sent: list[CallSent] = []
-    over: dict[tuple[str, str], CallOver] = {}
+    sent: list[CallStarted] = []
+    over: dict[tuple[str, str], CallEnded] = {}
     for line in reversed(_lines(folder)):
         match read_note(line):
-            case CallOver() as note:
+            case CallEnded() as note:
                 over[note.run, note.lease] = note
-            case CallSent() as note if note.at <= host_clock() - RECENT:
+            case CallStarted() as note if note.at <= host_clock() - RECENT:
                 break
-            case CallSent() as note:
+            case CallStarted() as note:
                 sent.append(note)
             case _:
                 pass
-    calls = [(note, over.get((note.run, note.lease), CallOver(note.run, note.lease))) for note in sent]
+    calls = [(note, over.get((note.run, note.lease), CallEnded(note.run, note.lease))) for note in sent]
     return [note for call in reversed(calls) for note in call]
 
 

@@ -22,11 +22,11 @@ _TELLING = tuple(
         events.ItemStarted,
         events.WorkerStarted,
         events.NodeStarted,
-        events.LeaseWanted,
+        events.LeaseRequested,
         events.LeaseGranted,
-        events.LeaseReturned,
+        events.LeaseReleased,
         events.WorkerReported,
-        events.WorkerEnded,
+        events.WorkerExited,
     )
 )
 

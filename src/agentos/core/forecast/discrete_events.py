@@ -77,7 +77,7 @@ class EventSimulator:
             raise Deadlock(f"nothing is left to happen at {self.now:g} s")
 
     def _handle(self, event: events.WorkerEvent | events.EngineEvent, now: float) -> StepResult:
-        if isinstance(event, events.WorkerEnded | events.WorkerNotStarted):
+        if isinstance(event, events.WorkerExited | events.WorkerStartFailed):
             self._alive[event.item] = self._alive.get(event.item, 0) + 1
         self._watch(event, now)
         return self.scheduler.handle(event, now)

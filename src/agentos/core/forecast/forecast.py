@@ -9,7 +9,7 @@ from statistics import fmean
 from agentos.core.constants import MAX_PARALLEL
 from agentos.core.forecast.history import RunHistory
 from agentos.core.forecast.simulation import Bottleneck, RunSimulation, SimulationInputs, SimulationResult
-from agentos.core.protocol.peer_notes import BucketLearnt, Note
+from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.rate_estimator import BELOW
 from agentos.core.text.secrets import Secret
@@ -91,19 +91,19 @@ def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
 
     What there will be is taken to be in the middle between the two.
     """
-    sought = [note for note in notes if isinstance(note, BucketLearnt) and _is_sought(note)]
+    sought = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_sought(note)]
     if pace is None or not sought:
         return notes
     share = pace / (BELOW * len(sought))
     return tuple(_slowed(note, share) if note in sought else note for note in notes)
 
 
-def _is_sought(note: BucketLearnt) -> bool:
+def _is_sought(note: BucketLimitsLearned) -> bool:
     return note.per_second is not None and note.window is None and note.weight is None
 
 
 def _slowed(note: Note, share: float) -> Note:
-    if isinstance(note, BucketLearnt) and note.per_second is not None:
+    if isinstance(note, BucketLimitsLearned) and note.per_second is not None:
         return replace(note, per_second=min(note.per_second, math.sqrt(note.per_second * share)))
     return note
 
@@ -138,6 +138,6 @@ def _with_one_more_key(inputs: SimulationInputs) -> SimulationInputs:
     learnt = [
         replace(note, bucket=more.quota)
         for note in inputs.notes
-        if isinstance(note, BucketLearnt) and note.bucket == model.quota
+        if isinstance(note, BucketLimitsLearned) and note.bucket == model.quota
     ]
     return replace(inputs, credentials=(*inputs.credentials, more), notes=(*inputs.notes, *learnt))

@@ -15,7 +15,7 @@ class CallTrace:
     """One answered call: the work before it, the wish for a key, how long the key was held, what it used."""
 
     work_before: float
-    request: events.LeaseWanted
+    request: events.LeaseRequested
     duration: float
     usage: Usage
 
@@ -79,7 +79,7 @@ class _OpenTrace:
     worked: float = 0.0
     wanted: float = 0.0
     granted: float = 0.0
-    request: events.LeaseWanted | None = None
+    request: events.LeaseRequested | None = None
     calls: list[CallTrace] = field(default_factory=list)
     nodes: list[tuple[str, int]] = field(default_factory=list)
     outcome: Outcome | None = None
@@ -148,16 +148,16 @@ class TraceBuilder:
                 self._handle_start(page, at)
             case events.NodeStarted():
                 page.nodes.append((event.node, len(page.calls)))
-            case events.LeaseWanted():
+            case events.LeaseRequested():
                 page.work(at)
                 page.request, page.wanted = event, at
             case events.LeaseGranted():
                 page.granted = at
-            case events.LeaseReturned():
+            case events.LeaseReleased():
                 self._handle_return(event, page, at)
             case events.WorkerReported():
                 page.outcome = event.outcome
-            case events.WorkerEnded():
+            case events.WorkerExited():
                 self._handle_end(page, at)
             case _:
                 pass
@@ -169,7 +169,7 @@ class TraceBuilder:
         # The first workers wait for all that is loaded before them; that is the run's time, not theirs.
         page.start = at - max(page.started, self._ready)
 
-    def _handle_return(self, event: events.LeaseReturned, page: _OpenTrace, at: float) -> None:
+    def _handle_return(self, event: events.LeaseReleased, page: _OpenTrace, at: float) -> None:
         if page.request is not None and event.refusal is None and event.usage.calls:
             page.calls.append(CallTrace(page.worked, page.request, at - page.granted, event.usage))
             self._queue.count(page, at)

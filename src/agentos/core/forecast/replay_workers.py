@@ -40,7 +40,7 @@ class ReplayWorkers:
             case StopWorker():
                 return self._end(command.item, now, Outcome(Ending.INTERRUPTED))
             case KillWorker():
-                return [ScheduledEvent(now, events.WorkerEnded(command.item, "killed", clean=False))]
+                return [ScheduledEvent(now, events.WorkerExited(command.item, "killed", clean=False))]
             case FreezeWorker() | ThawWorker():
                 return []
 
@@ -57,7 +57,7 @@ class ReplayWorkers:
         self._calls[grant.item] = number + 1
         back = now + call.duration
         model = grant.model or ""
-        returned = events.LeaseReturned(grant.item, grant.lease, call.duration, call.usage, model=model)
+        returned = events.LeaseReleased(grant.item, grant.lease, call.duration, call.usage, model=model)
         return [ScheduledEvent(back, returned), *self._go_on(grant.item, back)]
 
     def _go_on(self, item: str, now: float) -> list[ScheduledEvent]:
@@ -73,5 +73,5 @@ class ReplayWorkers:
     def _end(self, item: str, at: float, outcome: Outcome) -> list[ScheduledEvent]:
         return [
             ScheduledEvent(at, events.WorkerReported(item, outcome)),
-            ScheduledEvent(at, events.WorkerEnded(item, "exit status 0", clean=True)),
+            ScheduledEvent(at, events.WorkerExited(item, "exit status 0", clean=True)),
         ]

@@ -10,7 +10,7 @@ from agentos.core.forecast.history import ItemTrace, RunHistory
 from agentos.core.forecast.replay_workers import ReplayWorkers
 from agentos.core.planning.plan import PlanEntry
 from agentos.core.protocol import events
-from agentos.core.protocol.peer_notes import BucketLearnt, Note
+from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Ending, Usage
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
@@ -110,7 +110,7 @@ class RunSimulation:
 
     def _see(self, seen: Seen, at: float) -> None:
         match seen:
-            case events.CallCounted():
+            case events.CallCompleted():
                 self._usage += seen.usage
                 known = self._cost is not None and seen.cost is not None
                 self._cost = (self._cost or 0.0) + (seen.cost or 0.0) if known else None
@@ -213,7 +213,7 @@ def _pool(inputs: SimulationInputs) -> Pool:
 
 
 def _certain(note: Note) -> Note:
-    if not isinstance(note, BucketLearnt):
+    if not isinstance(note, BucketLimitsLearned):
         return note
     rate = RateEstimator(per_second=note.per_second, window=note.window).rate
     if rate is None:

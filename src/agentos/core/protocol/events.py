@@ -26,7 +26,7 @@ class NodeFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseWanted:
+class LeaseRequested:
     item: str
     call: str
     providers: tuple[str, ...]
@@ -37,7 +37,7 @@ class LeaseWanted:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseReturned:
+class LeaseReleased:
     item: str
     lease: str
     seconds: float
@@ -87,7 +87,7 @@ class WorkerStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerEnded:
+class WorkerExited:
     """The process, its output and its channel have all ended."""
 
     item: str
@@ -96,7 +96,7 @@ class WorkerEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerNotStarted:
+class WorkerStartFailed:
     item: str
     reason: str
 
@@ -133,7 +133,7 @@ class RetryRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkersRequested:
+class WorkerCountRequested:
     workers: int
 
 
@@ -234,7 +234,7 @@ class LeaseGranted:
 
 
 @dataclass(frozen=True, slots=True)
-class CallCounted:
+class CallCompleted:
     """A call that gave an answer; the cost is None when nobody knows the model's price."""
 
     item: str
@@ -252,7 +252,7 @@ class KeyLimited:
 
 
 @dataclass(frozen=True, slots=True)
-class KeySpent:
+class KeyExhausted:
     """Exhausted for the day."""
 
     key: str
@@ -272,7 +272,7 @@ class KeyRecovered:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitLearnt:
+class LimitLearned:
     """The provider has named a limit of the bucket that this key belongs to."""
 
     key: str
@@ -323,7 +323,7 @@ class KeysAvailable:
 
 
 @dataclass(frozen=True, slots=True)
-class CallsPaced:
+class CallsThrottled:
     """Nobody is served for so long, since every free key is at its limit; then this one can serve."""
 
     key: str
@@ -344,17 +344,17 @@ class BreakerClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskPaused:
+class DiskWaitStarted:
     place: str
 
 
 @dataclass(frozen=True, slots=True)
-class DiskRestored:
+class DiskWaitEnded:
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class SlotCooledDown:
+class SlotCooldownStarted:
     slot: int
     seconds: float
     reason: str
@@ -367,7 +367,7 @@ class SlotRetired:
 
 
 @dataclass(frozen=True, slots=True)
-class StopBegan:
+class ShutdownStarted:
     """`reason` is a signal's name, or why the run cannot go on; `seconds` until it could."""
 
     reason: str
@@ -403,7 +403,7 @@ class ItemRequeued:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkersChanged:
+class WorkerCountChanged:
     workers: int
     before: int
 
@@ -417,7 +417,7 @@ class RequestDeclined:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayEnded:
+class GatewayExited:
     """The gateway beside the programs is gone, by no wish of the run; `again`: another is started in its place."""
 
     cause: str
@@ -430,7 +430,7 @@ class GatewayRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class KillBegan:
+class WorkersKilled:
     items: tuple[str, ...]
 
 
@@ -452,15 +452,15 @@ class RunEnded:
 WorkerEvent = (
     NodeStarted
     | NodeFinished
-    | LeaseWanted
-    | LeaseReturned
+    | LeaseRequested
+    | LeaseReleased
     | DiskFull
     | DiskFreed
     | ProgramEnded
     | WorkerReported
 )
-EngineEvent = WorkerStarted | WorkerEnded | WorkerNotStarted | LineWritten
-Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkersRequested
+EngineEvent = WorkerStarted | WorkerExited | WorkerStartFailed | LineWritten
+Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkerCountRequested
 OutsideEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
 News = (
     RunStarted
@@ -470,35 +470,35 @@ News = (
     | ItemEnded
     | ItemQuiet
     | LeaseGranted
-    | CallCounted
+    | CallCompleted
     | KeyLimited
-    | KeySpent
+    | KeyExhausted
     | KeyQuarantined
     | KeyRecovered
-    | LimitLearnt
+    | LimitLearned
     | KeysChanged
     | PoolLow
     | PoolExhausted
     | PoolRestored
     | AllKeysLimited
     | KeysAvailable
-    | CallsPaced
+    | CallsThrottled
     | BreakerOpened
     | BreakerClosed
-    | DiskPaused
-    | DiskRestored
-    | SlotCooledDown
+    | DiskWaitStarted
+    | DiskWaitEnded
+    | SlotCooldownStarted
     | SlotRetired
-    | StopBegan
+    | ShutdownStarted
     | RunPaused
     | RunResumed
     | ItemSuspended
     | ItemRequeued
-    | WorkersChanged
+    | WorkerCountChanged
     | RequestDeclined
-    | GatewayEnded
+    | GatewayExited
     | GatewayRestored
-    | KillBegan
+    | WorkersKilled
     | Heartbeat
     | RunEnded
 )

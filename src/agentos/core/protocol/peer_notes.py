@@ -7,7 +7,7 @@ from agentos.core.ratelimit.provider_profile import Counting
 
 
 @dataclass(frozen=True, slots=True)
-class CallSent:
+class CallStarted:
     """A call began: it holds a slot of its key and counts for its bucket.
 
     `probes` is the address of the provider that fails for everybody, if it looks whether that is over.
@@ -24,7 +24,7 @@ class CallSent:
 
 
 @dataclass(frozen=True, slots=True)
-class CallOver:
+class CallEnded:
     """A call ended: its slot is free, and what it used is known."""
 
     run: str
@@ -34,7 +34,7 @@ class CallOver:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketRefused:
+class CooldownStarted:
     """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota; told at `at`."""
 
     run: str
@@ -56,7 +56,7 @@ class CooldownCleared:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketLearnt:
+class BucketLimitsLearned:
     """What was told or found out about a bucket's limits, and how its provider counts.
 
     `window`: in what time a found rate may be used up; `weight`: if tokens were found to be counted, the largest
@@ -75,7 +75,7 @@ class BucketLearnt:
 
 
 @dataclass(frozen=True, slots=True)
-class HourUsed:
+class HourUsage:
     """So many calls, the last of them at `at`."""
 
     at: float
@@ -83,13 +83,13 @@ class HourUsed:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketUsed:
+class BucketUsage:
     """The calls of the last day, hour by hour: what is left of those of earlier runs."""
 
     run: str
     bucket: str
     model: str
-    hours: tuple[HourUsed, ...]
+    hours: tuple[HourUsage, ...]
     at: float
 
 
@@ -124,7 +124,7 @@ class ProviderFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderBack:
+class ProviderRecovered:
     """An address that had failed has answered."""
 
     run: str
@@ -139,16 +139,16 @@ class RunGone:
 
 
 Note = (
-    CallSent
-    | CallOver
-    | BucketRefused
+    CallStarted
+    | CallEnded
+    | CooldownStarted
     | CooldownCleared
-    | BucketLearnt
-    | BucketUsed
+    | BucketLimitsLearned
+    | BucketUsage
     | KeyRejected
     | QuarantineLifted
     | ProviderFailed
-    | ProviderBack
+    | ProviderRecovered
     | RunGone
 )
 # Whose notes were kept when nobody was there.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentos.core.protocol.peer_notes import BucketRefused
+from agentos.core.protocol.peer_notes import CooldownStarted
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.cooldown import Cooldown
 from agentos.core.ratelimit.limiter import RateLimiter
@@ -36,7 +36,7 @@ class Buckets:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Bucket] = {}
         self._cooldowns: dict[str, list[Cooldown]] = {}
-        self._resting: dict[str, BucketRefused] = {}
+        self._resting: dict[str, CooldownStarted] = {}
         self._profiles: dict[tuple[str, str | None], ProviderProfile] = {}
 
     def of(self, credential: Credential, model: str) -> Bucket:
@@ -62,7 +62,7 @@ class Buckets:
     def all(self) -> dict[tuple[str, str], Bucket]:
         return dict(self._known)
 
-    def cool_down_all_models(self, note: BucketRefused) -> None:
+    def cool_down_all_models(self, note: CooldownStarted) -> None:
         """Also for those that nobody has asked for yet."""
         self._resting[note.bucket] = note
         for rest in self.cooldowns(note.bucket):

@@ -4,15 +4,15 @@ from agentos.core.backoff import Jitter, backoff
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease
 from agentos.core.protocol.peer_notes import (
-    BucketLearnt,
-    BucketRefused,
-    CallOver,
-    CallSent,
+    BucketLimitsLearned,
+    CallEnded,
+    CallStarted,
     CooldownCleared,
+    CooldownStarted,
     KeyRejected,
     Note,
-    ProviderBack,
     ProviderFailed,
+    ProviderRecovered,
 )
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.budget import Budget
@@ -42,11 +42,11 @@ class LeaseManager:
         self._jitter = jitter
         self._provider_errors: dict[tuple[str, str], int] = {}
         self._notes: list[Note] = []
-        self._found: dict[tuple[str, str], BucketLearnt] = {}
+        self._found: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._written: dict[tuple[str, ...], float] = {}
         self._open_breakers: dict[str, float] = {}
 
-    def request(self, event: events.LeaseWanted, now: float) -> None:
+    def request(self, event: events.LeaseRequested, now: float) -> None:
         failures = self._provider_errors.get((event.item, event.call), 0)
         wait = backoff(failures, self._jitter) if failures else 0.0
         self.pool.request(
@@ -73,14 +73,14 @@ class LeaseManager:
             self._note_found(lease)
         return granted
 
-    def release(self, event: events.LeaseReturned, now: float) -> list[events.News]:
+    def release(self, event: events.LeaseReleased, now: float) -> list[events.News]:
         lease = self.pool.release(event.lease)
         name = self.pool.known_as(lease.credential) if lease else None
         if lease is None:
             return []
         used = CallCost(event.usage.input_tokens, event.usage.output_tokens)
         refused = event.refusal is not None and event.refusal.kind is not RefusalKind.PROVIDER_ERROR
-        self._notes.append(CallOver(SELF, lease.id, used, refused))
+        self._notes.append(CallEnded(SELF, lease.id, used, refused))
         news = self._counted(lease, event)
         if name is None:
             return news
@@ -92,7 +92,7 @@ class LeaseManager:
         return news + self._count_day(lease, name, now)
 
     def drop_holder(self, holder: str) -> None:
-        self._notes += [CallOver(SELF, lease.id) for lease in self.pool.drop_holder(holder)]
+        self._notes += [CallEnded(SELF, lease.id) for lease in self.pool.drop_holder(holder)]
         self._provider_errors = {key: n for key, n in self._provider_errors.items() if key[0] != holder}
 
     def replace_credentials(self, credentials: list[Credential]) -> list[events.News]:
@@ -144,12 +144,12 @@ class LeaseManager:
         before = self._written.get(models, tokens)
         self._written[models] = before + (tokens - before) * 0.3
 
-    def _counted(self, lease: Lease, event: events.LeaseReturned) -> list[events.News]:
+    def _counted(self, lease: Lease, event: events.LeaseReleased) -> list[events.News]:
         model = event.model or lease.model
         cost = self.budget.settle(lease.id, lease.model or model, event.usage)
         if not event.usage.calls:
             return []
-        return [events.CallCounted(event.item, lease.credential.name, model, event.usage, cost)]
+        return [events.CallCompleted(event.item, lease.credential.name, model, event.usage, cost)]
 
     def _served(self, lease: Lease, name: str, used: CallCost, now: float) -> list[events.News]:
         bucket = self.pool.bucket(name, lease.model)
@@ -171,7 +171,7 @@ class LeaseManager:
         """It answers: whatever failed before is over, for every run."""
         breaker = self.pool.breaker(lease.credential.provider)
         if breaker.failures:
-            self._notes.append(ProviderBack(SELF, lease.credential.address))
+            self._notes.append(ProviderRecovered(SELF, lease.credential.address))
         breaker.clear()
         return self.breaker_news(now)
 
@@ -180,7 +180,7 @@ class LeaseManager:
         if not bucket.count_day(now):
             return []
         self._note_rest(lease, bucket)
-        return [events.KeySpent(name, bucket.cooldown.spent_until - now, bucket.cooldown.reason)]
+        return [events.KeyExhausted(name, bucket.cooldown.spent_until - now, bucket.cooldown.reason)]
 
     def _refused(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
         bucket = self.pool.bucket(name, lease.model)
@@ -194,7 +194,7 @@ class LeaseManager:
             case RefusalKind.DAY_EXHAUSTED:
                 ends = bucket.cooldown.spend(now, refusal.day_seconds or DAY, refusal.reason)
                 self._note_rest(lease, bucket)
-                return [events.KeySpent(name, ends, refusal.reason)]
+                return [events.KeyExhausted(name, ends, refusal.reason)]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
                 self._notes.append(KeyRejected(SELF, lease.credential.fingerprint, refusal.reason, now))
@@ -227,7 +227,7 @@ class LeaseManager:
         """A rate that was measured or has grown, and a way of counting, are told once."""
         place, pace = (lease.credential.quota, lease.model), self.pool.bucket_of(lease).limiter
         profile = pace.profile
-        found = BucketLearnt(
+        found = BucketLimitsLearned(
             SELF,
             *place,
             (),
@@ -237,7 +237,7 @@ class LeaseManager:
             profile.counting,
             profile.boundary,
         )
-        if found != self._found.get(place, BucketLearnt(SELF, *place)):
+        if found != self._found.get(place, BucketLimitsLearned(SELF, *place)):
             self._found[place] = found
             self._notes.append(found)
 
@@ -245,9 +245,9 @@ class LeaseManager:
         pace = self.pool.bucket(name, lease.model).limiter
         news = tuple(limit for limit in limits if pace.add_limit(limit.dimension, limit.rate))
         if news:
-            self._notes.append(BucketLearnt(SELF, lease.credential.quota, lease.model, news))
+            self._notes.append(BucketLimitsLearned(SELF, lease.credential.quota, lease.model, news))
         return [
-            events.LimitLearnt(name, lease.model, limit.dimension, limit.amount, limit.seconds)
+            events.LimitLearned(name, lease.model, limit.dimension, limit.amount, limit.seconds)
             for limit in news
         ]
 
@@ -260,9 +260,9 @@ class LeaseManager:
         self._notes.append(ProviderFailed(SELF, address, breaker.failures, until, refusal.reason, now))
         return self.breaker_news(now)
 
-    def _sent(self, lease: Lease) -> CallSent:
+    def _sent(self, lease: Lease) -> CallStarted:
         breaker = self.pool.breaker(lease.credential.provider)
-        return CallSent(
+        return CallStarted(
             run=SELF,
             lease=lease.id,
             key=lease.credential.fingerprint,
@@ -276,7 +276,7 @@ class LeaseManager:
     def _note_rest(self, lease: Lease, bucket: Bucket) -> None:
         rest, quota = bucket.cooldown, lease.credential.quota
         ends = (rest.until, rest.spent_until)
-        self._notes.append(BucketRefused(SELF, quota, lease.model, *ends, rest.reason, rest.refused_at))
+        self._notes.append(CooldownStarted(SELF, quota, lease.model, *ends, rest.reason, rest.refused_at))
 
 
 def _hint(refusal: Refusal, bucket: Bucket) -> float | None:

@@ -5,16 +5,16 @@ from typing import assert_never
 
 from agentos.core.protocol.peer_notes import (
     EARLIER,
-    BucketLearnt,
-    BucketRefused,
-    BucketUsed,
-    CallOver,
-    CallSent,
+    BucketLimitsLearned,
+    BucketUsage,
+    CallEnded,
+    CallStarted,
     CooldownCleared,
+    CooldownStarted,
     KeyRejected,
     Note,
-    ProviderBack,
     ProviderFailed,
+    ProviderRecovered,
     QuarantineLifted,
     RunGone,
 )
@@ -32,35 +32,37 @@ class PeerState:
         self._keys = keys
         self._buckets = buckets
         self._breakers = breakers
-        self._calls: dict[str, CallSent] = {}
+        self._calls: dict[str, CallStarted] = {}
         self._reservations: dict[str, Reservation] = {}
 
     def apply_note(self, note: Note) -> None:
         match note:
-            case CallSent():
+            case CallStarted():
                 self._sent(note)
-            case CallOver():
+            case CallEnded():
                 self._over(note)
             case RunGone():
                 for lease in [lease for lease, call in self._calls.items() if call.run == note.run]:
-                    self._over(CallOver(note.run, lease))
+                    self._over(CallEnded(note.run, lease))
             case KeyRejected() | QuarantineLifted():
                 self._apply_quarantine_note(note)
-            case ProviderFailed() | ProviderBack():
+            case ProviderFailed() | ProviderRecovered():
                 self._apply_breaker_note(note)
             case _:
                 self._apply_bucket_note(note)
 
-    def _apply_bucket_note(self, note: BucketRefused | CooldownCleared | BucketLearnt | BucketUsed) -> None:
+    def _apply_bucket_note(
+        self, note: CooldownStarted | CooldownCleared | BucketLimitsLearned | BucketUsage
+    ) -> None:
         match note:
-            case BucketRefused():
+            case CooldownStarted():
                 self._refused(note)
             case CooldownCleared():
                 if (bucket := self._bucket(note.bucket, note.model)) is not None:
                     bucket.cooldown.clear()
-            case BucketLearnt():
+            case BucketLimitsLearned():
                 self._learnt(note)
-            case BucketUsed():
+            case BucketUsage():
                 self._used(note)
             case _:
                 assert_never(note)
@@ -72,7 +74,7 @@ class PeerState:
     def calls_on(self, fingerprint: str) -> set[str]:
         return {lease for lease, call in self._calls.items() if call.key == fingerprint}
 
-    def _sent(self, note: CallSent) -> None:
+    def _sent(self, note: CallStarted) -> None:
         lease = f"{note.run} {note.lease}"
         self._calls[lease] = note
         for key in self._keys.of_fingerprint(note.key):
@@ -82,7 +84,7 @@ class PeerState:
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at)
 
-    def _over(self, note: CallOver) -> None:
+    def _over(self, note: CallEnded) -> None:
         lease = note.lease if note.lease in self._calls else f"{note.run} {note.lease}"
         sent, reservation = self._calls.pop(lease, None), self._reservations.pop(lease, None)
         self._keys.free_of((lease,))
@@ -98,7 +100,7 @@ class PeerState:
                 bucket.limiter.settle(reservation, note.used if note.used != CallCost() else sent.cost)
             bucket.count_day(sent.at)
 
-    def _used(self, note: BucketUsed) -> None:
+    def _used(self, note: BucketUsage) -> None:
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             for hour in note.hours:
                 bucket.limiter.recall_day(hour.calls, hour.at)
@@ -112,7 +114,7 @@ class PeerState:
                 key.reject(note.reason, hearsay=note.run == EARLIER)
                 self._keys.retry_quarantined(key.credential.provider)
 
-    def _apply_breaker_note(self, note: ProviderFailed | ProviderBack) -> None:
+    def _apply_breaker_note(self, note: ProviderFailed | ProviderRecovered) -> None:
         breaker = self._breaker(note.provider)
         if breaker is None:
             return
@@ -121,13 +123,13 @@ class PeerState:
         else:
             breaker.clear()
 
-    def _refused(self, note: BucketRefused) -> None:
+    def _refused(self, note: CooldownStarted) -> None:
         if note.model == EVERY_MODEL:
             self._buckets.cool_down_all_models(note)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             bucket.cooldown.merge(note.until, note.spent_until, note.reason, note.at)
 
-    def _learnt(self, note: BucketLearnt) -> None:
+    def _learnt(self, note: BucketLimitsLearned) -> None:
         bucket = self._bucket(note.bucket, note.model)
         if bucket is None:
             return

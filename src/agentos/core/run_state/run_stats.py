@@ -65,7 +65,7 @@ class RunStats:
     paused: events.RunPaused | None = None
     suspended_at: float | None = None
     """Since when it stands still for Ctrl-Z."""
-    stopped: events.StopBegan | None = None
+    stopped: events.ShutdownStarted | None = None
     stopped_at: float = 0.0
     over: int = 0
     """Items that ended; interrupted ones and those of another run did not."""
@@ -96,27 +96,27 @@ class RunStats:
             case events.WorkerStarted():
                 self.rows[event.item].since = at
                 self.warm_up = at - self.began if self.warm_up is None else self.warm_up
-            case events.WorkerEnded():
+            case events.WorkerExited():
                 self._handle_worker_end(self.rows[event.item], at)
-            case events.WorkerNotStarted():
+            case events.WorkerStartFailed():
                 self._leave(self.rows[event.item])
             case events.NodeStarted():
                 self.rows[event.item].node, self.rows[event.item].round = (
                     event.node,
                     event.round,
                 )
-            case events.CallsPaced():
+            case events.CallsThrottled():
                 self.paced_until = at + event.seconds
             case events.LeaseGranted():
                 self.paced_until = 0.0
                 self.held[event.lease] = event.key
                 self.rows[event.item].leases.add(event.lease)
-            case events.CallCounted():
+            case events.CallCompleted():
                 row = self.rows[event.item]
                 row.cost, self.cost = add_costs(row.cost, event.cost), add_costs(self.cost, event.cost)
-            case events.LeaseReturned():
+            case events.LeaseReleased():
                 self._handle_release(event)
-            case events.KeyLimited() | events.KeySpent():
+            case events.KeyLimited() | events.KeyExhausted():
                 self.refusals += 1
                 self.cooling_down[event.key] = at + event.seconds
             case events.KeyRecovered():
@@ -125,13 +125,13 @@ class RunStats:
                 self._leave(self.rows[event.item])
             case events.ItemRequeued():
                 self._reopen(self.rows[event.item])
-            case events.WorkersChanged():
+            case events.WorkerCountChanged():
                 self.workers = event.workers
             case events.RunPaused() | events.RunResumed() | events.RunSuspended() | events.RunContinued():
                 self._handle_pause(event, at)
             case events.ItemEnded():
                 self._handle_item_end(event)
-            case events.StopBegan():
+            case events.ShutdownStarted():
                 self.stopped, self.stopped_at = event, at
             case events.RunEnded():
                 self.ended = event
@@ -190,7 +190,7 @@ class RunStats:
         if row is not None:
             row.quiet_level = event.level if isinstance(event, events.ItemQuiet) else ""
 
-    def _handle_release(self, event: events.LeaseReturned) -> None:
+    def _handle_release(self, event: events.LeaseReleased) -> None:
         self.held.pop(event.lease, None)
         row = self.rows[event.item]
         row.leases.discard(event.lease)

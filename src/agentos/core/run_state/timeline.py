@@ -107,7 +107,7 @@ class Timeline:
                 lane.open(SpanKind.NODE, at, event.node)
             case events.NodeFinished():
                 self._item(event.item).close(at, SpanKind.NODE)
-            case events.WorkerEnded() | events.WorkerNotStarted():
+            case events.WorkerExited() | events.WorkerStartFailed():
                 self._leave(event.item, at)
             case events.ItemRetried():
                 self._leave(event.item, at)
@@ -119,13 +119,13 @@ class Timeline:
 
     def _handle_lease(self, event: events.Event, at: float) -> None:
         match event:
-            case events.LeaseWanted():
+            case events.LeaseRequested():
                 self._item(event.item).open(SpanKind.WAIT, at, event.call)
             case events.LeaseGranted():
                 self._item(event.item).close(at, SpanKind.WAIT)
                 span = self._key(event.key).open(SpanKind.CALL, at, event.item)
                 self._calls[event.lease] = (event.item, span)
-            case events.LeaseReturned() if event.lease in self._calls:
+            case events.LeaseReleased() if event.lease in self._calls:
                 _, span = self._calls.pop(event.lease)
                 span.ended = at
                 span.kind = SpanKind.REFUSED if event.refusal else SpanKind.CALL
@@ -136,7 +136,7 @@ class Timeline:
         match event:
             case events.KeyLimited():
                 self._key(event.key).open(SpanKind.COOLDOWN, at, event.reason).ended = at + event.seconds
-            case events.KeySpent():
+            case events.KeyExhausted():
                 self._key(event.key).open(SpanKind.SPENT, at, event.reason).ended = at + event.seconds
             case events.KeyQuarantined():
                 self._key(event.key).open(SpanKind.QUARANTINE, at, event.reason)

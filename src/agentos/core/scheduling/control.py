@@ -27,7 +27,7 @@ class Control:
         event: events.PauseRequested
         | events.ResumeRequested
         | events.RetryRequested
-        | events.WorkersRequested,
+        | events.WorkerCountRequested,
         decision: StepResult,
         now: float,
     ) -> None:
@@ -41,7 +41,7 @@ class Control:
                 self._resume(decision, now)
             case events.RetryRequested():
                 self._retry(event.item, decision, now)
-            case events.WorkersRequested():
+            case events.WorkerCountRequested():
                 self._change_workers(event.workers, decision)
 
     def _pause(self, event: events.PauseRequested, decision: StepResult, now: float) -> None:
@@ -78,7 +78,7 @@ class Control:
         if wanted < 1 or wanted == before:
             decision.news.append(no_workers(wanted))
             return
-        decision.news.append(events.WorkersChanged(wanted, before))
+        decision.news.append(events.WorkerCountChanged(wanted, before))
         self._queue.change_workers(wanted)
 
 

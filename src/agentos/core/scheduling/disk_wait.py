@@ -1,6 +1,6 @@
 """Who waits for space on a disk, as one episode."""
 
-from agentos.core.protocol.events import DiskFreed, DiskFull, DiskPaused, DiskRestored, News
+from agentos.core.protocol.events import DiskFreed, DiskFull, DiskWaitEnded, DiskWaitStarted, News
 
 
 class DiskWait:
@@ -18,7 +18,7 @@ class DiskWait:
             return self.drop_item(event.item, now)
         if not self._waiting:
             self._since = now
-        news: list[News] = [] if self._waiting else [DiskPaused(event.place)]
+        news: list[News] = [] if self._waiting else [DiskWaitStarted(event.place)]
         self._waiting.add(event.item)
         return news
 
@@ -27,4 +27,4 @@ class DiskWait:
         if item not in self._waiting:
             return []
         self._waiting.remove(item)
-        return [] if self._waiting else [DiskRestored(now - self._since)]
+        return [] if self._waiting else [DiskWaitEnded(now - self._since)]

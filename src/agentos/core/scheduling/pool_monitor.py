@@ -118,7 +118,7 @@ class PoolMonitor:
         if now < self._paced_until or not (paced := self._paced(now)) or paced[0] - now < WORTH_SAYING:
             return []
         self._paced_until = paced[0]
-        return [events.CallsPaced(paced[1], paced[0] - now)]
+        return [events.CallsThrottled(paced[1], paced[0] - now)]
 
     def _paced(self, now: float) -> tuple[float, str] | None:
         """When the first of those who wait is served, and which key then, if only limits hold all of them up."""

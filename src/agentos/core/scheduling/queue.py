@@ -82,7 +82,7 @@ class WorkQueue:
         seconds = slot.record_crash(now, self._jitter)
         if slot.retired:
             return [events.SlotRetired(slot.number, len(self._sound()))]
-        return [] if seconds is None else [events.SlotCooledDown(slot.number, seconds, crash)]
+        return [] if seconds is None else [events.SlotCooldownStarted(slot.number, seconds, crash)]
 
     def change_workers(self, workers: int) -> None:
         """Those at work go on; what is retired stays so, and a sound slot is added in its stead."""

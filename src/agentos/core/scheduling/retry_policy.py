@@ -20,7 +20,7 @@ class RetryPolicy:
         self._retries = retries
         self._jitter = jitter
 
-    def not_started(self, event: events.WorkerNotStarted, decision: StepResult, now: float) -> None:
+    def not_started(self, event: events.WorkerStartFailed, decision: StepResult, now: float) -> None:
         """No fault of the item's: the attempt does not count."""
         work = self._queue.items[event.item]
         work.attempts -= 1
@@ -32,7 +32,7 @@ class RetryPolicy:
         else:
             self._queue.queue_first(work)
 
-    def ended(self, event: events.WorkerEnded, decision: StepResult, now: float) -> None:
+    def ended(self, event: events.WorkerExited, decision: StepResult, now: float) -> None:
         work = self._queue.items[event.item]
         work.stop_clock(now)
         outcome = work.outcome(event.cause, bool(self._stop) or work.suspended)

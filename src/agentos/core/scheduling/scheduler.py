@@ -125,7 +125,7 @@ class Scheduler:
 
     def _handle_event(self, event: events.Event, decision: StepResult, now: float) -> None:
         match event:
-            case events.LeaseWanted() | events.LeaseReturned():
+            case events.LeaseRequested() | events.LeaseReleased():
                 self._handle_lease_event(event, decision, now)
             case events.DiskFull() | events.DiskFreed():
                 self._handle_disk_event(event, decision, now)
@@ -137,7 +137,7 @@ class Scheduler:
                 events.PauseRequested()
                 | events.ResumeRequested()
                 | events.RetryRequested()
-                | events.WorkersRequested()
+                | events.WorkerCountRequested()
             ):
                 self._control.handle(event, decision, now)
             case events.RunSuspended():
@@ -149,9 +149,9 @@ class Scheduler:
 
     def _handle_worker_event(self, event: events.Event, decision: StepResult, now: float) -> None:
         match event:
-            case events.WorkerEnded():
+            case events.WorkerExited():
                 self._handle_worker_end(event, decision, now)
-            case events.WorkerNotStarted():
+            case events.WorkerStartFailed():
                 self._retry_policy.not_started(event, decision, now)
             case (
                 events.WorkerStarted()
@@ -166,13 +166,13 @@ class Scheduler:
 
     def _handle_lease_event(
         self,
-        event: events.LeaseWanted | events.LeaseReturned,
+        event: events.LeaseRequested | events.LeaseReleased,
         decision: StepResult,
         now: float,
     ) -> None:
         work = self._queue.items[event.item]
         work.record_activity(now)
-        if isinstance(event, events.LeaseWanted):
+        if isinstance(event, events.LeaseRequested):
             if not self._shutdown:
                 self._lease_manager.request(event, now)
             work.start_wait(now)
@@ -196,7 +196,7 @@ class Scheduler:
         if self._shutdown.is_by_signal:
             self._kill_all(decision)
         else:
-            self._begin_stop(events.StopBegan(event.signal), EXIT_CODES[event.signal], decision, now)
+            self._begin_stop(events.ShutdownStarted(event.signal), EXIT_CODES[event.signal], decision, now)
 
     def _handle_decision(self, event: events.ItemDecided) -> None:
         if not self._shutdown:
@@ -210,7 +210,7 @@ class Scheduler:
             work.shift_clocks(event.seconds)
             decision.commands.append(ThawWorker(work.item))
 
-    def _handle_worker_end(self, event: events.WorkerEnded, decision: StepResult, now: float) -> None:
+    def _handle_worker_end(self, event: events.WorkerExited, decision: StepResult, now: float) -> None:
         self._lease_manager.drop_holder(event.item)
         decision.news.extend(self._disk_wait.drop_item(event.item, now))
         self._retry_policy.ended(event, decision, now)
@@ -229,7 +229,7 @@ class Scheduler:
         episodes = self._pool_monitor.update(now)
         decision.news.extend([] if self._shutdown else episodes)
         if standstill := self._stop_reason(now):
-            began = events.StopBegan(standstill.reason, standstill.detail, standstill.seconds)
+            began = events.ShutdownStarted(standstill.reason, standstill.detail, standstill.seconds)
             self._begin_stop(began, standstill.exit_code, decision, now)
         self._enforce_deadlines(decision, now)
         self._start_items(decision, now)
@@ -253,7 +253,9 @@ class Scheduler:
             return StopReason(75, "budget", self._budget.why_refused())
         return self._pool_monitor.stop_reason(now) if self._has_keys else None
 
-    def _begin_stop(self, began: events.StopBegan, exit_code: int, decision: StepResult, now: float) -> None:
+    def _begin_stop(
+        self, began: events.ShutdownStarted, exit_code: int, decision: StepResult, now: float
+    ) -> None:
         if not self._shutdown:
             decision.commands.extend(StopWorker(work.item) for work in self._queue.running())
         self._shutdown.begin(began, exit_code, now)
@@ -274,7 +276,7 @@ class Scheduler:
         doomed = tuple(work.item for work in self._queue.running())
         if doomed:
             decision.commands.extend(KillWorker(item) for item in doomed)
-            decision.news.append(events.KillBegan(doomed))
+            decision.news.append(events.WorkersKilled(doomed))
 
     def _start_items(self, decision: StepResult, now: float) -> None:
         while self._may_start(now) and (started := self._queue.start_next(now)):

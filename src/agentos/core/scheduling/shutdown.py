@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agentos.core.protocol.events import StopBegan
+from agentos.core.protocol.events import ShutdownStarted
 
 KILL_AFTER = 4.0
 """Seconds that a worker has to leave by itself."""
@@ -25,7 +25,7 @@ class Shutdown:
     def is_by_signal(self) -> bool:
         return self.reason in EXIT_CODES
 
-    def begin(self, began: StopBegan, exit_code: int, now: float) -> None:
+    def begin(self, began: ShutdownStarted, exit_code: int, now: float) -> None:
         self.reason, self.detail, self.exit_code = began.reason, began.detail, exit_code
         self.kill_at = now + KILL_AFTER
 
