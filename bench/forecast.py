@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from statistics import median
 
-from bench.stage import Stage, stage
+from bench.project import BenchProject, bench_project
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Measured:
 def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
     """The first run teaches; each later one is foretold, then made."""
     found = []
-    with stage(items, list(shape.server)) as here:
+    with bench_project(items, list(shape.server)) as here:
         here.environment["AGENTOS_KEY_CONCURRENCY"] = str(shape.concurrency)
         warm_ups = [_warm_up(_run(here, shape))]
         for _ in range(runs - 1):
@@ -76,14 +76,14 @@ def _warm_up(fact: dict[str, object]) -> float:
     return found
 
 
-def _foretold(here: Stage, shape: Shape) -> dict[str, object]:
+def _foretold(here: BenchProject, shape: Shape) -> dict[str, object]:
     done = here.run("--all", "--parallel", str(shape.workers), "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def _run(here: Stage, shape: Shape) -> dict[str, object]:
+def _run(here: BenchProject, shape: Shape) -> dict[str, object]:
     done = here.run("--all", "--parallel", str(shape.workers))
     assert done.returncode == 0, done.stdout + done.stderr
     return here.summary()

@@ -6,12 +6,12 @@ python -m bench.parallel [--items 6] [--latency 1.0]
 import argparse
 import time
 
-from bench.stage import stage
+from bench.project import bench_project
 
 
 def measure(items: int, latency: float, workers: int) -> tuple[float, float]:
     """Wall seconds of the whole command, and the coordination overhead that it measured itself."""
-    with stage(items, ["--keys", "4", "--latency", f"{latency},{latency}"]) as here:
+    with bench_project(items, ["--keys", "4", "--latency", f"{latency},{latency}"]) as here:
         began = time.monotonic()
         done = here.run("--all", "--parallel", str(workers))
         seconds = time.monotonic() - began

@@ -45,7 +45,7 @@ from agentos.storage.runs import RetentionPolicy, new_run, prune, run_folders
 from agentos.workflows.lld import APPROVED, document_name
 from agentos.workflows.registry import find_workflow
 from agentos.workflows.review_metadata import ReviewMetadata, with_metadata
-from bench.stage import ISSUE
+from bench.project import ISSUE
 
 WORKERS = 10
 PORTION = 1000

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.overhead import pauses, peers
 from bench.overhead.watching import Watched, watch
-from bench.stage import Stage, stage
+from bench.project import BenchProject, bench_project
 
 WORKERS = 3
 CALLS = 2
@@ -56,7 +56,9 @@ def _row(name: str, command: Command, items: int, latency: float) -> Row | None:
 
 
 def _measure(command: Command, items: int, latency: float, workers: int) -> Watched | None:
-    with stage(items, ["--keys", str(max(KEYS, workers)), "--latency", f"{latency},{latency}"]) as here:
+    with bench_project(
+        items, ["--keys", str(max(KEYS, workers)), "--latency", f"{latency},{latency}"]
+    ) as here:
         words = command(here.project, workers)
         if words is None:
             return None
@@ -117,13 +119,13 @@ def _tell_ours(items: int, latency: float) -> None:
 
 
 def _told(items: int, latency: float, workers: int) -> pauses.Told:
-    with stage(items, ["--keys", str(KEYS), "--latency", f"{latency},{latency}"]) as here:
+    with bench_project(items, ["--keys", str(KEYS), "--latency", f"{latency},{latency}"]) as here:
         done = here.run("--all", "--parallel", str(workers))
         assert done.returncode == 0, done.stdout + done.stderr
         return pauses.read(_home(here))
 
 
-def _home(here: Stage) -> Path:
+def _home(here: BenchProject) -> Path:
     return Path(here.environment["AGENTOS_HOME"])
 
 

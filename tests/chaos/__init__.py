@@ -1,1 +1,1 @@
-"""A bounded campaign of kills and freezes against real runs, judged by an independent witness."""
+"""A bounded campaign of kills and freezes against real runs, judged by an independent server."""

@@ -62,7 +62,7 @@ def _words() -> argparse.ArgumentParser:
 def _campaign(folder: Path, given: argparse.Namespace) -> list[str]:
     seconds = given.minutes * 60
     wish = Wish(given.seed, given.items, given.kills, trouble=seconds, seconds=seconds)
-    report = conduct(folder / "stage", wish)
+    report = conduct(folder / "work", wish)
     print(*figures(report), sep="\n", flush=True)
     short = [] if report.is_whole else [f"only {report.evidence.injector.total} of {wish.kills} injected"]
     return [*report.violations, *short]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.scenarios.stage import TEXTS, Stage, title_of
+from tests.scenarios.harness import TEXTS, RunHarness, title_of
 
 QUALITIES = ("good", "weak", "hopeless")
 SHARES = (60, 25, 15)
@@ -22,14 +22,14 @@ class Backlog:
     issues: dict[int, str]
     briefs: dict[int, str]
 
-    def add(self, stage: Stage) -> None:
+    def add(self, harness: RunHarness) -> None:
         """One issue more, whole at every moment."""
         number = FIRST_ADDED + APART * sum(map(is_added, self.issues))
         self.issues[number] = "good"
         name = f"{number}-thing.md"
-        draft = stage.root / name
+        draft = harness.root / name
         draft.write_text(f"# {title_of(number)}\n{TEXTS['good'].format(number=number)}")
-        draft.rename(stage.project / "issues" / name)
+        draft.rename(harness.project / "issues" / name)
 
     def expected(self, number: int) -> str | None:
         """The verdict of an issue; None for one that was filed on the way, where either may be right."""
@@ -45,7 +45,7 @@ def verdict_of(quality: str) -> str:
     return REVISION if quality == "hopeless" else APPROVED
 
 
-def make_backlog(stage: Stage, dice: random.Random, items: int) -> Backlog:
+def make_backlog(harness: RunHarness, dice: random.Random, items: int) -> Backlog:
     """One of ten is a brief; the qualities are mixed, and each has at least one issue if there is room."""
     briefs = max(1, items // 10)
     drawn = [*QUALITIES, *dice.choices(QUALITIES, SHARES, k=items)][: items - briefs]
@@ -54,9 +54,9 @@ def make_backlog(stage: Stage, dice: random.Random, items: int) -> Backlog:
         dict(enumerate(["good", *dice.choices(QUALITIES, SHARES, k=briefs - 1)], FIRST_BRIEF)),
     )
     for number, quality in backlog.issues.items():
-        stage.issue(number, quality)
+        harness.issue(number, quality)
     for number, quality in backlog.briefs.items():
-        stage.brief(f"{number}-thing.md", number, quality)
+        harness.brief(f"{number}-thing.md", number, quality)
     return backlog
 
 

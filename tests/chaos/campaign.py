@@ -1,4 +1,4 @@
-"""One campaign: a backlog, terminals that work on it, an injector, a reader, and at the end the witness."""
+"""One campaign: a backlog, terminals that work on it, an injector, a reader, and at the end the server."""
 
 import contextlib
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tests.chaos.backlog import Backlog, make_backlog, verdict_documents
 from tests.chaos.injector import Injector
+from tests.chaos.invariants import Evidence, Finding, extra_calls, judge, resumed
 from tests.chaos.processes import lock_holders, orphans_of
 from tests.chaos.reader import Reader
 from tests.chaos.terminals import Terminal
-from tests.chaos.witness import Evidence, Finding, extra_calls, judge, resumed
-from tests.scenarios.stage import Stage, Witness
+from tests.scenarios.harness import ModelServer, RunHarness
 
 TICK = 0.02
 ORPHANS_AFTER = 2.0
@@ -71,13 +71,13 @@ class Report:
 def conduct(root: Path, wish: Wish) -> Report:
     """The whole campaign, in a folder that does not exist yet."""
     began = time.monotonic()
-    with Stage.open(root) as stage:
+    with RunHarness.open(root) as harness:
         dice = random.Random(wish.seed)
-        backlog = make_backlog(stage, dice, wish.items)
+        backlog = make_backlog(harness, dice, wish.items)
         faults = [word for fault in FAULTS for word in ("--fault", json.dumps(fault))]
-        server = stage.server(*LIMITS, "--seed", str(wish.seed), *faults)
-        injector, reader = Injector(dice, stage.project), Reader(stage.project)
-        with _Campaign(stage, backlog, wish, injector, reader, began).live() as campaign:
+        server = harness.server(*LIMITS, "--seed", str(wish.seed), *faults)
+        injector, reader = Injector(dice, harness.project), Reader(harness.project)
+        with _Campaign(harness, backlog, wish, injector, reader, began).live() as campaign:
             campaign.trouble()
             campaign.finish()
             return campaign.report(server)
@@ -87,7 +87,7 @@ def conduct(root: Path, wish: Wish) -> Report:
 class _Campaign:
     """Everything but the reading of documents happens on the thread that made it."""
 
-    stage: Stage
+    harness: RunHarness
     backlog: Backlog
     wish: Wish
     injector: Injector
@@ -102,9 +102,9 @@ class _Campaign:
     @contextlib.contextmanager
     def live(self) -> Iterator["_Campaign"]:
         self.terminals = [
-            Terminal(self.stage, "first", LLD),
-            Terminal(self.stage, "second", LLD),
-            Terminal(self.stage, "briefs", ISSUE),
+            Terminal(self.harness, "first", LLD),
+            Terminal(self.harness, "second", LLD),
+            Terminal(self.harness, "briefs", ISSUE),
         ]
         with contextlib.ExitStack() as stack:
             self.reader.start()
@@ -121,7 +121,7 @@ class _Campaign:
         while self.injector.total < self.wish.kills and not self._is_late():
             self._keep_up()
             if self._done() > len(self.backlog.issues) - RESERVE:
-                self.backlog.add(self.stage)
+                self.backlog.add(self.harness)
             if time.monotonic() >= strike_at and self._is_behind() and self._has_begun():
                 self.injector.strike([terminal.pid for terminal in self.terminals if terminal.pid])
                 self._first_hit = self._first_hit or time.monotonic()
@@ -158,11 +158,11 @@ class _Campaign:
 
     def _has_begun(self) -> bool:
         """Before the first worker is there, a kill would hit nothing but imports."""
-        return self.injector.total > 0 or bool(lock_holders(self.stage.project))
+        return self.injector.total > 0 or bool(lock_holders(self.harness.project))
 
     def _done(self) -> int:
         """How many issues of the backlog have a verdict; those that were filed on the way do not count."""
-        names = {path.name for path in verdict_documents(self.stage.project)}
+        names = {path.name for path in verdict_documents(self.harness.project)}
         return sum(f"LLD-{number:03}.md" in names for number in self.backlog.issues)
 
     # Then it is left alone.
@@ -179,7 +179,7 @@ class _Campaign:
         self._look_for_orphans(float("inf"))
 
     def _run_once(self, name: str, words: tuple[str, ...]) -> int | None:
-        terminal = Terminal(self.stage, name, words)
+        terminal = Terminal(self.harness, name, words)
         self.terminals.append(terminal)
         terminal.start()
         return self._end(terminal)
@@ -192,12 +192,12 @@ class _Campaign:
         self._notice(terminal)
         return code
 
-    def report(self, server: Witness) -> Report:
+    def report(self, server: ModelServer) -> Report:
         self.reader.stop()
         call_log = server.ledger()
-        (self.stage.root / "ledger.json").write_text(json.dumps(call_log))
+        (self.harness.root / "ledger.json").write_text(json.dumps(call_log))
         metadata = Evidence(
-            self.stage,
+            self.harness,
             self.backlog,
             self.injector,
             self.reader,

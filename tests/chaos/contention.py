@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.scenarios.stage import LEASH
+from tests.scenarios.harness import DIE_WITH_PARENT
 
 PROCESSES = 8
 ITEMS = 2
@@ -24,7 +24,7 @@ def contend(folder: Path, seconds: float, seed: int, environment: dict[str, str]
     for file in files:
         file.touch(0o600)
     before = [file.stat().st_ino for file in files]
-    words = [*LEASH, sys.executable, "-m", "tests.chaos.contention", str(folder), str(seconds)]
+    words = [*DIE_WITH_PARENT, sys.executable, "-m", "tests.chaos.contention", str(folder), str(seconds)]
     processes = [
         subprocess.Popen(
             [*words, str(seed + number)],

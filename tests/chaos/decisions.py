@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.backlog import APPROVED, REVISION, front_matter, verdict_documents
-from tests.scenarios.stage import Running, Stage, Witness
+from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand
 
 
 class Act(StrEnum):
@@ -36,7 +36,7 @@ def words_on(number: int) -> str:
     return f"The words of a person on thing {number}."
 
 
-def decide(stage: Stage, number: int, act: Act, **env: Any) -> Running:
+def decide(harness: RunHarness, number: int, act: Act, **env: Any) -> RunningCommand:
     """The command of a person."""
     said = {
         Act.APPROVE: ("--approve",),
@@ -44,24 +44,24 @@ def decide(stage: Stage, number: int, act: Act, **env: Any) -> Running:
         Act.REJECT: ("--reject", words_on(number)),
         Act.EDIT: ("--edit", "--approve"),
     }[act]
-    place = stage.root / "editing"
+    place = harness.root / "editing"
     place.mkdir(exist_ok=True)
-    surroundings = {"EDITOR": shlex.quote(str(_editor(stage, number))), "TMPDIR": str(place), **env}
-    return stage.start("review", f"LLD-{number}", *said, program="agentos", **surroundings)
+    extra_env = {"EDITOR": shlex.quote(str(_editor(harness, number))), "TMPDIR": str(place), **env}
+    return harness.start("review", f"LLD-{number}", *said, program="agentos", **extra_env)
 
 
-def _editor(stage: Stage, number: int) -> Path:
+def _editor(harness: RunHarness, number: int) -> Path:
     """An editor that does by itself what a person would do."""
-    path = stage.root / "editing" / f"editor-{number}"
+    path = harness.root / "editing" / f"editor-{number}"
     path.write_text(f'#!/bin/sh\nprintf "\\n{words_on(number)}\\n" >> "$1"\n')
     path.chmod(0o755)
     return path
 
 
-def notes(stage: Stage, number: int) -> dict[str, str]:
+def notes(harness: RunHarness, number: int) -> dict[str, str]:
     """What stands in an item's checkpoint, read from a copy: whoever opens a database may change it."""
-    with tempfile.TemporaryDirectory(dir=stage.root) as folder:
-        for path in stage.home.glob(f"checkpoints/*/lld_workflow_{number}.db*"):
+    with tempfile.TemporaryDirectory(dir=harness.root) as folder:
+        for path in harness.home.glob(f"checkpoints/*/lld_workflow_{number}.db*"):
             shutil.copy(path, folder)
         copy = Path(folder) / f"lld_workflow_{number}.db"
         if not copy.exists():
@@ -71,16 +71,16 @@ def notes(stage: Stage, number: int) -> dict[str, str]:
     return {}
 
 
-def waits(stage: Stage, number: int) -> bool:
+def waits(harness: RunHarness, number: int) -> bool:
     """Parked, and nobody has decided."""
-    found = notes(stage, number)
+    found = notes(harness, number)
     gate = 1 + max((int(name.split()[1]) for name in found if name.startswith("decision ")), default=0)
     return f'"number": {gate}' in found.get("parking", "")
 
 
-def unheeded(stage: Stage, decided: Mapping[int, Act]) -> Iterator[str]:
+def unheeded(harness: RunHarness, decided: Mapping[int, Act]) -> Iterator[str]:
     """Decisions that were lost, applied twice, or became something else, as the files show it."""
-    documents = [(path.stem, path.read_text()) for path in verdict_documents(stage.project)]
+    documents = [(path.stem, path.read_text()) for path in verdict_documents(harness.project)]
     counted, texts = Counter(name for name, _ in documents), dict(documents)
     for number, act in decided.items():
         name = f"LLD-{number:03}"
@@ -91,11 +91,11 @@ def unheeded(stage: Stage, decided: Mapping[int, Act]) -> Iterator[str]:
             yield f"{name}: {status or 'no verdict'} after {act}"
         if act in (Act.REJECT, Act.EDIT) and text.count(words_on(number)) != 1:
             yield f"{name}: the person's words stand in it {text.count(words_on(number))} times"
-        yield from _lineage(stage, number, act)
+        yield from _lineage(harness, number, act)
 
 
-def _lineage(stage: Stage, number: int, act: Act) -> Iterator[str]:
-    folder = stage.project / "docs/lineage/done" / f"{number}-lld"
+def _lineage(harness: RunHarness, number: int, act: Act) -> Iterator[str]:
+    folder = harness.project / "docs/lineage/done" / f"{number}-lld"
     pages = {path.stem: path.read_text() for path in sorted(folder.glob("*.md"))}
     if tuple(pages) != LINEAGE[act]:
         yield f"LLD-{number}: lineage {', '.join(pages)} after {act}"
@@ -108,9 +108,9 @@ def _lineage(stage: Stage, number: int, act: Act) -> Iterator[str]:
         yield f"LLD-{number}: the person's words stand in {said or 'no page'} after {act}"
 
 
-def overpaid(witness: Witness, decided: Mapping[int, Act], deaths: int) -> Iterator[str]:
+def overpaid(server: ModelServer, decided: Mapping[int, Act], deaths: int) -> Iterator[str]:
     """Calls beyond what each decision leads to, and one more for each death."""
-    answered = Counter(call["item"] for call in witness.answered())
+    answered = Counter(call["item"] for call in server.answered())
     for number, act in decided.items():
         calls = answered[f"Thing {number} can be used"]
         if not CALLS[act] <= calls <= CALLS[act] + deaths:

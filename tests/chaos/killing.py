@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.processes import naming, orphans_of
 from tests.faults.shim import Shim, compiled
-from tests.scenarios.stage import Done, Running, Stage, until
+from tests.scenarios.harness import CompletedCommand, RunHarness, RunningCommand, wait_until
 
 ORPHANS_AFTER = 2.0
 TRACEBACK = "Traceback (most"
@@ -41,33 +41,35 @@ class Sweep:
         self.kills, self.last = self.kills + 1, max(self.last, n)
 
 
-def shim_of(stage: Stage, name: str) -> Shim:
+def shim_of(harness: RunHarness, name: str) -> Shim:
     library = compiled()
     assert library, "needs a C compiler (gcc or cc)"
-    return Shim(library, stage, name)
+    return Shim(library, harness, name)
 
 
-def aftermath(stage: Stage, running: Running, n: int, others: Sequence[int] = ()) -> Iterator[str]:
+def aftermath(
+    harness: RunHarness, running: RunningCommand, n: int, others: Sequence[int] = ()
+) -> Iterator[str]:
     """The command that was to be killed is, and nobody that it started is left; `others` belong to nobody of it."""
-    if (code := running.end(60).code) != -9:
+    if (code := running.wait(60).code) != -9:
         yield f"the process to be killed at call {n} ended with {code}"
     try:
-        until(lambda: not _left(stage, running.pid, others), ORPHANS_AFTER)
+        wait_until(lambda: not _left(harness, running.pid, others), ORPHANS_AFTER)
     except AssertionError:
-        yield f"call {n}: orphans {_left(stage, running.pid, others)}"
+        yield f"call {n}: orphans {_left(harness, running.pid, others)}"
 
 
-def _left(stage: Stage, pid: int, others: Sequence[int]) -> list[int]:
-    return [*orphans_of(pid), *(one for one in naming(stage.project) if one not in others)]
+def _left(harness: RunHarness, pid: int, others: Sequence[int]) -> list[int]:
+    return [*orphans_of(pid), *(one for one in naming(harness.project) if one not in others)]
 
 
-def readable(stage: Stage, *words: str) -> Iterator[str]:
+def readable(harness: RunHarness, *words: str) -> Iterator[str]:
     """Whatever the killed wrote of themselves can be read."""
     for word in words or ("runs", "status", "keys"):
-        yield from sound(f"agentos {word}", stage.run(word, program="agentos"))
+        yield from sound(f"agentos {word}", harness.run(word, program="agentos"))
 
 
-def sound(name: str, done: Done, *codes: int) -> Iterator[str]:
+def sound(name: str, done: CompletedCommand, *codes: int) -> Iterator[str]:
     """It ended as it may, and without a traceback."""
     if done.code not in (codes or (0,)) or TRACEBACK in done.out + done.err:
         yield f"{name} ended with {done.code}: {(done.out + done.err)[-500:]}"

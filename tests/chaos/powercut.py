@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.chaos.reader import EVIDENCE, FILED, flaw
 from tests.faults.power import Call, Disk, Names, read_record, told
 from tests.faults.shim import Shim
-from tests.scenarios.stage import Stage
+from tests.scenarios.harness import RunHarness
 
 NEEDED = {"review-1": "answer draft-1"}
 """Whoever asks for the first has been told that the second is kept."""
@@ -28,13 +28,15 @@ class PowerCuts:
     violations: list[str] = field(default_factory=list)
 
 
-def cut_everywhere(stage: Stage, shim: Shim, program: str = "lld-workflow", every: int = 1) -> PowerCuts:
+def cut_everywhere(
+    harness: RunHarness, shim: Shim, program: str = "lld-workflow", every: int = 1
+) -> PowerCuts:
     """One run is recorded; after each of its calls the power is cut, in both ways."""
-    disk = Disk(stage.project, stage.home)
-    known = {NOTES} if (stage.home / NOTES).exists() else set()
-    done = stage.run("--all", program=program, **shim.environment(record=shim.record))
+    disk = Disk(harness.project, harness.home)
+    known = {NOTES} if (harness.home / NOTES).exists() else set()
+    done = harness.run("--all", program=program, **shim.environment(record=shim.record))
     assert done.code == 0, done.out + done.err
-    found, place = PowerCuts(), stage.root / "after-the-cut"
+    found, place = PowerCuts(), harness.root / "after-the-cut"
     promised: dict[str, set[str]] = {"ended": set(), "kept": set(), "known": known}
     for number, call in enumerate(read_record(shim.record)):
         disk.apply(call)
@@ -47,7 +49,7 @@ def cut_everywhere(stage: Stage, shim: Shim, program: str = "lld-workflow", ever
                 disk.cut(place, names)
                 found.violations += [
                     f"after call {number} ({call.what} {Path(call.path).name}, names {names.value}): {one}"
-                    for one in _look(stage, place, promised)
+                    for one in _look(harness, place, promised)
                 ]
                 shutil.rmtree(place)
     return found
@@ -63,9 +65,9 @@ def _promises(call: Call, promised: dict[str, set[str]]) -> int:
     return sum(map(len, promised.values())) - before
 
 
-def _look(stage: Stage, place: Path, promised: dict[str, set[str]]) -> Iterator[str]:
-    project, home = (place / str(path).lstrip("/") for path in (stage.project, stage.home))
-    given = {path.name for path in (stage.project / "issues").glob("*-thing.md")}
+def _look(harness: RunHarness, place: Path, promised: dict[str, set[str]]) -> Iterator[str]:
+    project, home = (place / str(path).lstrip("/") for path in (harness.project, harness.home))
+    given = {path.name for path in (harness.project / "issues").glob("*-thing.md")}
     for path in project.glob("docs/*/*/[!.]*.md"):
         if "lineage" not in path.parts and (problem := flaw(path.read_bytes(), EVIDENCE)):
             yield f"{path.name} is {problem}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.scenarios.stage import Mark, command_line, descendants
+from tests.scenarios.harness import ProcessHandle, command_line, descendants
 
 TEMPLATE_MODULE = "agentos.engines.template"
 
@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    mark: Mark
+    mark: ProcessHandle
     role: Role
     parent: int
 
@@ -48,12 +48,12 @@ def family_of(coordinator: int) -> Family:
     fields = _stat(coordinator)
     if not fields:
         return Family(())
-    own = Member(Mark(coordinator, fields[19]), Role.COORDINATOR, int(fields[1]))
+    own = Member(ProcessHandle(coordinator, fields[19]), Role.COORDINATOR, int(fields[1]))
     below = [_member(mark, coordinator) for mark in descendants(coordinator)]
     return Family((own, *(member for member in below if member)))
 
 
-def _member(mark: Mark, coordinator: int) -> Member | None:
+def _member(mark: ProcessHandle, coordinator: int) -> Member | None:
     fields = _stat(mark.pid)
     if not fields or TEMPLATE_MODULE not in command_line(mark.pid):
         return None

@@ -16,7 +16,7 @@ from tests.chaos.sweep_gateways import BESIDE, sweep_gateways
 from tests.chaos.sweep_programs import WORKER, sweep_programs
 from tests.chaos.sweep_reviews import sweep_reviews
 from tests.faults.shim import Shim, compiled
-from tests.scenarios.stage import Stage, until
+from tests.scenarios.harness import RunHarness, wait_until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
@@ -36,13 +36,13 @@ def locks(root: Path, environment: Environment) -> list[str]:
 
 def power(root: Path, environment: Environment) -> list[str]:
     """The power is cut all along a run."""
-    with Stage.open(root) as stage:
-        stage.issue(42)
-        stage.server()
-        stage.surroundings = environment
+    with RunHarness.open(root) as harness:
+        harness.issue(42)
+        harness.server()
+        harness.extra_env = environment
         library = compiled()
         assert library, "needs a C compiler (gcc or cc)"
-        found = cut_everywhere(stage, Shim(library, stage), every=3)
+        found = cut_everywhere(harness, Shim(library, harness), every=3)
     if not found.promises:
         found.violations.append("an empty pass: nothing was promised")
     return found.violations
@@ -75,52 +75,52 @@ def gateways(root: Path, environment: Environment) -> list[str]:
 
 def keys(root: Path, environment: Environment) -> list[str]:
     """Three terminals, one key, slow calls: the key carries one call at a time."""
-    with Stage.open(root) as stage:
-        stage.issues(*range(40, 44))
-        witness = stage.server("--latency", "0.8,0.8", keys=("canary-only-one-41aa",))
-        stage.surroundings = environment
-        running = [stage.start("--all", "--parallel", 2) for _ in range(3)]
-        codes = [one.end(90).code for one in running]
-        most = max(witness.ledger()["max_concurrent"].values())
+    with RunHarness.open(root) as harness:
+        harness.issues(*range(40, 44))
+        server = harness.server("--latency", "0.8,0.8", keys=("canary-only-one-41aa",))
+        harness.extra_env = environment
+        running = [harness.start("--all", "--parallel", 2) for _ in range(3)]
+        codes = [one.wait(90).code for one in running]
+        most = max(server.ledger()["max_concurrent"].values())
         found = [f"{most} calls at once with one key"] if most > 1 else []
         return found + [f"a run ended with {code}" for code in codes if code != 0]
 
 
 def death(root: Path, environment: Environment) -> list[str]:
     """A worker is killed with the only key in its hands: another run, that waits for it, has it soon."""
-    with Stage.open(root) as stage:
-        stage.issues(42, 43)
+    with RunHarness.open(root) as harness:
+        harness.issues(42, 43)
         fault = {"kind": "hang", "matching": "Thing 42"}
-        witness = stage.server(fault=fault, keys=("canary-only-one-41aa",))
-        stage.surroundings = environment
-        first = stage.start(42)
-        until(lambda: bool(witness.calls(42)), 60)
-        worker = stage.worker("LLD-42")
-        second = stage.start(43)
-        second.says("N1_design", 60)
-        assert not witness.calls(43), "the key was not taken"
+        server = harness.server(fault=fault, keys=("canary-only-one-41aa",))
+        harness.extra_env = environment
+        first = harness.start(42)
+        wait_until(lambda: bool(server.calls(42)), 60)
+        worker = harness.worker("LLD-42")
+        second = harness.start(43)
+        second.wait_for("N1_design", 60)
+        assert not server.calls(43), "the key was not taken"
         os.kill(worker, signal.SIGKILL)
         try:
-            until(lambda: bool(witness.calls(43)), FREE_WITHIN)
+            wait_until(lambda: bool(server.calls(43)), FREE_WITHIN)
         except AssertionError:
             return [f"the key of a dead worker was not free in another process after {FREE_WITHIN:g} s"]
-        return [f"a run ended with {code}" for one in (first, second) if (code := one.end(60).code) != 0]
+        return [f"a run ended with {code}" for one in (first, second) if (code := one.wait(60).code) != 0]
 
 
 def orphans(root: Path, environment: Environment) -> list[str]:
     """A coordinator and, at the same time, the ends of its channels: nobody is left after 2 s."""
-    with Stage.open(root) as stage:
-        stage.issues(42, 43)
-        witness = stage.server("--latency", "60,60")
-        stage.surroundings = environment
-        running = stage.start("--all", "--parallel", 2)
-        until(lambda: len(witness.calls()) == 2, 60)
+    with RunHarness.open(root) as harness:
+        harness.issues(42, 43)
+        server = harness.server("--latency", "60,60")
+        harness.extra_env = environment
+        running = harness.start("--all", "--parallel", 2)
+        wait_until(lambda: len(server.calls()) == 2, 60)
         members = family_of(running.pid).members
         frozen = [member.mark for member in members if member.role is not Role.COORDINATOR]
         for mark in frozen:
             os.kill(mark.pid, signal.SIGSTOP)
         running.signal(signal.SIGKILL)
-        running.end()
+        running.wait()
         time.sleep(2.0)
         left = orphans_of(running.pid)
         for mark in frozen:

@@ -10,7 +10,7 @@ from tests.chaos.killing import TRACEBACK, Sweep, aftermath, readable, shim_of
 from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
 from tests.faults.shim import Shim
-from tests.scenarios.stage import CALLS, Stage, title_of
+from tests.scenarios.harness import CALLS, RunHarness, title_of
 
 STEP = 10
 """Item 10 * n dies at its n-th call; what stands between does not die."""
@@ -30,81 +30,81 @@ def sweep_filings(root: Path, places: Sequence[int], environment: Mapping[str, s
 
 def calls_of_a_worker(root: Path, program: str) -> int:
     """How many durable calls there are when nobody is killed."""
-    with Stage.open(root) as stage:
-        _give(stage, program, 1)
-        stage.server()
-        shim = shim_of(stage, "counted")
-        done = stage.run("--all", program=program, **shim.environment(who="worker"))
+    with RunHarness.open(root) as harness:
+        _give(harness, program, 1)
+        harness.server()
+        shim = shim_of(harness, "counted")
+        done = harness.run("--all", program=program, **shim.environment(who="worker"))
         assert done.code == 0 and shim.calls, done.out + done.err
         return shim.calls
 
 
 def sweep_coordinators(root: Path, places: Sequence[int]) -> Sweep:
     """A run of one item for each n; its coordinator is killed at its n-th durable call."""
-    with Sweep("coordinators").timed() as sweep, Stage.open(root) as stage:
-        witness = stage.server()
-        stage.issues(*places)
-        reader = Reader(stage.project)
+    with Sweep("coordinators").timed() as sweep, RunHarness.open(root) as harness:
+        server = harness.server()
+        harness.issues(*places)
+        reader = Reader(harness.project)
         reader.start()
         reached = []
         for n in places:
-            shim = shim_of(stage, f"coordinator-{n}")
-            running = stage.start(n, **shim.environment(who="coordinator", kill_at=n))
-            running.end(60)
+            shim = shim_of(harness, f"coordinator-{n}")
+            running = harness.start(n, **shim.environment(who="coordinator", kill_at=n))
+            running.wait(60)
             reached.append(n)
             if shim.kills == 0:
                 # There are no further calls; what was meant to die at one is not wanted.
-                _forget(stage, places[len(reached) :])
+                _forget(harness, places[len(reached) :])
                 break
             sweep.killed(n)
-            sweep.violations += aftermath(stage, running, n)
-        sweep.violations += [*_finish(stage, "lld-workflow"), *readable(stage)]
+            sweep.violations += aftermath(harness, running, n)
+        sweep.violations += [*_finish(harness, "lld-workflow"), *readable(harness)]
         reader.stop()
-        sweep.violations += [*_designs(stage, reached), *leftovers(stage), *reader.broken]
-        answered = Counter(call["item"] for call in witness.answered())
+        sweep.violations += [*_designs(harness, reached), *leftovers(harness), *reader.broken]
+        answered = Counter(call["item"] for call in server.answered())
         sweep.violations += _calls(answered, reached, 1)
     return sweep
 
 
-def _forget(stage: Stage, numbers: Sequence[int]) -> None:
+def _forget(harness: RunHarness, numbers: Sequence[int]) -> None:
     for number in numbers:
-        (stage.project / "issues" / f"{number:03}-thing.md").unlink()
+        (harness.project / "issues" / f"{number:03}-thing.md").unlink()
 
 
 def _sweep_workers(
     root: Path, name: str, program: str, places: Sequence[int], environment: Mapping[str, str]
 ) -> Sweep:
-    with Sweep(name).timed() as sweep, Stage.open(root) as stage:
+    with Sweep(name).timed() as sweep, RunHarness.open(root) as harness:
         doomed, spared = [STEP * n for n in places], [STEP * n + 1 for n in places]
         for number in (*doomed, *spared):
-            _give(stage, program, number)
-        witness = stage.server("--latency", "0,0.05")
-        reader = Reader(stage.project)
+            _give(harness, program, number)
+        server = harness.server("--latency", "0,0.05")
+        reader = Reader(harness.project)
         reader.start()
-        stage.surroundings = dict(environment)
-        shim = shim_of(stage, "workers")
+        harness.extra_env = dict(environment)
+        shim = shim_of(harness, "workers")
         words = ("--all", "--parallel", WORKERS, "--retries", 3)
         wishes = shim.environment(who="worker", kill_step=STEP)
-        code = stage.start(*words, program=program, **wishes).end(60 + 3 * len(doomed)).code
+        code = harness.start(*words, program=program, **wishes).wait(60 + 3 * len(doomed)).code
         sweep.kills = shim.kills
         sweep.last = last_hit(shim)
         if code not in (0, 1):
             sweep.violations.append(f"the run ended with {code}")
-        sweep.violations += _finish(stage, program)
+        sweep.violations += _finish(harness, program)
         reader.stop()
-        sweep.violations += [*_results(stage, program, [*doomed, *spared]), *leftovers(stage)]
+        sweep.violations += [*_results(harness, program, [*doomed, *spared]), *leftovers(harness)]
         sweep.violations += reader.broken
-        answered = Counter(call["item"] for call in witness.answered())
+        answered = Counter(call["item"] for call in server.answered())
         sweep.violations += _calls(answered, doomed, 1) + _calls(answered, spared, 0)
-        (stage.root / "ledger.json").write_text(json.dumps(witness.ledger()))
+        (harness.root / "ledger.json").write_text(json.dumps(server.ledger()))
     return sweep
 
 
-def _give(stage: Stage, program: str, number: int) -> None:
+def _give(harness: RunHarness, program: str, number: int) -> None:
     if program == "lld-workflow":
-        stage.issue(number)
+        harness.issue(number)
     else:
-        stage.brief(f"{number}-thing.md", number)
+        harness.brief(f"{number}-thing.md", number)
 
 
 def last_hit(shim: Shim) -> int:
@@ -113,11 +113,11 @@ def last_hit(shim: Shim) -> int:
     return max((item % 10000 // STEP for item, hit in enumerate(hits) if hit), default=0)
 
 
-def _finish(stage: Stage, program: str) -> Iterator[str]:
+def _finish(harness: RunHarness, program: str) -> Iterator[str]:
     """Left alone, it comes to its end."""
     codes: list[int] = []
     while len(codes) < ROUNDS and 0 not in codes:
-        done = stage.start("--all", "--parallel", WORKERS, program=program).end(300)
+        done = harness.start("--all", "--parallel", WORKERS, program=program).wait(300)
         codes.append(done.code)
         if TRACEBACK in done.out + done.err:
             yield f"a traceback: {(done.out + done.err)[-500:]}"
@@ -125,25 +125,25 @@ def _finish(stage: Stage, program: str) -> Iterator[str]:
         yield f"{program}, left alone, ended with {codes}"
 
 
-def _results(stage: Stage, program: str, numbers: Sequence[int]) -> Iterator[str]:
-    return _designs(stage, numbers) if program == "lld-workflow" else _filings(stage, numbers)
+def _results(harness: RunHarness, program: str, numbers: Sequence[int]) -> Iterator[str]:
+    return _designs(harness, numbers) if program == "lld-workflow" else _filings(harness, numbers)
 
 
-def _designs(stage: Stage, numbers: Sequence[int]) -> Iterator[str]:
-    found = Counter(path.name for path in verdict_documents(stage.project))
+def _designs(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
+    found = Counter(path.name for path in verdict_documents(harness.project))
     for number in numbers:
         if found[f"LLD-{number:03}.md"] != 1:
             yield f"LLD-{number} has {found[f'LLD-{number:03}.md']} verdicts"
 
 
-def _filings(stage: Stage, numbers: Sequence[int]) -> Iterator[str]:
+def _filings(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
     """Counted by title: the marker is what the program itself goes by."""
-    paths = (stage.project / "issues").glob("[!.]*.md")
+    paths = (harness.project / "issues").glob("[!.]*.md")
     titles = Counter(front_matter(path.read_text("utf-8")).get("title", "").strip('"') for path in paths)
     for number in numbers:
         if titles[title_of(number)] != 1:
             yield f"ISSUE-{number} was filed {titles[title_of(number)]} times"
-        if not (stage.project / "ideas/done" / f"{number}-thing.md").exists():
+        if not (harness.project / "ideas/done" / f"{number}-thing.md").exists():
             yield f"the brief of ISSUE-{number} was not moved"
 
 

@@ -12,7 +12,7 @@ from tests.chaos.killing import Sweep, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
 from tests.chaos.sweep import STEP, WORKERS, last_hit
-from tests.scenarios.stage import Stage, Witness
+from tests.scenarios.harness import ModelServer, RunHarness
 
 GATED = ("--review", "draft")
 AT_ONCE = 2
@@ -32,78 +32,84 @@ def sweep_decided(root: Path, places: Sequence[int], act: Act) -> Sweep:
 
 def calls_of_gates(root: Path, act: Act) -> tuple[int, int]:
     """How many durable calls there are when nobody is killed: of the parking, and of what follows."""
-    with Stage.open(root) as stage:
-        stage.issue(STEP)
-        stage.server()
-        shims = [shim_of(stage, name) for name in ("parking", "going-on")]
-        assert stage.run(STEP, *GATED, **shims[0].environment(who="worker")).code == 0
-        assert decide(stage, STEP, act).end(60).code == 0
-        assert stage.run(STEP, **shims[1].environment(who="worker")).code == 0
+    with RunHarness.open(root) as harness:
+        harness.issue(STEP)
+        harness.server()
+        shims = [shim_of(harness, name) for name in ("parking", "going-on")]
+        assert harness.run(STEP, *GATED, **shims[0].environment(who="worker")).code == 0
+        assert decide(harness, STEP, act).wait(60).code == 0
+        assert harness.run(STEP, **shims[1].environment(who="worker")).code == 0
         return shims[0].calls, shims[1].calls
 
 
 def _sweep(root: Path, name: str, decided: Mapping[int, Act], *, parking: bool) -> Sweep:
-    with Sweep(name).timed() as sweep, Stage.open(root) as stage:
-        stage.issues(*decided)
-        witness = stage.server("--latency", "0,0.05")
-        reader = Reader(stage.project)
+    with Sweep(name).timed() as sweep, RunHarness.open(root) as harness:
+        harness.issues(*decided)
+        server = harness.server("--latency", "0,0.05")
+        reader = Reader(harness.project)
         reader.start()
-        shim = shim_of(stage, "gates")
+        shim = shim_of(harness, "gates")
         deadly = shim.environment(who="worker", kill_step=STEP)
         if parking:
-            sweep.violations += _die(stage, list(decided), GATED, deadly)
-        sweep.violations += run(stage, len(decided), *GATED)
-        sweep.violations += [*unparked(stage, decided), *_early(stage, witness, decided, int(parking))]
-        sweep.violations += decide_all(stage, decided)
+            sweep.violations += _die(harness, list(decided), GATED, deadly)
+        sweep.violations += run(harness, len(decided), *GATED)
+        sweep.violations += [*unparked(harness, decided), *_early(harness, server, decided, int(parking))]
+        sweep.violations += decide_all(harness, decided)
         if not parking:
-            sweep.violations += _die(stage, list(decided), (), deadly)
-        sweep.violations += run(stage, len(decided))
+            sweep.violations += _die(harness, list(decided), (), deadly)
+        sweep.violations += run(harness, len(decided))
         reader.stop()
         sweep.kills, sweep.last = shim.kills, last_hit(shim)
-        sweep.violations += [*unheeded(stage, decided), *overpaid(witness, decided, 1)]
-        sweep.violations += [*leftovers(stage), *readable(stage), *reader.broken]
+        sweep.violations += [*unheeded(harness, decided), *overpaid(server, decided, 1)]
+        sweep.violations += [*leftovers(harness), *readable(harness), *reader.broken]
     return sweep
 
 
-def _die(stage: Stage, numbers: list[int], words: Sequence[str], deadly: dict[str, Any]) -> Iterator[str]:
+def _die(
+    harness: RunHarness, numbers: list[int], words: Sequence[str], deadly: dict[str, Any]
+) -> Iterator[str]:
     """A few at a time: a run whose workers do nothing but die gives its slots up."""
     for begin in range(0, len(numbers), FEW):
         few = numbers[begin : begin + FEW]
         manner = ("--parallel", WORKERS, "--retries", 3)
-        running = stage.start(*few, *manner, *words, **deadly)
-        yield from sound("a run whose workers die", running.end(60 + 3 * FEW), 0, 1)
+        running = harness.start(*few, *manner, *words, **deadly)
+        yield from sound("a run whose workers die", running.wait(60 + 3 * FEW), 0, 1)
 
 
-def run(stage: Stage, items: int, *words: str) -> Iterator[str]:
+def run(harness: RunHarness, items: int, *words: str) -> Iterator[str]:
     """Left alone, it comes to its end."""
-    running = stage.start("--all", "--parallel", WORKERS, *words)
+    running = harness.start("--all", "--parallel", WORKERS, *words)
     try:
-        yield from sound("a run, left alone,", running.end(60 + 3 * items))
+        yield from sound("a run, left alone,", running.wait(60 + 3 * items))
     except subprocess.TimeoutExpired:
         running.signal(signal.SIGKILL)
         yield "a run, left alone, does not come to its end"
 
 
-def unparked(stage: Stage, numbers: Mapping[int, Act]) -> Iterator[str]:
-    yield from (f"LLD-{number} does not wait for a person" for number in numbers if not waits(stage, number))
+def unparked(harness: RunHarness, numbers: Mapping[int, Act]) -> Iterator[str]:
+    yield from (
+        f"LLD-{number} does not wait for a person" for number in numbers if not waits(harness, number)
+    )
 
 
-def decide_all(stage: Stage, decided: Mapping[int, Act]) -> Iterator[str]:
+def decide_all(harness: RunHarness, decided: Mapping[int, Act]) -> Iterator[str]:
     """A person decides on everything, a few at a time."""
     rest = list(decided.items())
     while rest:
         now, rest = rest[:AT_ONCE], rest[AT_ONCE:]
-        running = [decide(stage, number, act) for number, act in now]
+        running = [decide(harness, number, act) for number, act in now]
         for (number, act), one in zip(now, running, strict=True):
-            yield from sound(f"agentos review LLD-{number}, to {act},", one.end(60))
-            if "decision 1" not in notes(stage, number):
+            yield from sound(f"agentos review LLD-{number}, to {act},", one.wait(60))
+            if "decision 1" not in notes(harness, number):
                 yield f"LLD-{number}: a decision was acknowledged, and is lost"
 
 
-def _early(stage: Stage, witness: Witness, numbers: Mapping[int, Act], deaths: int) -> Iterator[str]:
+def _early(
+    harness: RunHarness, server: ModelServer, numbers: Mapping[int, Act], deaths: int
+) -> Iterator[str]:
     """Nothing goes past a gate that nobody has decided at."""
     for number in numbers:
-        if (calls := len(witness.answered(number))) not in range(1, 2 + deaths):
+        if (calls := len(server.answered(number))) not in range(1, 2 + deaths):
             yield f"LLD-{number}: {calls} calls were answered before anybody decided"
-        if stage.document(number).exists() or stage.revision(number).exists():
+        if harness.document(number).exists() or harness.revision(number).exists():
             yield f"LLD-{number} has a document before anybody decided"

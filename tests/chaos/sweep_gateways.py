@@ -10,7 +10,7 @@ from typing import Any
 from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.gateway.staging import MODELS, Gate, credentials, gemini_body
-from tests.scenarios.stage import Running, Stage, Witness, until
+from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, wait_until
 
 CALLS = ("Say something.", "Say more.", "Refuse this.")
 REST = 300.0
@@ -27,57 +27,57 @@ def sweep_gateways(
     That other one is started when the first is dead, or lives beside it.
     """
     keys = {n: f"canary-key-of-gateway-{n:03}" for n in places}
-    with Sweep(f"gateways {manner}").timed() as sweep, Stage.open(root) as stage:
-        witness = stage.server(fault=REFUSING, keys=tuple(keys.values()))
-        stage.surroundings = dict(environment or {})
+    with Sweep(f"gateways {manner}").timed() as sweep, RunHarness.open(root) as harness:
+        server = harness.server(fault=REFUSING, keys=tuple(keys.values()))
+        harness.extra_env = dict(environment or {})
         for place, n in enumerate(places, 1):
-            stage.keys = (keys[n],)
-            shim = shim_of(stage, f"gateway-{n}")
+            harness.keys = (keys[n],)
+            shim = shim_of(harness, f"gateway-{n}")
             with contextlib.ExitStack() as stack:
-                other = stack.enter_context(_open(stage)) if manner == BESIDE else None
-                running = _start(stage, **shim.environment(who="gateway", kill_at=n))
+                other = stack.enter_context(_open(harness)) if manner == BESIDE else None
+                running = _start(harness, **shim.environment(who="gateway", kill_at=n))
                 told = _use(running)
                 if shim.kills == 0:
                     break
                 sweep.killed(n)
-                sweep.violations += aftermath(stage, running, n, [other.running.pid] if other else [])
-                other = other or stack.enter_context(_open(stage))
-                sweep.violations += _taken_over(other, witness, f"key-{place}", told)
-        with _open(stage) as last:
+                sweep.violations += aftermath(harness, running, n, [other.running.pid] if other else [])
+                other = other or stack.enter_context(_open(harness))
+                sweep.violations += _taken_over(other, server, f"key-{place}", told)
+        with _open(harness) as last:
             _ask(last, CALLS[0])
-        sweep.violations += [*_crowded(witness), *_counted(stage, witness, sweep.kills)]
-        sweep.violations += [*leftovers(stage), *readable(stage, "keys")]
+        sweep.violations += [*_crowded(server), *_counted(harness, server, sweep.kills)]
+        sweep.violations += [*leftovers(harness), *readable(harness, "keys")]
     return sweep
 
 
-def _start(stage: Stage, **env: Any) -> Running:
-    given = credentials(stage.urls[-1], stage.keys, "gemini")
-    words = ("gateway", "--format", "json", "--max-wait", PATIENCE, "--repo", stage.project)
-    return stage.start(*words, program="agentos", **{**given, **env})
+def _start(harness: RunHarness, **env: Any) -> RunningCommand:
+    given = credentials(harness.urls[-1], harness.keys, "gemini")
+    words = ("gateway", "--format", "json", "--max-wait", PATIENCE, "--repo", harness.project)
+    return harness.start(*words, program="agentos", **{**given, **env})
 
 
 @contextlib.contextmanager
-def _open(stage: Stage) -> Iterator[Gate]:
-    gate = _ready(_start(stage))
+def _open(harness: RunHarness) -> Iterator[Gate]:
+    gate = _ready(_start(harness))
     assert gate, "a gateway that nobody kills does not start"
     yield gate
-    assert not list(sound("a gateway", gate.end())), gate.said
+    assert not list(sound("a gateway", gate.wait())), gate.said
 
 
-def _ready(running: Running) -> Gate | None:
-    until(lambda: "\n" in running.out or running.process.poll() is not None)
+def _ready(running: RunningCommand) -> Gate | None:
+    wait_until(lambda: "\n" in running.out or running.process.poll() is not None)
     if not running.out:
         return None
     record = json.loads(running.out)
     return Gate(running, record["url"], record["items"])
 
 
-def _use(running: Running) -> list[int]:
+def _use(running: RunningCommand) -> list[int]:
     """What its clients are told, one after the other, as long as it lives; then it is ended, if it still does."""
     gate = _ready(running)
     told = [status for text in CALLS if (status := _ask(gate, text))] if gate else []
     if gate and running.process.poll() is None:
-        gate.end()
+        gate.wait()
     return told
 
 
@@ -89,31 +89,31 @@ def _ask(gate: Gate, text: str) -> int | None:
     return None
 
 
-def _taken_over(other: Gate, witness: Witness, key: str, told: list[int]) -> Iterator[str]:
+def _taken_over(other: Gate, server: ModelServer, key: str, told: list[int]) -> Iterator[str]:
     """The key is free at once; a refusal that a client was told of is known, and costs no call."""
-    seen = _seen(witness, key)
+    seen = _seen(server, key)
     status = _ask(other, CALLS[0])
-    asked = _seen(witness, key) - seen
-    refused = any(call["key"] == key and call["status"] == 429 for call in witness.calls())
+    asked = _seen(server, key) - seen
+    refused = any(call["key"] == key and call["status"] == 429 for call in server.calls())
     if 429 in told and (status, asked) != (429, 0):
         yield f"{key}: its rest was told to a client, and another is told {status} after {asked} calls"
     elif status != 200 and not (refused and asked == 0):
         yield f"{key}: another gateway has not got it in {PATIENCE}, but {status}"
 
 
-def _seen(witness: Witness, key: str) -> int:
-    return sum(call["key"] == key for call in witness.calls())
+def _seen(server: ModelServer, key: str) -> int:
+    return sum(call["key"] == key for call in server.calls())
 
 
-def _crowded(witness: Witness) -> Iterator[str]:
-    for key, most in witness.ledger()["max_concurrent"].items():
+def _crowded(server: ModelServer) -> Iterator[str]:
+    for key, most in server.ledger()["max_concurrent"].items():
         if most > 1:
             yield f"{most} calls at once with {key}"
 
 
-def _counted(stage: Stage, witness: Witness, kills: int) -> Iterator[str]:
+def _counted(harness: RunHarness, server: ModelServer, kills: int) -> Iterator[str]:
     """Every call that was answered counts for its day; of each death, one at most that was not sent."""
-    lines = (stage.home / "quota/notes.jsonl").read_text().splitlines()
+    lines = (harness.home / "quota/notes.jsonl").read_text().splitlines()
     notes = [json.loads(line) for line in lines if line.endswith("}")]
     refused = {
         (note["run"], note["lease"]) for note in notes if note["type"] == "CallEnded" and note["refused"]
@@ -121,6 +121,6 @@ def _counted(stage: Stage, witness: Witness, kills: int) -> Iterator[str]:
     sent = [(note["run"], note["lease"]) for note in notes if note["type"] == "CallStarted"]
     earlier = sum(hour["calls"] for note in notes if note["type"] == "BucketUsage" for hour in note["hours"])
     counted = earlier + sum(one not in refused for one in sent)
-    answered = sum(call["status"] == 200 for call in witness.calls())
+    answered = sum(call["status"] == 200 for call in server.calls())
     if not answered <= counted <= answered + kills:
         yield f"{answered} calls were answered, and {counted} count, with {kills} deaths"

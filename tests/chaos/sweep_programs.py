@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
-from tests.scenarios.stage import Running, Stage, Witness, title_of
+from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, title_of
 
 AGENT = """
 import fcntl, json, os, sys, urllib.request
@@ -43,17 +43,17 @@ COORDINATOR, WORKER, GATEWAY = "coordinator", "worker", "gateway"
 class Programs:
     """A stage with a program that keeps a ledger of its own, beyond the reach of agentos."""
 
-    stage: Stage
+    harness: RunHarness
 
     @property
     def path(self) -> Path:
-        return self.stage.root / "programs"
+        return self.harness.root / "programs"
 
-    def start(self, *numbers: int, **env: Any) -> Running:
-        agent = self.stage.project / "agent.py"
+    def start(self, *numbers: int, **env: Any) -> RunningCommand:
+        agent = self.harness.project / "agent.py"
         agent.write_text(AGENT)
         words = ("exec", *numbers, "--parallel", 3, "--", "python3", agent, self.path, "{item}")
-        return self.stage.start(*words, program="agentos", **env)
+        return self.harness.start(*words, program="agentos", **env)
 
     def told(self, what: str) -> Counter[int]:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
@@ -62,33 +62,33 @@ class Programs:
 
     def is_marked(self, number: int) -> bool:
         name = hashlib.sha256(str(number).encode()).hexdigest()[:32]
-        return bool(list(self.stage.home.glob(f"exec/*/*/{name}.done")))
+        return bool(list(self.harness.home.glob(f"exec/*/*/{name}.done")))
 
 
 def sweep_programs(
     root: Path, places: Sequence[int], who: str, environment: Mapping[str, str] | None = None
 ) -> Sweep:
     """A run of one program for each n; its process of this role is killed at its n-th durable call."""
-    with Sweep(f"{who}s of exec").timed() as sweep, Stage.open(root) as stage:
-        witness, programs = stage.server(), Programs(stage)
-        stage.surroundings = dict(environment or {})
+    with Sweep(f"{who}s of exec").timed() as sweep, RunHarness.open(root) as harness:
+        server, programs = harness.server(), Programs(harness)
+        harness.extra_env = dict(environment or {})
         reached, marked = [], {}
         for n in places:
-            shim = shim_of(stage, f"{who}-{n}")
+            shim = shim_of(harness, f"{who}-{n}")
             running = programs.start(n, **shim.environment(who=who, kill_at=n))
-            done = running.end(60)
+            done = running.wait(60)
             if shim.kills == 0:
                 break
             sweep.killed(n)
             reached.append(n)
             if who == COORDINATOR:
-                sweep.violations += aftermath(stage, running, n)
+                sweep.violations += aftermath(harness, running, n)
             else:
                 sweep.violations += sound(f"exec, its {who} killed at call {n},", done, *_codes(who))
             if programs.is_marked(n):
                 marked[n] = programs.told("began")[n]
-        sweep.violations += [*_finish(programs, reached), *readable(stage), *leftovers(stage)]
-        sweep.violations += [*_runs(programs, reached, marked), *_calls(programs, witness, reached)]
+        sweep.violations += [*_finish(programs, reached), *readable(harness), *leftovers(harness)]
+        sweep.violations += [*_runs(programs, reached, marked), *_calls(programs, server, reached)]
     return sweep
 
 
@@ -99,9 +99,9 @@ def _codes(who: str) -> tuple[int, ...]:
 
 def _finish(programs: Programs, numbers: Sequence[int]) -> Iterator[str]:
     """Left alone, everything is done; then nothing is."""
-    yield from sound("exec, left alone,", programs.start(*numbers).end(300))
+    yield from sound("exec, left alone,", programs.start(*numbers).wait(300))
     before = programs.told("began")
-    again = programs.start(*numbers).end(60)
+    again = programs.start(*numbers).wait(60)
     yield from sound("exec, once more,", again)
     if programs.told("began") != before or "Nothing is pending" not in again.out:
         yield "what was done is done again"
@@ -120,9 +120,9 @@ def _runs(programs: Programs, numbers: Sequence[int], marked: dict[int, int]) ->
             yield f"program {n} ran twice at once"
 
 
-def _calls(programs: Programs, witness: Witness, numbers: Sequence[int]) -> Iterator[str]:
+def _calls(programs: Programs, server: ModelServer, numbers: Sequence[int]) -> Iterator[str]:
     began, ended = programs.told("began"), programs.told("ended")
-    asked = Counter(call["item"] for call in witness.calls())
+    asked = Counter(call["item"] for call in server.calls())
     for n in numbers:
         if not ended[n] <= asked[title_of(n)] <= began[n]:
             yield f"program {n}: {asked[title_of(n)]} calls for {began[n]} beginnings"

@@ -8,7 +8,7 @@ from tests.chaos.decisions import Act, decide, notes, overpaid, unheeded, waits,
 from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.chaos.sweep_gates import GATED, run, unparked
-from tests.scenarios.stage import Done, Stage
+from tests.scenarios.harness import CompletedCommand, RunHarness
 
 MEANT = {
     Act.APPROVE: "approve",
@@ -21,12 +21,12 @@ DECIDED_ALREADY = 5
 
 def calls_of_a_review(root: Path, act: Act) -> int:
     """How many durable calls there are when nobody is killed."""
-    with Stage.open(root) as stage:
-        stage.issue(1)
-        stage.server()
-        assert stage.run(1, *GATED).code == 0
-        shim = shim_of(stage, "review")
-        assert decide(stage, 1, act, **shim.environment()).end(60).code == 0
+    with RunHarness.open(root) as harness:
+        harness.issue(1)
+        harness.server()
+        assert harness.run(1, *GATED).code == 0
+        shim = shim_of(harness, "review")
+        assert decide(harness, 1, act, **shim.environment()).wait(60).code == 0
         return shim.calls
 
 
@@ -34,28 +34,28 @@ def sweep_reviews(
     root: Path, places: Sequence[int], act: Act, environment: Mapping[str, str] | None = None
 ) -> Sweep:
     """A parked item for each n; the command that decides on it is killed at its n-th durable call."""
-    with Sweep(f"agentos review, {act}").timed() as sweep, Stage.open(root) as stage:
-        stage.issues(*places)
-        witness, decided = stage.server(), dict.fromkeys(places, act)
-        stage.surroundings = dict(environment or {})
-        sweep.violations += [*run(stage, len(places), *GATED), *unparked(stage, decided)]
+    with Sweep(f"agentos review, {act}").timed() as sweep, RunHarness.open(root) as harness:
+        harness.issues(*places)
+        server, decided = harness.server(), dict.fromkeys(places, act)
+        harness.extra_env = dict(environment or {})
+        sweep.violations += [*run(harness, len(places), *GATED), *unparked(harness, decided)]
         for n in places:
-            shim = shim_of(stage, f"review-{n}")
-            running = decide(stage, n, act, **shim.environment(kill_at=n))
-            killed = running.end(60)
+            shim = shim_of(harness, f"review-{n}")
+            running = decide(harness, n, act, **shim.environment(kill_at=n))
+            killed = running.wait(60)
             if shim.kills:
                 sweep.killed(n)
-                sweep.violations += aftermath(stage, running, n)
-            sweep.violations += [*_told(stage, n, act, killed), *_repeated(stage, n, act)]
-        sweep.violations += run(stage, len(places))
-        sweep.violations += [*unheeded(stage, decided), *overpaid(witness, decided, 0)]
-        sweep.violations += [*leftovers(stage), *readable(stage)]
+                sweep.violations += aftermath(harness, running, n)
+            sweep.violations += [*_told(harness, n, act, killed), *_repeated(harness, n, act)]
+        sweep.violations += run(harness, len(places))
+        sweep.violations += [*unheeded(harness, decided), *overpaid(server, decided, 0)]
+        sweep.violations += [*leftovers(harness), *readable(harness)]
     return sweep
 
 
-def _told(stage: Stage, n: int, act: Act, killed: Done) -> Iterator[str]:
+def _told(harness: RunHarness, n: int, act: Act, killed: CompletedCommand) -> Iterator[str]:
     """What the person was told is on disk, and a decision that is there is whole."""
-    found = notes(stage, n)
+    found = notes(harness, n)
     kept = found.get("decision 1")
     if f"LLD-{n} is " in killed.out and kept is None:
         yield f"LLD-{n}: a decision was acknowledged, and is lost"
@@ -63,7 +63,7 @@ def _told(stage: Stage, n: int, act: Act, killed: Done) -> Iterator[str]:
         yield f"LLD-{n}: an edited draft was acknowledged, and is lost"
     if kept is not None and not _is_whole(json.loads(kept), n, act):
         yield f"LLD-{n}: the decision is not whole: {kept[:200]}"
-    if kept is None and not waits(stage, n):
+    if kept is None and not waits(harness, n):
         yield f"LLD-{n} is neither decided on nor waits"
 
 
@@ -72,14 +72,14 @@ def _is_whole(decision: dict[str, str], n: int, act: Act) -> bool:
     return decision.get("act") == MEANT[act] and (words_on(n) in words) == (act is not Act.APPROVE)
 
 
-def _repeated(stage: Stage, n: int, act: Act) -> Iterator[str]:
+def _repeated(harness: RunHarness, n: int, act: Act) -> Iterator[str]:
     """The person says it again: it counts if it had not, and changes nothing if it had."""
-    before = notes(stage, n)
+    before = notes(harness, n)
     # The editor would add the same words once more to a draft that has been kept.
     again = Act.APPROVE if "edit 1" in before else act
     code = DECIDED_ALREADY if "decision 1" in before else 0
-    yield from sound(f"agentos review LLD-{n}, once more,", decide(stage, n, again).end(60), code)
-    after = notes(stage, n)
+    yield from sound(f"agentos review LLD-{n}, once more,", decide(harness, n, again).wait(60), code)
+    after = notes(harness, n)
     if code == DECIDED_ALREADY and after != before:
         yield f"LLD-{n}: a decision was changed by another"
     if not _is_whole(json.loads(after.get("decision 1", "{}")), n, act):

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.scenarios.stage import LEASH, PROGRAMS, Stage
+from tests.scenarios.harness import DIE_WITH_PARENT, PROGRAMS, RunHarness
 
 AFTER_DEATH = 0.1
 AFTER_END = 3.0
@@ -17,7 +17,7 @@ AFTER_END = 3.0
 class Terminal:
     """One command line; its output goes to files that stay until the campaign is judged."""
 
-    stage: Stage
+    harness: RunHarness
     name: str
     words: tuple[str, ...]
     endings: Counter[int] = field(default_factory=Counter)
@@ -34,12 +34,12 @@ class Terminal:
         self._starts += 1
         with open(self._file("out"), "wb") as out, open(self._file("err"), "wb") as err:
             self._process = subprocess.Popen(
-                [*LEASH, str(PROGRAMS / self.words[0]), *self.words[1:]],
+                [*DIE_WITH_PARENT, str(PROGRAMS / self.words[0]), *self.words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                cwd=self.stage.project,
-                env=self.stage.environment(),
+                cwd=self.harness.project,
+                env=self.harness.environment(),
                 start_new_session=True,
             )
 
@@ -71,8 +71,8 @@ class Terminal:
 
     def said(self) -> str:
         """Everything that any of its processes has written."""
-        files = sorted(self.stage.root.glob(f"{self.name}-*"))
+        files = sorted(self.harness.root.glob(f"{self.name}-*"))
         return "".join(file.read_text("utf-8", "replace") for file in files)
 
     def _file(self, kind: str) -> Path:
-        return self.stage.root / f"{self.name}-{self._starts:04}.{kind}"
+        return self.harness.root / f"{self.name}-{self._starts:04}.{kind}"

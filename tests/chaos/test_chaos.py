@@ -1,4 +1,4 @@
-"""The short form of the campaign: few items, few kills, the same witness."""
+"""The short form of the campaign: few items, few kills, the same server."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ It works.
 
 
 def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
-    report = conduct(tmp_path / "stage", WISH)
+    report = conduct(tmp_path / "work", WISH)
     assert report.evidence.injector.total > 0
     assert not report.violations, "\n".join(figures(report))
 

@@ -1,5 +1,5 @@
-"""The stage, as the scenarios have it."""
+"""The harness fixture of the scenarios, for the fault tests."""
 
-from tests.scenarios.conftest import stage
+from tests.scenarios.conftest import harness
 
-__all__ = ["stage"]
+__all__ = ["harness"]

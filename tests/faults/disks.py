@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import Running, Stage
+from tests.scenarios.harness import RunHarness, RunningCommand
 
 BALLAST = ".ballast"
 
@@ -44,10 +44,10 @@ class SmallDisk:
     def free(self) -> None:
         (self.seen_from_outside / BALLAST).unlink(missing_ok=True)
 
-    def start(self, stage: Stage, *words: object, **env: str) -> Running:
+    def start(self, harness: RunHarness, *words: object, **env: str) -> RunningCommand:
         """nsenter goes to the root folder; the command begins in the project, as ever."""
-        there = ("sh", "-c", 'cd "$0" && exec "$@"', str(stage.project))
-        return stage.start(
+        there = ("sh", "-c", 'cd "$0" && exec "$@"', str(harness.project))
+        return harness.start(
             *words, before=("nsenter", "-m", "-t", str(self.keeper), *there), stdout=None, **env
         )
 

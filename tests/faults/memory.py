@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import until
+from tests.scenarios.harness import wait_until
 
 CONTROL = Path("/sys/fs/cgroup")
 
@@ -48,5 +48,5 @@ def small_memory(size: int) -> Iterator[SmallMemory]:
             swap.write_text("0")
         yield SmallMemory(folder)
     finally:
-        until(lambda: not (folder / "cgroup.procs").read_text(), 10)
+        wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10)
         folder.rmdir()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.harness import RunHarness
 
 SOURCE = Path(__file__).with_name("shim.c")
 
@@ -23,22 +23,22 @@ class Shim:
     """What one run is given, and what the shim has counted in it."""
 
     library: Path
-    stage: Stage
+    harness: RunHarness
     name: str = "shim"
 
     @property
     def state(self) -> Path:
-        return self.stage.root / f"{self.name}.state"
+        return self.harness.root / f"{self.name}.state"
 
     @property
     def record(self) -> Path:
-        return self.stage.root / f"{self.name}.record"
+        return self.harness.root / f"{self.name}.record"
 
     def environment(self, **wishes: object) -> dict[str, Any]:
         """`kill_at=3` becomes FAULTS_KILL_AT; see the head of shim.c."""
         return {
             "LD_PRELOAD": str(self.library),
-            "FAULTS_ROOTS": f"{self.stage.project}:{self.stage.home}",
+            "FAULTS_ROOTS": f"{self.harness.project}:{self.harness.home}",
             "FAULTS_STATE": str(self.state),
             **{f"FAULTS_{name.upper()}": str(value) for name, value in wishes.items()},
         }
@@ -70,14 +70,14 @@ class Shim:
         return found
 
 
-def shim_for(stage: Stage, name: str = "shim") -> Shim:
+def shim_for(harness: RunHarness, name: str = "shim") -> Shim:
     """Skips the test where there is no C compiler."""
     library = compiled()
     if library is None:
         pytest.skip(
             "needs a C compiler (packages gcc and libc6-dev), for the shim between program and kernel"
         )
-    return Shim(library, stage, name)
+    return Shim(library, harness, name)
 
 
 @functools.cache

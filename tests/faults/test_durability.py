@@ -14,7 +14,7 @@ from tests.chaos.sweep_gates import sweep_decided, sweep_parkings
 from tests.chaos.sweep_gateways import ALONE, BESIDE, sweep_gateways
 from tests.chaos.sweep_programs import COORDINATOR, GATEWAY, WORKER, sweep_programs
 from tests.chaos.sweep_reviews import sweep_reviews
-from tests.scenarios.stage import Stage, until
+from tests.scenarios.harness import RunHarness, wait_until
 
 from .shim import shim_for
 
@@ -24,18 +24,18 @@ from .shim import shim_for
     [(sweep_designs, (60, 190)), (sweep_filings, (90, 212)), (sweep_coordinators, (9, 40))],
 )
 def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
-    tmp_path: Path, stage: Stage, sweep: object, places: tuple[int, ...]
+    tmp_path: Path, harness: RunHarness, sweep: object, places: tuple[int, ...]
 ) -> None:
-    shim_for(stage)
+    shim_for(harness)
     found = sweep(tmp_path / "sweep", places)  # type: ignore[operator]
     assert found.kills == len(places) and not found.violations, found.violations
 
 
 @pytest.mark.parametrize(("who", "places"), [(COORDINATOR, (44,)), (WORKER, (8,)), (GATEWAY, (10,))])
 def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that_is_done(
-    tmp_path: Path, stage: Stage, who: str, places: tuple[int, ...]
+    tmp_path: Path, harness: RunHarness, who: str, places: tuple[int, ...]
 ) -> None:
-    shim_for(stage)
+    shim_for(harness)
     found = sweep_programs(tmp_path / "sweep", places, who)
     assert found.kills == len(places) and not found.violations, found.violations
 
@@ -44,15 +44,15 @@ def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that
     ("act", "places"), [(Act.SEND_BACK, (15,)), pytest.param(Act.EDIT, (12, 30), marks=pytest.mark.long)]
 )
 def test_a_decision_is_kept_whole_and_once_wherever_its_command_is_killed(
-    tmp_path: Path, stage: Stage, act: Act, places: tuple[int, ...]
+    tmp_path: Path, harness: RunHarness, act: Act, places: tuple[int, ...]
 ) -> None:
-    shim_for(stage)
+    shim_for(harness)
     found = sweep_reviews(tmp_path / "sweep", places, act)
     assert found.kills == len(places) and not found.violations, found.violations
 
 
-def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, stage: Stage) -> None:
-    shim_for(stage)
+def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, harness: RunHarness) -> None:
+    shim_for(harness)
     found = sweep_parkings(tmp_path / "sweep", (110,))
     assert found.kills == 1 and not found.violations, found.violations
 
@@ -62,92 +62,96 @@ def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, sta
     [(Act.SEND_BACK, (30,)), pytest.param(Act.REJECT, (20, 40, 80), marks=pytest.mark.long)],
 )
 def test_a_worker_killed_after_a_decision_neither_loses_nor_repeats_it_at_any_call(
-    tmp_path: Path, stage: Stage, act: Act, places: tuple[int, ...]
+    tmp_path: Path, harness: RunHarness, act: Act, places: tuple[int, ...]
 ) -> None:
-    shim_for(stage)
+    shim_for(harness)
     found = sweep_decided(tmp_path / "sweep", places, act)
     assert found.kills == len(places) and not found.violations, found.violations
 
 
-def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(tmp_path: Path, stage: Stage) -> None:
-    shim_for(stage)
+def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(
+    tmp_path: Path, harness: RunHarness
+) -> None:
+    shim_for(harness)
     found = sweep_gated_runs(tmp_path / "sweep", (50,))
     assert found.kills == 1 and not found.violations, found.violations
 
 
 @pytest.mark.parametrize(("manner", "places"), [(ALONE, (9,)), (BESIDE, (6,))])
 def test_a_gateway_killed_at_a_note_holds_no_key_and_what_it_was_told_is_known(
-    tmp_path: Path, stage: Stage, manner: str, places: tuple[int, ...]
+    tmp_path: Path, harness: RunHarness, manner: str, places: tuple[int, ...]
 ) -> None:
-    shim_for(stage)
+    shim_for(harness)
     found = sweep_gateways(tmp_path / "sweep", places, manner)
     assert found.kills == len(places) and not found.violations, found.violations
 
 
-def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_run_again(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    shim = shim_for(stage)
+def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_run_again(
+    harness: RunHarness,
+) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    shim = shim_for(harness)
     wishes = shim.environment(who="worker", kill_unlink="lld_workflow_42.db")
-    killed = stage.run(42, "--retries", 0, **wishes)
+    killed = harness.run(42, "--retries", 0, **wishes)
     assert killed.code == 1 and "killed by SIGKILL" in killed.out and shim.kills == 1
-    document = stage.document(42).read_bytes()
-    assert "lld_workflow_42.db" in stage.databases() and len(witness.answered(42)) == 2
-    again = stage.run("--all")
+    document = harness.document(42).read_bytes()
+    assert "lld_workflow_42.db" in harness.databases() and len(server.answered(42)) == 2
+    again = harness.run("--all")
     assert again.code == 0, again.out
-    assert stage.document(42).read_bytes() == document and len(witness.calls(42)) == 2
-    assert stage.databases() == [] and stage.document(43).exists()
-    assert not list((stage.project / "docs/lineage/active").iterdir())
+    assert harness.document(42).read_bytes() == document and len(server.calls(42)) == 2
+    assert harness.databases() == [] and harness.document(43).exists()
+    assert not list((harness.project / "docs/lineage/active").iterdir())
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
-def test_a_power_cut_loses_nothing_that_was_acknowledged(stage: Stage, program: str) -> None:
-    stage.server()
+def test_a_power_cut_loses_nothing_that_was_acknowledged(harness: RunHarness, program: str) -> None:
+    harness.server()
     if program == "lld-workflow":
-        stage.issue(41)
-        assert stage.run("--all").code == 0, "an earlier run, which has left notes"
-        stage.issue(42)
+        harness.issue(41)
+        assert harness.run("--all").code == 0, "an earlier run, which has left notes"
+        harness.issue(42)
     else:
-        stage.brief("42-thing.md", 42)
-    found = cut_everywhere(stage, shim_for(stage), program, every=9)
+        harness.brief("42-thing.md", 42)
+    found = cut_everywhere(harness, shim_for(harness), program, every=9)
     assert found.calls > 200 and found.promises == 2 and found.cuts > 80
     assert not found.violations, found.violations[:5]
 
 
-def test_a_document_whose_sync_fails_is_not_recorded_as_done(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    shim = shim_for(stage)
+def test_a_document_whose_sync_fails_is_not_recorded_as_done(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    shim = shim_for(harness)
     wishes = shim.environment(eio="docs/lld/active", who="worker", times=1000)
-    done = stage.run("--all", "--retries", 0, **wishes)
+    done = harness.run("--all", "--retries", 0, **wishes)
     assert shim.spoilt >= 2
     assert done.code == 1 and "Input/output error" in done.out, done.out
-    assert not list(stage.project.glob("docs/lld/active/*")) and len(stage.databases()) >= 2
-    again = stage.run("--all")
-    assert again.code == 0 and stage.document(42).exists() and stage.document(43).exists()
-    assert not witness.asked_twice()
+    assert not list(harness.project.glob("docs/lld/active/*")) and len(harness.databases()) >= 2
+    again = harness.run("--all")
+    assert again.code == 0 and harness.document(42).exists() and harness.document(43).exists()
+    assert not server.repeated_prompts()
 
 
-def test_a_journal_whose_sync_fails_costs_one_warning(stage: Stage) -> None:
-    stage.issues(42, 43)
-    stage.server()
-    shim = shim_for(stage)
-    done = stage.run("--all", **shim.environment(eio="events.jsonl", who="coordinator", times=1000))
+def test_a_journal_whose_sync_fails_costs_one_warning(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    harness.server()
+    shim = shim_for(harness)
+    done = harness.run("--all", **shim.environment(eio="events.jsonl", who="coordinator", times=1000))
     assert shim.spoilt >= 2 and done.code == 0, done.out + done.err
     assert done.out.count("Log files cannot be written (Input/output error)") == 1
-    assert stage.document(42).exists() and stage.document(43).exists()
+    assert harness.document(42).exists() and harness.document(43).exists()
 
 
-def test_on_a_slow_disk_a_stop_still_takes_less_than_five_seconds(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server("--latency", "0.2,0.2")
-    shim = shim_for(stage)
-    running = stage.start("--all", "--parallel", 3, **shim.environment(delay=150))
-    until(lambda: bool(witness.calls()), 30)
+def test_on_a_slow_disk_a_stop_still_takes_less_than_five_seconds(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server("--latency", "0.2,0.2")
+    shim = shim_for(harness)
+    running = harness.start("--all", "--parallel", 3, **shim.environment(delay=150))
+    wait_until(lambda: bool(server.calls()), 30)
     began = time.monotonic()
     running.signal(signal.SIGINT)
-    stopped = running.end()
+    stopped = running.wait()
     assert stopped.code == 130 and time.monotonic() - began < 5, stopped.out
-    done = stage.run("--all", "--parallel", 3, **shim.environment(delay=20))
-    assert done.code == 0 and all(stage.document(number).exists() for number in (42, 43, 44))
-    assert not witness.asked_twice()
+    done = harness.run("--all", "--parallel", 3, **shim.environment(delay=20))
+    assert done.code == 0 and all(harness.document(number).exists() for number in (42, 43, 44))
+    assert not server.repeated_prompts()

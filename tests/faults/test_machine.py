@@ -12,87 +12,87 @@ from pathlib import Path
 import pytest
 from bench.scale import make_project
 
-from tests.scenarios.stage import Stage, until
+from tests.scenarios.harness import RunHarness, wait_until
 
 from .shim import shim_for
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(stage: Stage) -> None:
-    stage.issue(42)
-    witness = stage.server(fault={"kind": "hang", "role": "review"})
-    running = stage.start("--all", "--timeout", "4s")
-    until(lambda: [call["role"] for call in witness.calls()] == ["draft", "review"])
-    os.kill(stage.worker("LLD-42"), signal.SIGSTOP)
-    done = running.end(40)
+def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(harness: RunHarness) -> None:
+    harness.issue(42)
+    server = harness.server(fault={"kind": "hang", "role": "review"})
+    running = harness.start("--all", "--timeout", "4s")
+    wait_until(lambda: [call["role"] for call in server.calls()] == ["draft", "review"])
+    os.kill(harness.worker("LLD-42"), signal.SIGSTOP)
+    done = running.wait(40)
     assert done.code == 0 and "ran out of time (--timeout)" in done.out and "attempt 2 of 3" in done.out
-    assert [call["role"] for call in witness.answered()] == ["draft", "review"], "it began anew"
-    assert stage.document(42).exists()
+    assert [call["role"] for call in server.answered()] == ["draft", "review"], "it began anew"
+    assert harness.document(42).exists()
 
 
-def test_a_coordinator_that_stands_still_goes_on(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server("--latency", "0.3,0.3")
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: bool(witness.calls()))
+def test_a_coordinator_that_stands_still_goes_on(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server("--latency", "0.3,0.3")
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: bool(server.calls()))
     running.signal(signal.SIGSTOP)
     time.sleep(1.5)
     running.signal(signal.SIGCONT)
-    assert running.end().code == 0
-    assert stage.document(42).exists() and stage.document(43).exists() and not witness.asked_twice()
+    assert running.wait().code == 0
+    assert harness.document(42).exists() and harness.document(43).exists() and not server.repeated_prompts()
 
 
-def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    shim = shim_for(stage)
-    done = stage.run("--all", "--parallel", 2, **shim.environment(forks=6))
+def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    shim = shim_for(harness)
+    done = harness.run("--all", "--parallel", 2, **shim.environment(forks=6))
     assert shim.unforked >= 6 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row" in done.out and "Resource temporarily unavailable" in done.out
-    assert len(witness.answered()) == 4 and {e["attempts"] for e in stage.events("ItemEnded")} == {1}
+    assert len(server.answered()) == 4 and {e["attempts"] for e in harness.events("ItemEnded")} == {1}
 
 
-def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server()
-    shim = shim_for(stage)
-    done = stage.run("--all", "--parallel", 2, **shim.environment(room=1))
+def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server()
+    shim = shim_for(harness)
+    done = harness.run("--all", "--parallel", 2, **shim.environment(room=1))
     assert shim.unforked >= 3 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row ([Errno 11] Resource temporarily unavailable)" in done.out
-    assert len(witness.answered()) == 6 and witness.ledger()["max_concurrent_all"] == 1
-    assert {event["attempts"] for event in stage.events("ItemEnded")} == {1}
+    assert len(server.answered()) == 6 and server.ledger()["max_concurrent_all"] == 1
+    assert {event["attempts"] for event in harness.events("ItemEnded")} == {1}
 
 
-def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(stage: Stage) -> None:
-    stage.issue(42)
-    witness = stage.server()
-    shim = shim_for(stage)
-    running = stage.start("--all", **shim.environment(forks=10**6))
-    running.says("failed 3 times in a row ([Errno 11] Resource temporarily unavailable)")
+def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(harness: RunHarness) -> None:
+    harness.issue(42)
+    server = harness.server()
+    shim = shim_for(harness)
+    running = harness.start("--all", **shim.environment(forks=10**6))
+    running.wait_for("failed 3 times in a row ([Errno 11] Resource temporarily unavailable)")
     running.signal(signal.SIGINT)
-    assert running.end().code == 130 and not witness.calls()
+    assert running.wait().code == 130 and not server.calls()
 
 
 @pytest.mark.parametrize("descriptors", [8, 30, pytest.param(24, marks=pytest.mark.long)])
 def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
-    stage: Stage, descriptors: int
+    harness: RunHarness, descriptors: int
 ) -> None:
-    stage.issues(*range(40, 46))
-    witness = stage.server()
+    harness.issues(*range(40, 46))
+    server = harness.server()
     limit = ("prlimit", f"--nofile={descriptors}:{descriptors}") if shutil.which("prlimit") else ()
     if not limit:
         pytest.skip("needs prlimit (package util-linux), to take descriptors away")
-    with witness.holding():
-        running = stage.start("--all", "--parallel", 6, "--retries", 0, before=limit)
-        until(lambda: "Too many open files" in running.out + running.err)
-    done = running.end(60)
+    with server.frozen():
+        running = harness.start("--all", "--parallel", 6, "--retries", 0, before=limit)
+        wait_until(lambda: "Too many open files" in running.out + running.err)
+    done = running.wait(60)
     said = done.out + done.err
     assert "being worked on" not in said and "another run" not in said
     assert "Too many open files" in said and "Traceback" not in said, said
     assert done.code == (3 if descriptors == 8 else done.code), said
-    assert stage.run("--all", "--parallel", 3).code == 0
-    assert all(stage.document(number).exists() for number in range(40, 46))
+    assert harness.run("--all", "--parallel", 3).code == 0
+    assert all(harness.document(number).exists() for number in range(40, 46))
 
 
 class _Evil:
@@ -103,13 +103,13 @@ class _Evil:
         return os.system, (f"touch {self._mark}",)
 
 
-def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
+def test_code_in_a_tampered_checkpoint_is_not_executed(harness: RunHarness) -> None:
     import ormsgpack
 
-    stage.issues(42, 43, 44)
-    stage.server(fault={"kind": "400", "role": "review", "times": 3})
-    assert stage.run("--all").code == 1
-    mark = stage.root / "executed"
+    harness.issues(42, 43, 44)
+    harness.server(fault={"kind": "400", "role": "review", "times": 3})
+    assert harness.run("--all").code == 1
+    mark = harness.root / "executed"
     call = ormsgpack.packb(("os", "system", f"touch {mark}"))
     blobs = {
         42: ("msgpack", ormsgpack.packb(ormsgpack.Ext(0, call))),
@@ -122,13 +122,13 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
         ),
     }
     for number, (kind, blob) in blobs.items():
-        database = next(stage.home.glob(f"checkpoints/*/lld_workflow_{number}.db"))
+        database = next(harness.home.glob(f"checkpoints/*/lld_workflow_{number}.db"))
         with contextlib.closing(sqlite3.connect(database)) as opened:
             changed = opened.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, blob)).rowcount
             opened.execute("UPDATE writes SET type = ?, value = ?", (kind, blob))
             opened.commit()
         assert changed > 0
-    done = stage.run("--all", "--retries", 0)
+    done = harness.run("--all", "--retries", 0)
     assert not mark.exists()
     assert done.code == 1 and "Blocked deserialization of os.system" in done.out, (
         "nobody read what was planted"
@@ -137,64 +137,64 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("jump", [600, -7200])
-def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(stage: Stage, jump: int) -> None:
-    stage.issues(42, 43)
+def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(harness: RunHarness, jump: int) -> None:
+    harness.issues(42, 43)
     fault = {"kind": "429-minute", "nth": 1, "times": 1, "retry_delay": 3}
-    witness = stage.server("--latency", "0.2,0.2", keys=("canary-only-one-41aa",), fault=fault)
-    shim = shim_for(stage)
-    running = stage.start("--all", **shim.environment())
-    running.says("Backing off for 3s")
+    server = harness.server("--latency", "0.2,0.2", keys=("canary-only-one-41aa",), fault=fault)
+    shim = shim_for(harness)
+    running = harness.start("--all", **shim.environment())
+    running.wait_for("Backing off for 3s")
     shim.turn_clock(jump)
-    done = running.end(40)
+    done = running.wait(40)
     assert done.code == 0, done.out
-    first, second = witness.calls()[:2]
+    first, second = server.calls()[:2]
     assert 2.8 <= second["started"] - first["started"] < 10
-    assert 3 <= stage.summary()["seconds"] < 40
-    assert 3 <= stage.events("RunEnded")[0]["seconds"] < 40
+    assert 3 <= harness.summary()["seconds"] < 40
+    assert 3 <= harness.events("RunEnded")[0]["seconds"] < 40
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
-def test_a_clock_in_another_century_is_survived(stage: Stage, year: int) -> None:
-    stage.issues(42, 43)
-    stage.server()
+def test_a_clock_in_another_century_is_survived(harness: RunHarness, year: int) -> None:
+    harness.issues(42, 43)
+    harness.server()
     ahead = int((year - 1970) * 365.2425 * 86400 + 7200 - time.time())
-    shim = shim_for(stage)
-    done = stage.run("--all", "--parallel", 2, **shim.environment(clock=ahead))
+    shim = shim_for(harness)
+    done = harness.run("--all", "--parallel", 2, **shim.environment(clock=ahead))
     assert done.code == 0, done.out + done.err
-    assert stage.document(42).exists() and stage.document(43).exists()
-    assert stage.runs()[-1].name.startswith(str(year)) or stage.runs()[-1].name.startswith(str(year - 1))
-    assert stage.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
+    assert harness.document(42).exists() and harness.document(43).exists()
+    assert harness.runs()[-1].name.startswith(str(year)) or harness.runs()[-1].name.startswith(str(year - 1))
+    assert harness.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
 
 
-def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(stage: Stage) -> None:
-    stage.issue(42)
-    with open(stage.project / "issues" / "043-huge.md", "wb") as file:
+def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(harness: RunHarness) -> None:
+    harness.issue(42)
+    with open(harness.project / "issues" / "043-huge.md", "wb") as file:
         file.write(b"# Huge\n\ntext\n")
         file.truncate(200 * 1024 * 1024)
-    witness = stage.server("--latency", "0.5,0.5")
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: bool(witness.calls()))
+    server = harness.server("--latency", "0.5,0.5")
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: bool(server.calls()))
     peak = _peak(running.pid)
-    done = running.end()
+    done = running.wait()
     assert done.code == 1 and "[LLD-43] FAILED: Invalid spec format" in done.lines
-    assert stage.document(42).exists() and 20 * 1024 < peak < 150 * 1024
+    assert harness.document(42).exists() and 20 * 1024 < peak < 150 * 1024
 
 
 @pytest.mark.long
-def test_ten_thousand_items_fit_into_a_small_coordinator(stage: Stage) -> None:
-    shutil.rmtree(stage.project)
-    make_project(stage.root, 10_000)
-    witness = stage.server("--latency", "0.2,0.2")
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: len(witness.answered()) > 20, 120)
+def test_ten_thousand_items_fit_into_a_small_coordinator(harness: RunHarness) -> None:
+    shutil.rmtree(harness.project)
+    make_project(harness.root, 10_000)
+    server = harness.server("--latency", "0.2,0.2")
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: len(server.answered()) > 20, 120)
     running.signal(signal.SIGINT)
     peak = 0
     while running.process.poll() is None:
         peak = max(peak, _peak(running.pid))
         time.sleep(0.02)
-    assert running.end().code == 130 and 20 * 1024 < peak < 150 * 1024, peak
-    done = len(list(stage.project.glob("docs/lld/active/*.md")))
-    listed = stage.run("--all", "--dry-run")
+    assert running.wait().code == 130 and 20 * 1024 < peak < 150 * 1024, peak
+    done = len(list(harness.project.glob("docs/lld/active/*.md")))
+    listed = harness.run("--all", "--dry-run")
     assert f"would process {10_000 - done} items" in listed.out and done > 0
 
 
@@ -205,20 +205,20 @@ def _peak(pid: int) -> int:
     return 0
 
 
-def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(stage: Stage) -> None:
-    copy = stage.root / "copy" / "agentos"
+def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(harness: RunHarness) -> None:
+    copy = harness.root / "copy" / "agentos"
     shutil.copytree(ROOT / "src" / "agentos", copy)
-    stage.issues(42, 43, 44)
-    witness = stage.server("--latency", "0.4,0.4")
-    running = stage.start("--all", "--parallel", 2, PYTHONPATH=str(copy.parent))
-    until(lambda: len(witness.calls()) >= 1, 40)
-    with witness.holding():
+    harness.issues(42, 43, 44)
+    server = harness.server("--latency", "0.4,0.4")
+    running = harness.start("--all", "--parallel", 2, PYTHONPATH=str(copy.parent))
+    wait_until(lambda: len(server.calls()) >= 1, 40)
+    with server.frozen():
         for path in copy.rglob("*"):
             if path.is_file():
                 path.write_text("raise SystemError('replaced during a run')\n")
-        another = stage.run("--all", PYTHONPATH=str(copy.parent))
+        another = harness.run("--all", PYTHONPATH=str(copy.parent))
     assert another.code == 1 and "replaced during a run" in another.err, "it is not what runs load"
-    done = running.end(60)
+    done = running.wait(60)
     assert done.code == 0, done.out + done.err
     assert "replaced during a run" not in done.out + done.err
-    assert all(stage.document(number).exists() for number in (42, 43, 44)) and len(witness.answered()) == 6
+    assert all(harness.document(number).exists() for number in (42, 43, 44)) and len(server.answered()) == 6

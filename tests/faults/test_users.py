@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.harness import RunHarness
 
 THEY = 65533
 # Root without what lets it open anybody's files.
@@ -47,23 +47,23 @@ def held_by_another(path: Path, mode: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o666])
-def test_a_lock_that_another_user_holds_is_held_and_never_taken(stage: Stage, mode: int) -> None:
+def test_a_lock_that_another_user_holds_is_held_and_never_taken(harness: RunHarness, mode: int) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv (package util-linux), to become another user")
-    stage.issues(42, 43)
-    witness = stage.server()
-    path = stage.project / ".locks" / "task-LLD-42.lock"
+    harness.issues(42, 43)
+    server = harness.server()
+    path = harness.project / ".locks" / "task-LLD-42.lock"
     with held_by_another(path, mode):
         opened = subprocess.run([*POWERLESS, "cat", path], capture_output=True, check=False)
         assert (opened.returncode == 0) == (mode == 0o666), opened.stderr
         before = path.stat()
-        done = stage.start("--all", "--parallel", 2, before=POWERLESS).end(60)
+        done = harness.start("--all", "--parallel", 2, before=POWERLESS).wait(60)
         assert done.code == 0 and "FAILED" not in done.out, done.out + done.err
-        assert stage.document(43).exists() and not stage.document(42).exists()
-        assert not witness.calls(42) and len(witness.answered(43)) == 2
-        named = stage.start(42, before=POWERLESS).end(60)
+        assert harness.document(43).exists() and not harness.document(42).exists()
+        assert not server.calls(42) and len(server.answered(43)) == 2
+        named = harness.start(42, before=POWERLESS).wait(60)
         assert named.code == 0 and "LLD-42 is being worked on by another process" in named.out
         assert (path.stat().st_ino, path.stat().st_uid) == (before.st_ino, THEY)
     os.chown(path, 0, 0)
-    free = stage.start("--all", before=POWERLESS).end(60)
-    assert free.code == 0 and stage.document(42).exists()
+    free = harness.start("--all", before=POWERLESS).wait(60)
+    assert free.code == 0 and harness.document(42).exists()

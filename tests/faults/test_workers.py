@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import Stage, descendants, until
+from tests.scenarios.harness import RunHarness, descendants, wait_until
 
 from .memory import small_memory
 
@@ -80,10 +80,10 @@ ALL = ("run", "deeds_flow:Deeds", "--all", "--parallel", 3, "--offline")
 
 
 @pytest.fixture
-def project(stage: Stage) -> Path:
-    (stage.project / "deeds_flow.py").write_text(WORKFLOW)
-    (stage.project / "notes").mkdir()
-    return stage.project
+def project(harness: RunHarness) -> Path:
+    (harness.project / "deeds_flow.py").write_text(WORKFLOW)
+    (harness.project / "notes").mkdir()
+    return harness.project
 
 
 def deeds(project: Path, *words: str) -> None:
@@ -96,96 +96,98 @@ def done(project: Path) -> list[str]:
 
 
 def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alone(
-    stage: Stage, project: Path
+    harness: RunHarness, project: Path
 ) -> None:
     with small_memory(ROOM) as memory:
         deeds(project, "wait(root / 'go')", f"eat({str(memory.folder)!r})", "pass", "pass")
-        running = stage.start(*ALL, "--retries", 1, program="agentos")
-        running.says("[DEED-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
+        running = harness.start(*ALL, "--retries", 1, program="agentos")
+        running.wait_for("[DEED-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
         (project / "go").touch()
-        ended = running.end(60)
+        ended = running.wait(60)
         assert memory.ended == 2 and ended.code == 1, ended.out + ended.err
     assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
-    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
     assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
 
 
 @pytest.mark.long
-def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(stage: Stage, project: Path) -> None:
+def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(
+    harness: RunHarness, project: Path
+) -> None:
     if shutil.which("prlimit") is None:
         pytest.skip("needs prlimit (package util-linux), to take memory away")
     deeds(project, "pass", "eat()", "pass", "pass")
     limit = ("prlimit", f"--as={2 << 30}")
-    ended = stage.start(*ALL, "--retries", 1, program="agentos", before=limit).end(90)
+    ended = harness.start(*ALL, "--retries", 1, program="agentos", before=limit).wait(90)
     assert ended.code == 1 and "FAILED: MemoryError" in ended.out, ended.out + ended.err
     assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
-    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
     assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
     deeds(project, "pass", "pass", "pass", "pass")
-    assert stage.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
+    assert harness.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
 
 
-def test_a_worker_that_ends_well_without_an_outcome_has_failed(stage: Stage, project: Path) -> None:
+def test_a_worker_that_ends_well_without_an_outcome_has_failed(harness: RunHarness, project: Path) -> None:
     deeds(project, "os._exit(0)", "pass")
-    ended = stage.start(*ALL, "--retries", 1, program="agentos").end(60)
+    ended = harness.start(*ALL, "--retries", 1, program="agentos").wait(60)
     assert ended.code == 1 and done(project) == ["DEED-2"], ended.out
     assert "[DEED-1] FAILED: its worker ended without an outcome: exit status 0" in ended.lines
-    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
-def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(stage: Stage, project: Path) -> None:
+def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(harness: RunHarness, project: Path) -> None:
     asked = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)"
     deeds(project, f"import ctypes, resource; (root / 'said').write_text(str(({asked})))")
-    assert stage.run(*ALL, program="agentos").code == 0
+    assert harness.run(*ALL, program="agentos").code == 0
     assert (project / "said").read_text() == "(0, (0, 0))"
 
 
 def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
-    stage: Stage, project: Path
+    harness: RunHarness, project: Path
 ) -> None:
     deeds(project, "hang(root)", "pass")
-    ended = stage.start(*ALL, "--timeout", "3s", program="agentos").end(60)
+    ended = harness.start(*ALL, "--timeout", "3s", program="agentos").wait(60)
     assert ended.code == 0 and done(project) == ["DEED-1", "DEED-2"], ended.out
     assert "ran out of time (--timeout)" in ended.out and "attempt 2 of 3" in ended.out
-    tries = {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
 @pytest.mark.parametrize("presses", [1, 2])
 def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_second_ctrl_c(
-    stage: Stage, project: Path, presses: int
+    harness: RunHarness, project: Path, presses: int
 ) -> None:
     deeds(project, "hang(root)")
-    running = stage.start(*ALL, program="agentos")
-    until((project / "hung").exists)
+    running = harness.start(*ALL, program="agentos")
+    wait_until((project / "hung").exists)
     running.signal(signal.SIGINT)
-    running.says("Shutting down")
+    running.wait_for("Shutting down")
     if presses == 2:
         running.signal(signal.SIGINT)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
     prestarted, killed, over = (
-        stage.events(kind)[0]["at"] for kind in ("ShutdownStarted", "WorkersKilled", "RunEnded")
+        harness.events(kind)[0]["at"] for kind in ("ShutdownStarted", "WorkersKilled", "RunEnded")
     )
     assert (killed - prestarted < 4) == (presses == 2) and over - prestarted < 7
-    assert stage.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
+    assert harness.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
 
 
 @pytest.mark.parametrize(
     ("ending", "code"), [("pass", 0), ("os._exit(3)", 1), ("os.kill(os.getpid(), signal.SIGKILL)", 1)]
 )
 def test_a_grandchild_that_a_worker_leaves_is_gone_before_the_run_is_over(
-    stage: Stage, project: Path, ending: str, code: int
+    harness: RunHarness, project: Path, ending: str, code: int
 ) -> None:
     deeds(project, f"leave(root); {ending}", "wait(root / 'go')")
-    running = stage.start(*ALL, "--retries", 0, program="agentos")
-    until((project / "left").exists, 30)
+    running = harness.start(*ALL, "--retries", 0, program="agentos")
+    wait_until((project / "left").exists, 30)
     left = next(mark for mark in descendants(running.pid) if mark.pid == int((project / "left").read_text()))
     (project / "seen").touch()
-    until(lambda: any(event["item"] == "DEED-1" for event in stage.events("ItemEnded")), 30)
-    until(lambda: not left.alive, 2.0)
+    wait_until(lambda: any(event["item"] == "DEED-1" for event in harness.events("ItemEnded")), 30)
+    wait_until(lambda: not left.alive, 2.0)
     assert running.process.poll() is None and descendants(running.pid)
     (project / "go").touch()
-    assert running.end(30).code == code
+    assert running.wait(30).code == code
     assert done(project) == (["DEED-1", "DEED-2"] if code == 0 else ["DEED-2"])

@@ -1,14 +1,14 @@
-"""The stage, set up and taken down around each test of the gateway."""
+"""A run harness, opened and closed around each gateway test."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.harness import RunHarness
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage.open(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[RunHarness]:
+    with RunHarness.open(tmp_path) as opened:
         yield opened

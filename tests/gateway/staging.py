@@ -16,7 +16,7 @@ import openai
 from google import genai
 from google.genai import types
 
-from tests.scenarios.stage import Done, Running, Stage, until
+from tests.scenarios.harness import CompletedCommand, RunHarness, RunningCommand, wait_until
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 MODELS = {"gemini": "gemini-2.5-pro", "anthropic": "claude-haiku-4-5", "openai": "gpt-5"}
@@ -28,7 +28,7 @@ UNENCRYPTED = {"verify": False}
 class Gate:
     """One running gateway."""
 
-    running: Running
+    running: RunningCommand
     url: str
     items: dict[str, dict[str, str]]
 
@@ -44,12 +44,12 @@ class Gate:
     def said(self) -> str:
         return self.running.err
 
-    def says(self, text: str) -> None:
-        until(lambda: text in self.said)
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in self.said)
 
-    def end(self) -> Done:
+    def wait(self) -> CompletedCommand:
         self.running.signal(signal.SIGINT)
-        return self.running.end(10)
+        return self.running.wait(10)
 
     def connect(self) -> socket.socket:
         where = urlsplit(self.url)
@@ -96,17 +96,17 @@ def credentials(url: str, keys: tuple[str, ...], provider: str) -> dict[str, Any
 
 
 @contextmanager
-def gateway(stage: Stage, *flags: object, provider: str = "gemini", url: str = "") -> Iterator[Gate]:
+def gateway(harness: RunHarness, *flags: object, provider: str = "gemini", url: str = "") -> Iterator[Gate]:
     """With the stage's keys, for its server, or for the one that is named."""
-    given: dict[str, Any] = credentials(url or stage.urls[-1], stage.keys, provider)
-    running = stage.start("gateway", "--format", "json", *flags, program="agentos", **given)
-    until(lambda: "\n" in running.out or running.process.poll() is not None)
+    given: dict[str, Any] = credentials(url or harness.urls[-1], harness.keys, provider)
+    running = harness.start("gateway", "--format", "json", *flags, program="agentos", **given)
+    wait_until(lambda: "\n" in running.out or running.process.poll() is not None)
     assert running.out, running.err
     record = json.loads(running.out)
     yield Gate(running, record["url"], record["items"])
     if running.process.poll() is None:
         running.signal(signal.SIGINT)
-        running.end(10)
+        running.wait(10)
 
 
 # Agents: the official SDKs, told nothing but what the variables say.

@@ -11,53 +11,53 @@ from tests.gateway.staging import (
     with_gemini,
     with_openai,
 )
-from tests.scenarios.stage import KEYS, Stage
+from tests.scenarios.harness import KEYS, RunHarness
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_agent_is_answered_whole_or_streamed_with_a_real_key_that_it_never_sees(
-    stage: Stage, provider: str
+    harness: RunHarness, provider: str
 ) -> None:
-    witness = stage.server()
-    with gateway(stage, "--item", "writer", "--item", "critic", provider=provider) as gate:
+    server = harness.server()
+    with gateway(harness, "--item", "writer", "--item", "critic", provider=provider) as gate:
         whole = ask_whole(provider, gate.items["writer"])
         streamed = ask_streamed(provider, gate.items["critic"])
-        done = gate.end()
+        done = gate.wait()
     assert whole and streamed == whole
-    assert [call["key"] for call in witness.calls()] == ["key-1", "key-2"]
+    assert [call["key"] for call in server.calls()] == ["key-1", "key-2"]
     said = [line for line in done.err.splitlines() if line.startswith("[GATEWAY]   ")]
     assert ["writer  1 call" in said[0], "critic  1 call" in said[1]] == [True, True]
     assert "estimated" not in done.err
     assert not any(key in done.err + done.out for key in KEYS)
 
 
-def test_asking_for_models_or_counting_tokens_needs_no_turn(stage: Stage) -> None:
+def test_asking_for_models_or_counting_tokens_needs_no_turn(harness: RunHarness) -> None:
     """With the only key in use, what no model works for goes through all the same."""
-    stage.server("--latency", "20,20", keys=KEYS[:1])
-    with gateway(stage, provider="gemini") as gate, gate.connect() as wire:
+    harness.server("--latency", "20,20", keys=KEYS[:1])
+    with gateway(harness, provider="gemini") as gate, gate.connect() as wire:
         wire.sendall(_long_call(gate.token))
         with with_gemini(gate.agent) as client:
             assert [model.name for model in client.models.list()] == ["models/offline-rules-1"]
             assert client.models.count_tokens(model="gemini-2.5-pro", contents="four word text").total_tokens
-    with gateway(stage, provider="anthropic") as gate:
+    with gateway(harness, provider="anthropic") as gate:
         messages = [{"role": "user", "content": "Some words to be counted"}]
         with with_anthropic(gate.agent) as claude:
             assert claude.models.list().data
             assert claude.messages.count_tokens(model="any", messages=messages).input_tokens  # type: ignore[arg-type]
-    with gateway(stage, provider="openai") as gate, with_openai(gate.agent) as gpt:
+    with gateway(harness, provider="openai") as gate, with_openai(gate.agent) as gpt:
         assert gpt.models.list().data
 
 
-def test_a_stream_as_a_json_array_is_passed_and_counted(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as gate:
+def test_a_stream_as_a_json_array_is_passed_and_counted(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
         path = "/gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"
         reply = gate.call(
             "POST", path, b'{"contents": [{"parts": [{"text": "hi"}]}]}', x_goog_api_key=gate.token
         )
         assert reply.status == 200 and reply.json[0]["usageMetadata"]["totalTokenCount"]
         tokens = reply.json[-1]["usageMetadata"]["totalTokenCount"]
-        gate.says(f"{tokens} tokens, cost $")
+        gate.wait_for(f"{tokens} tokens, cost $")
 
 
 def _long_call(token: str) -> bytes:

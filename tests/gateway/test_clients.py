@@ -11,7 +11,7 @@ import pytest
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
 from tests.gateway.staging import PROVIDERS, Gate, gateway, gemini_body
-from tests.scenarios.stage import KEYS, Stage, until
+from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 PATHS = {
     "gemini": "/gemini/v1beta/models/m:generateContent",
@@ -43,34 +43,34 @@ def read_until(wire: socket.socket, mark: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["hang", "drip"])
-def test_a_client_that_leaves_frees_its_key_and_ends_the_call(stage: Stage, kind: str) -> None:
+def test_a_client_that_leaves_frees_its_key_and_ends_the_call(harness: RunHarness, kind: str) -> None:
     """Before the first byte, and in the middle of the answer; the only key is there for the next one."""
-    witness = stage.server(fault={"kind": kind, "nth": 1, "seconds": 20}, keys=KEYS[:1])
-    with gateway(stage, "--max-wait", "10s") as gate:
+    server = harness.server(fault={"kind": kind, "nth": 1, "seconds": 20}, keys=KEYS[:1])
+    with gateway(harness, "--max-wait", "10s") as gate:
         with gate.connect() as wire:
             wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
             if kind == "drip":
                 assert read_until(wire, b"data:")
-            until(lambda: len(witness.calls()) == 1)
+            wait_until(lambda: len(server.calls()) == 1)
         assert gate.ask().status == 200
-        until(lambda: [call["ending"] for call in witness.calls()] == ["dropped", "complete"])
-        gate.says("the client left")
+        wait_until(lambda: [call["ending"] for call in server.calls()] == ["dropped", "complete"])
+        gate.wait_for("the client left")
 
 
-def test_a_client_that_leaves_while_it_waits_is_forgotten(stage: Stage) -> None:
-    witness = stage.server("--latency", "1,1", keys=KEYS[:1])
-    with gateway(stage) as gate, gate.connect() as first:
+def test_a_client_that_leaves_while_it_waits_is_forgotten(harness: RunHarness) -> None:
+    server = harness.server("--latency", "1,1", keys=KEYS[:1])
+    with gateway(harness) as gate, gate.connect() as first:
         first.sendall(request(gate))
-        until(lambda: len(witness.calls()) == 1)
+        wait_until(lambda: len(server.calls()) == 1)
         with gate.connect() as second:
             second.sendall(request(gate))
-        gate.says("the client left")
+        gate.wait_for("the client left")
         assert b"200" in read_until(first, b"responseId")
         assert gate.ask().status == 200
-        assert len(witness.calls()) == 2
+        assert len(server.calls()) == 2
 
 
-def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(stage: Stage) -> None:
+def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(harness: RunHarness) -> None:
     megabytes = 60
     sent = 0
 
@@ -83,11 +83,11 @@ def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(stage: Stage)
             sent += 1
         out.finish()
 
-    stage.keys = KEYS[:1]
-    with scripted.provider(act) as url, gateway(stage, url=url) as gate, gate.connect() as wire:
+    harness.keys = KEYS[:1]
+    with scripted.provider(act) as url, gateway(harness, url=url) as gate, gate.connect() as wire:
         before = memory(gate)
         wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
-        until(lambda: sent > 0)
+        wait_until(lambda: sent > 0)
         stood = _stands(lambda: sent)
         assert stood < megabytes / 2
         assert memory(gate) - before < 25 * 1024 * 1024
@@ -99,57 +99,57 @@ def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(stage: Stage)
         assert memory(gate) - before < 25 * 1024 * 1024
 
 
-def test_pieces_of_a_stream_are_passed_as_they_come(stage: Stage) -> None:
-    stage.server(fault={"kind": "drip", "nth": 1, "seconds": 60})
-    with gateway(stage) as gate, gate.connect() as wire:
+def test_pieces_of_a_stream_are_passed_as_they_come(harness: RunHarness) -> None:
+    harness.server(fault={"kind": "drip", "nth": 1, "seconds": 60})
+    with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
         began = time.monotonic()
         assert read_until(wire, b"data:")
         assert time.monotonic() - began < 20
 
 
-def test_a_large_body_arrives_whole_also_at_the_second_key(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "429-bare", "nth": 1})
-    with gateway(stage) as gate:
+def test_a_large_body_arrives_whole_also_at_the_second_key(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "429-bare", "nth": 1})
+    with gateway(harness) as gate:
         body = gemini_body("word " * 800_000)
         reply = gate.call("POST", "/gemini/v1beta/models/m:countTokens", body, x_goog_api_key=gate.token)
         assert reply.json["totalTokens"] > 900_000
         reply = gate.call("POST", "/gemini/v1beta/models/m:generateContent", body, x_goog_api_key=gate.token)
         assert reply.status == 200 and reply.json["usageMetadata"]["promptTokenCount"] > 900_000
-        assert [call["status"] for call in witness.calls()] == [200, 429, 200]
+        assert [call["status"] for call in server.calls()] == [200, 429, 200]
 
 
 # Who is let in.
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_without_the_token_nobody_is_let_in(stage: Stage, provider: str) -> None:
-    witness = stage.server()
-    with gateway(stage, provider=provider) as gate:
+def test_without_the_token_nobody_is_let_in(harness: RunHarness, provider: str) -> None:
+    server = harness.server()
+    with gateway(harness, provider=provider) as gate:
         stolen = gate.token[:-1] + ("0" if gate.token[-1] != "0" else "1")
         for token in ("", "Bearer", KEYS[0], stolen, gate.token.replace("agentos", "other")):
             reply = gate.call("POST", PATHS[provider], b"{}", x_api_key=token)
             assert reply.status == 401 and "not a token" in reply.json["error"]["message"]
-        assert witness.calls() == []
+        assert server.calls() == []
 
 
-def test_a_token_of_another_gateway_is_none(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as one, gateway(stage) as other:
+def test_a_token_of_another_gateway_is_none(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as one, gateway(harness) as other:
         assert one.ask(x_goog_api_key=other.token).status == 401
 
 
-def test_only_loopback_names_are_answered_to(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as gate:
+def test_only_loopback_names_are_answered_to(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
         assert gate.ask(Host="evil.example").status == 403
         assert gate.ask(Host="127.0.0.1.evil.example").status == 403
         assert gate.ask(Host="localhost:1").status == 200
 
 
-def test_the_token_is_taken_from_wherever_an_sdk_puts_it(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as gate:
+def test_the_token_is_taken_from_wherever_an_sdk_puts_it(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
         path = "/gemini/v1beta/models"
         assert gate.call("GET", f"{path}?pageSize=5&key={gate.token}").status == 200
         assert gate.call("GET", path, authorization=f"Bearer {gate.token}").status == 200
@@ -157,7 +157,7 @@ def test_the_token_is_taken_from_wherever_an_sdk_puts_it(stage: Stage) -> None:
         assert gate.token not in gate.said
 
 
-def test_headers_pass_but_for_credentials_and_those_of_one_connection(stage: Stage) -> None:
+def test_headers_pass_but_for_credentials_and_those_of_one_connection(harness: RunHarness) -> None:
     seen: list[HttpRequest] = []
 
     async def act(incoming: HttpRequest, out: Connection) -> None:
@@ -165,8 +165,8 @@ def test_headers_pass_but_for_credentials_and_those_of_one_connection(stage: Sta
         told = ("x-told", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
         scripted.whole(out, 200, b"{}", *told)
 
-    stage.keys = KEYS[:1]
-    with scripted.provider(act) as url, gateway(stage, url=f"{url}/base/") as gate:
+    harness.keys = KEYS[:1]
+    with scripted.provider(act) as url, gateway(harness, url=f"{url}/base/") as gate:
         reply = gate.call(
             "PATCH",
             f"/gemini/v1beta/cachedContents/a%2Fb?alt=x&key={gate.token}&b=%20",
@@ -198,15 +198,17 @@ def test_headers_pass_but_for_credentials_and_those_of_one_connection(stage: Sta
         ("/gemini/v1beta/models", 200),
     ],
 )
-def test_paths_below_a_provider_are_its_own_and_others_unknown(stage: Stage, path: str, status: int) -> None:
-    stage.server()
-    with gateway(stage) as gate:
+def test_paths_below_a_provider_are_its_own_and_others_unknown(
+    harness: RunHarness, path: str, status: int
+) -> None:
+    harness.server()
+    with gateway(harness) as gate:
         assert gate.call("GET", path, x_goog_api_key=gate.token).status == status
 
 
-def test_a_websocket_is_declined(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as gate, gate.connect() as wire:
+def test_a_websocket_is_declined(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(
             b"GET /openai/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\n"
             b"Upgrade: websocket\r\nAuthorization: Bearer " + gate.token.encode() + b"\r\n\r\n"
@@ -214,9 +216,9 @@ def test_a_websocket_is_declined(stage: Stage) -> None:
         assert b"HTTP/1.1 501" in read_until(wire, b"WebSockets are not carried")
 
 
-def test_the_keys_are_in_none_of_its_words_and_in_no_dump(stage: Stage) -> None:
-    stage.server(fault={"kind": "400", "nth": 1, "message": f"bad {KEYS[0]}"})
-    with gateway(stage) as gate:
+def test_the_keys_are_in_none_of_its_words_and_in_no_dump(harness: RunHarness) -> None:
+    harness.server(fault={"kind": "400", "nth": 1, "message": f"bad {KEYS[0]}"})
+    with gateway(harness) as gate:
         replies = [gate.ask(), gate.ask(), gate.call("GET", f"/gemini/x?key={KEYS[1]}")]
         everything = gate.said + gate.running.out + json.dumps([str(reply) for reply in replies])
         assert "[GATEWAY]" in everything and "*****" in everything

@@ -9,7 +9,7 @@ import pytest
 from agentos.core.protocol.events import CallCompleted
 from agentos.gateway.child import start_gateway
 from tests.gateway.staging import Gate, ask_whole, gateway
-from tests.scenarios.stage import KEYS, Stage, until
+from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 ASK = (
     'curl -s -H "x-goog-api-key: $GEMINI_API_KEY" -d \'{"contents": [{"parts": [{"text": "x"}]}]}\' '
@@ -17,20 +17,20 @@ ASK = (
 )
 
 
-def test_a_shell_takes_the_variables_over(stage: Stage) -> None:
-    stage.server()
-    running = stage.start("gateway", program="agentos")
-    until(lambda: running.out.endswith("\n"))
+def test_a_shell_takes_the_variables_over(harness: RunHarness) -> None:
+    harness.server()
+    running = harness.start("gateway", program="agentos")
+    wait_until(lambda: running.out.endswith("\n"))
     answer = subprocess.run(
         ["sh", "-c", f". {running.out_path}; {ASK}"], capture_output=True, text=True, timeout=20, check=True
     )
     assert json.loads(answer.stdout)["usageMetadata"]["totalTokenCount"]
 
 
-def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(stage: Stage) -> None:
-    stage.server()
-    terminal = stage.terminal("gateway", "--item", "LLD-7", program="agentos")
-    terminal.says("Listening at http://127.0.0.1:")
+def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(harness: RunHarness) -> None:
+    harness.server()
+    terminal = harness.terminal("gateway", "--item", "LLD-7", program="agentos")
+    terminal.wait_for("Listening at http://127.0.0.1:")
     found = dict(
         line.removeprefix("export ").split("=", 1)
         for line in terminal.screen.splitlines()
@@ -38,7 +38,7 @@ def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(stage: Stage) -> None:
     )
     assert ask_whole("gemini", found)
     terminal.ctrl_c()
-    done = terminal.end()
+    done = terminal.wait()
     assert done.code == 0
     assert "[LLD-7] gemini gemini-2.5-pro, 200 with key-1" in done.out
     assert "[GATEWAY] Served 1 call in" in done.out
@@ -47,35 +47,35 @@ def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_at_once_also_in_the_middle_of_a_call(stage: Stage, number: signal.Signals) -> None:
-    witness = stage.server(fault={"kind": "hang"})
-    with gateway(stage) as gate, gate.connect() as wire:
+def test_it_ends_at_once_also_in_the_middle_of_a_call(harness: RunHarness, number: signal.Signals) -> None:
+    server = harness.server(fault={"kind": "hang"})
+    with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(_call(gate))
-        until(lambda: len(witness.calls()) == 1)
+        wait_until(lambda: len(server.calls()) == 1)
         gate.running.signal(number)
-        done = gate.running.end(5)
+        done = gate.running.wait(5)
         assert done.code == 0 and "Served 1 call" in done.err and "Traceback" not in done.err
-    until(lambda: witness.calls()[0]["ending"] == "dropped")
+    wait_until(lambda: server.calls()[0]["ending"] == "dropped")
 
 
-def test_without_a_key_it_says_how_to_give_one(stage: Stage) -> None:
-    done = stage.run("gateway", program="agentos")
+def test_without_a_key_it_says_how_to_give_one(harness: RunHarness) -> None:
+    done = harness.run("gateway", program="agentos")
     assert done.code == 4 and "export GEMINI_API_KEY_1=" in done.err and done.out == ""
 
 
-def test_a_port_that_is_taken_is_a_clear_error(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage) as gate:
+def test_a_port_that_is_taken_is_a_clear_error(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
         port = gate.url.rpartition(":")[2]
-        done = stage.run("gateway", "--port", port, program="agentos")
+        done = harness.run("gateway", "--port", port, program="agentos")
         assert done.code == 2 and f"cannot listen on port {port}" in done.err and "Served" not in done.err
 
 
-def test_two_gateways_with_one_key_use_it_one_after_the_other(stage: Stage) -> None:
-    witness = stage.server("--latency", "0.3,0.3", keys=KEYS[:1])
+def test_two_gateways_with_one_key_use_it_one_after_the_other(harness: RunHarness) -> None:
+    server = harness.server("--latency", "0.3,0.3", keys=KEYS[:1])
     with (
-        gateway(stage) as one,
-        gateway(stage) as other,
+        gateway(harness) as one,
+        gateway(harness) as other,
         one.connect() as first,
         other.connect() as second,
     ):
@@ -83,33 +83,33 @@ def test_two_gateways_with_one_key_use_it_one_after_the_other(stage: Stage) -> N
             wire.sendall(_call(gate))
         for wire in (first, second):
             assert b"HTTP/1.1 200" in wire.recv(65536)
-    call_log = witness.ledger()
+    call_log = server.ledger()
     assert (call_log["max_concurrent_all"], call_log["seen"]) == (1, 2)
 
 
-def test_what_one_gateway_is_refused_the_next_one_knows(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 50}, keys=KEYS[:1])
-    with gateway(stage, "--max-wait", "1s") as first, gateway(stage, "--max-wait", "1s") as second:
+def test_what_one_gateway_is_refused_the_next_one_knows(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 50}, keys=KEYS[:1])
+    with gateway(harness, "--max-wait", "1s") as first, gateway(harness, "--max-wait", "1s") as second:
         assert first.ask().status == 429
         assert second.ask().status == 429
-        assert len(witness.calls()) == 1
+        assert len(server.calls()) == 1
 
 
-def test_a_key_that_is_added_to_the_file_is_used(stage: Stage) -> None:
-    stage.server(fault={"kind": "401", "key": "key-1", "times": None}, keys=KEYS[:2])
-    stage.keys = KEYS[:1]
-    with gateway(stage) as gate:
+def test_a_key_that_is_added_to_the_file_is_used(harness: RunHarness) -> None:
+    harness.server(fault={"kind": "401", "key": "key-1", "times": None}, keys=KEYS[:2])
+    harness.keys = KEYS[:1]
+    with gateway(harness) as gate:
         assert gate.ask().status == 403
-        file = stage.home / "credentials.toml"
+        file = harness.home / "credentials.toml"
         file.touch(mode=0o600)
-        file.write_text(f'[[credential]]\nkey = "{KEYS[1]}"\nbase_url = "{stage.urls[-1]}"\n')
-        gate.says("[GATEWAY] The credentials were changed (new: key-2).")
+        file.write_text(f'[[credential]]\nkey = "{KEYS[1]}"\nbase_url = "{harness.urls[-1]}"\n')
+        gate.wait_for("[GATEWAY] The credentials were changed (new: key-2).")
         assert gate.ask().status == 200
 
 
-def test_a_budget_is_kept_and_needs_a_price(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage, "--budget", "0.0001") as gate:
+def test_a_budget_is_kept_and_needs_a_price(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness, "--budget", "0.0001") as gate:
         reply = gate.ask()
         assert reply.status == 402 and "would pass the budget" in reply.json["error"]["message"]
         path = "/gemini/v1beta/models/unheard-of:generateContent"
@@ -117,19 +117,19 @@ def test_a_budget_is_kept_and_needs_a_price(stage: Stage) -> None:
         assert reply.status == 402 and '[prices."unheard-of"]' in reply.json["error"]["message"]
 
 
-def test_offline_it_needs_no_key_and_costs_nothing(stage: Stage) -> None:
-    running = stage.start("gateway", "--offline", program="agentos")
-    until(lambda: "OPENAI_API_KEY" in running.out)
+def test_offline_it_needs_no_key_and_costs_nothing(harness: RunHarness) -> None:
+    running = harness.start("gateway", "--offline", program="agentos")
+    wait_until(lambda: "OPENAI_API_KEY" in running.out)
     found = dict(line.removeprefix("export ").split("=", 1) for line in running.out.splitlines())
     for provider in ("gemini", "anthropic", "openai"):
         assert ask_whole(provider, found)
     running.signal(signal.SIGINT)
-    assert "Served 3 calls" in (done := running.end()).err and "cost $0.00, " in done.err
+    assert "Served 3 calls" in (done := running.wait()).err and "cost $0.00, " in done.err
 
 
-def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(stage: Stage) -> None:
-    stage.server()
-    child = start_gateway(stage.environment())
+def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(harness: RunHarness) -> None:
+    harness.server()
+    child = start_gateway(harness.environment())
     try:
         for item in ("LLD-1", "LLD-2"):
             assert ask_whole("gemini", child.environment(item))
@@ -141,11 +141,11 @@ def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(stage: Stag
     assert child.process.returncode == 0
 
 
-def test_a_gateway_of_a_run_that_does_not_start_is_an_error_with_its_reason(stage: Stage) -> None:
+def test_a_gateway_of_a_run_that_does_not_start_is_an_error_with_its_reason(harness: RunHarness) -> None:
     from agentos.core.errors import PreflightError
 
     with pytest.raises(PreflightError, match="exit code 4"):
-        start_gateway(stage.environment())
+        start_gateway(harness.environment())
 
 
 def _call(gate: Gate) -> bytes:

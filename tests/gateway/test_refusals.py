@@ -12,7 +12,7 @@ from google.genai import errors
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
 from tests.gateway.staging import PROVIDERS, Gate, ask_streamed, ask_whole, gateway
-from tests.scenarios.stage import KEYS, Stage, until
+from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 OVERLOADED = (
     b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}\n\n'
@@ -32,27 +32,27 @@ MESSAGE = b'{"model": "claude-haiku-4-5", "max_tokens": 9, "stream": true, "mess
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_call_that_is_refused_before_its_first_byte_goes_to_another_key(
-    stage: Stage, provider: str
+    harness: RunHarness, provider: str
 ) -> None:
-    witness = stage.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 60})
-    with gateway(stage, provider=provider) as gate:
+    server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 60})
+    with gateway(harness, provider=provider) as gate:
         assert ask_streamed(provider, gate.agent) and ask_whole(provider, gate.agent)
-        assert [(call["key"], call["status"]) for call in witness.calls()] == [
+        assert [(call["key"], call["status"]) for call in server.calls()] == [
             ("key-1", 429),
             ("key-2", 200),
             ("key-3", 200),
         ]
         assert "[GATEWAY] Rate limit hit on key-1. Backing off for 60s. Redistributing work..." in gate.said
-        gate.says("refused 1 time before")
+        gate.wait_for("refused 1 time before")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_dead_key_is_tried_once(stage: Stage, provider: str) -> None:
-    witness = stage.server(fault={"kind": "400-key", "key": "key-1", "times": None}, keys=KEYS[:2])
-    with gateway(stage, provider=provider) as gate:
+def test_a_dead_key_is_tried_once(harness: RunHarness, provider: str) -> None:
+    server = harness.server(fault={"kind": "400-key", "key": "key-1", "times": None}, keys=KEYS[:2])
+    with gateway(harness, provider=provider) as gate:
         for _ in range(3):
             assert ask_whole(provider, gate.agent)
-        assert [call["key"] for call in witness.calls()] == ["key-1", "key-2", "key-2", "key-2"]
+        assert [call["key"] for call in server.calls()] == ["key-1", "key-2", "key-2", "key-2"]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_a_dead_key_is_tried_once(stage: Stage, provider: str) -> None:
     ],
 )
 def test_without_a_living_key_the_agent_is_told_so(
-    stage: Stage, provider: str, expected: type[Exception]
+    harness: RunHarness, provider: str, expected: type[Exception]
 ) -> None:
-    stage.server(fault={"kind": "401", "times": None}, keys=KEYS[:1])
+    harness.server(fault={"kind": "401", "times": None}, keys=KEYS[:1])
     with (
-        gateway(stage, provider=provider) as gate,
+        gateway(harness, provider=provider) as gate,
         pytest.raises(expected, match=r"no usable \w+ key \(key-1: 401 unauthorised\)"),
     ):
         ask_whole(provider, gate.agent)
@@ -83,10 +83,10 @@ def test_without_a_living_key_the_agent_is_told_so(
     ],
 )
 def test_keys_that_rest_for_too_long_are_a_429_with_the_time(
-    stage: Stage, provider: str, expected: type[Exception]
+    harness: RunHarness, provider: str, expected: type[Exception]
 ) -> None:
-    stage.server(fault={"kind": "429-minute", "times": None, "retry_delay": 40}, keys=KEYS[:2])
-    with gateway(stage, "--max-wait", "5s", provider=provider) as gate:
+    harness.server(fault={"kind": "429-minute", "times": None, "retry_delay": 40}, keys=KEYS[:2])
+    with gateway(harness, "--max-wait", "5s", provider=provider) as gate:
         with pytest.raises(expected, match="the first one back is key-1") as caught:
             ask_whole(provider, gate.agent)
         error = caught.value
@@ -97,36 +97,36 @@ def test_keys_that_rest_for_too_long_are_a_429_with_the_time(
             assert [30 <= int(delay.rstrip("s")) <= 40 for delay in delays] == [True]
 
 
-def test_keys_that_rest_shortly_are_waited_for(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 2}, keys=KEYS[:1])
-    with gateway(stage) as gate:
+def test_keys_that_rest_shortly_are_waited_for(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 2}, keys=KEYS[:1])
+    with gateway(harness) as gate:
         assert gate.ask().status == 200
-        assert [call["status"] for call in witness.calls()] == [429, 200]
-        gate.says("waited ")
+        assert [call["status"] for call in server.calls()] == [429, 200]
+        gate.wait_for("waited ")
 
 
-def test_trouble_that_passes_is_hidden_and_trouble_that_stays_is_passed_on(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "503", "nth": 1})
-    with gateway(stage) as gate:
+def test_trouble_that_passes_is_hidden_and_trouble_that_stays_is_passed_on(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "503", "nth": 1})
+    with gateway(harness) as gate:
         assert gate.ask().status == 200
-        witness.add_fault(kind="500", times=None)
+        server.add_fault(kind="500", times=None)
         reply = gate.ask()
         assert (reply.status, reply.json["error"]["status"]) == (500, "INTERNAL")
-        assert [call["status"] for call in witness.calls()] == [503, 200, 500, 500, 500, 500]
-        gate.says("500, refusal passed on")
+        assert [call["status"] for call in server.calls()] == [503, 200, 500, 500, 500, 500]
+        gate.wait_for("500, refusal passed on")
 
 
-def test_a_bad_request_is_the_agents_own(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "400", "nth": 1})
-    with gateway(stage) as gate:
+def test_a_bad_request_is_the_agents_own(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "400", "nth": 1})
+    with gateway(harness) as gate:
         assert gate.ask().json["error"]["status"] == "INVALID_ARGUMENT"
         assert gate.ask().status == 200
-        assert len(witness.calls()) == 2
+        assert len(server.calls()) == 2
 
 
-def test_a_provider_that_cannot_be_reached_is_named(stage: Stage) -> None:
-    stage.server()
-    with gateway(stage, url="http://127.0.0.1:9") as gate:
+def test_a_provider_that_cannot_be_reached_is_named(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness, url="http://127.0.0.1:9") as gate:
         reply = gate.ask()
         assert (reply.status, reply.json["error"]["status"]) == (503, "UNAVAILABLE")
         assert "gemini does not answer (no answer: ConnectError)" in reply.json["error"]["message"]
@@ -135,7 +135,7 @@ def test_a_provider_that_cannot_be_reached_is_named(stage: Stage) -> None:
 # Streams.
 
 
-def test_a_stream_that_begins_with_an_error_has_not_begun(stage: Stage) -> None:
+def test_a_stream_that_begins_with_an_error_has_not_begun(harness: RunHarness) -> None:
     seen: list[str] = []
 
     async def act(incoming: HttpRequest, out: Connection) -> None:
@@ -143,12 +143,12 @@ def test_a_stream_that_begins_with_an_error_has_not_begun(stage: Stage) -> None:
         await scripted.events(out, *([OVERLOADED] if len(seen) == 1 else [START, DELTA]))
         out.finish()
 
-    reply = _ask_claude(stage, act)[0]
+    reply = _ask_claude(harness, act)[0]
     assert reply == START + DELTA
     assert seen == [KEYS[0], KEYS[1]]
 
 
-def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(stage: Stage) -> None:
+def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(harness: RunHarness) -> None:
     seen: list[str] = []
 
     async def act(incoming: HttpRequest, out: Connection) -> None:
@@ -162,28 +162,28 @@ def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(s
         out.finish()
 
     def then(gate: Gate) -> str:
-        gate.says("[GATEWAY] Rate limit hit on key-1. Backing off for 60s.")
-        stage.keys = KEYS[:2]
+        gate.wait_for("[GATEWAY] Rate limit hit on key-1. Backing off for 60s.")
+        harness.keys = KEYS[:2]
         for _ in range(2):
             gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)
-        gate.says("100 tokens")
+        gate.wait_for("100 tokens")
         return gate.said
 
-    stage.keys = KEYS[:2]
-    reply, said = _ask_claude(stage, act, then)
+    harness.keys = KEYS[:2]
+    reply, said = _ask_claude(harness, act, then)
     assert reply == START + LIMITED
     assert seen == [KEYS[0], KEYS[1], KEYS[1]]
     assert "31 tokens" in said
 
 
-def test_a_stream_that_breaks_is_broken_for_the_agent_too(stage: Stage) -> None:
-    witness = stage.server(fault={"kind": "reset-midway", "nth": 1})
-    with gateway(stage) as gate:
+def test_a_stream_that_breaks_is_broken_for_the_agent_too(harness: RunHarness) -> None:
+    server = harness.server(fault={"kind": "reset-midway", "nth": 1})
+    with gateway(harness) as gate:
         with pytest.raises(ConnectionError):
             _read_stream(gate)
-        gate.says("broke off")
+        gate.wait_for("broke off")
         assert gate.ask().status == 200
-    until(lambda: len(witness.calls()) == 2)
+    wait_until(lambda: len(server.calls()) == 2)
 
 
 def _read_stream(gate: Gate) -> None:
@@ -200,10 +200,10 @@ def _read_stream(gate: Gate) -> None:
 
 
 def _ask_claude(
-    stage: Stage,
+    harness: RunHarness,
     act: Callable[[HttpRequest, Connection], Awaitable[None]],
     then: Callable[[Gate], str] = lambda gate: gate.said,
 ) -> tuple[bytes, str]:
-    with scripted.provider(act) as url, gateway(stage, provider="anthropic", url=url) as gate:
+    with scripted.provider(act) as url, gateway(harness, provider="anthropic", url=url) as gate:
         reply = gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)
         return reply.body, then(gate)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agentos.outputs.writer import MOST_LINES, LineWriter
-from tests.scenarios.stage import until
+from tests.scenarios.harness import wait_until
 
 MORE_THAN_A_PIPE_TAKES = 20_000
 NOTE = re.compile(r"\[COORDINATOR\] (\d+) lines dropped \(the log files have them\)")
@@ -36,7 +36,7 @@ class Reader:
 
 
 def late_word(writer: LineWriter, reader: Reader) -> list[str]:
-    until(lambda: len(reader.read) > 100_000)
+    wait_until(lambda: len(reader.read) > 100_000)
     writer.write("a late word")
     return ["a late word"]
 

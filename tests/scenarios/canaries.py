@@ -11,7 +11,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .stage import Running, command_line
+from .harness import RunningCommand, command_line
 
 KEYS = tuple(f"AIza+Canary/{word}&%=9Qz7-{word}" for word in ("ash", "birch", "cedar", "elder"))
 TEMPLATE = "agentos.engines.template"
@@ -92,7 +92,7 @@ class Search:
 class Scan:
     """Looks at the processes of a run and at its files, again and again, until it has ended."""
 
-    running: Running
+    running: RunningCommand
     search: Search
     folders: tuple[Path, ...] = ()
     files: int = 0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from .stage import Stage
+from .harness import RunHarness
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Stage.open(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[RunHarness]:
+    with RunHarness.open(tmp_path) as opened:
         yield opened

@@ -3,14 +3,14 @@
 import subprocess
 from pathlib import Path
 
-from .stage import KEYS, PROGRAMS, Done, Stage
+from .harness import KEYS, PROGRAMS, CompletedCommand, RunHarness
 
 
-def credentials(stage: Stage, url: str, *tables: str) -> Path:
+def credentials(harness: RunHarness, url: str, *tables: str) -> Path:
     """Writes credentials.toml, a table a key; the environment gives none."""
-    stage.keys = ()
-    stage.home.mkdir(mode=0o700, exist_ok=True)
-    path = stage.home / "credentials.toml"
+    harness.keys = ()
+    harness.home.mkdir(mode=0o700, exist_ok=True)
+    path = harness.home / "credentials.toml"
     path.write_text("\n".join(f'[[credential]]\nbase_url = "{url}"\n{table}\n' for table in tables))
     path.chmod(0o600)
     return path
@@ -20,7 +20,7 @@ def table(number: int, *lines: str) -> str:
     return "\n".join((f'name = "key-{number}"', f'key = "{KEYS[number - 1]}"', *lines))
 
 
-def keys(stage: Stage, *words: str, typed: str = "", **env: str) -> Done:
+def keys(harness: RunHarness, *words: str, typed: str = "", **env: str) -> CompletedCommand:
     """`agentos keys`, with something typed into it; no secret is ever shown."""
     done = subprocess.run(
         [PROGRAMS / "agentos", "keys", *words],
@@ -28,14 +28,14 @@ def keys(stage: Stage, *words: str, typed: str = "", **env: str) -> Done:
         capture_output=True,
         text=True,
         timeout=30,
-        cwd=stage.project,
-        env=stage.environment(**env),
+        cwd=harness.project,
+        env=harness.environment(**env),
     )
     assert not any(secret in done.stdout + done.stderr for secret in KEYS)
     assert "Traceback" not in done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    return CompletedCommand(done.returncode, done.stdout, done.stderr)
 
 
-def line(done: Done, name: str) -> str:
+def line(done: CompletedCommand, name: str) -> str:
     (found,) = [line for line in done.lines if line.startswith(f"{name} ")]
     return found

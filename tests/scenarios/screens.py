@@ -9,7 +9,7 @@ from typing import Any
 
 import pyte
 
-from .stage import Stage, Terminal, until
+from .harness import RunHarness, Terminal, wait_until
 
 OLD = {"XTERM_VERSION": "XTerm(390)"}
 WIDE = (100, 24)
@@ -56,7 +56,7 @@ class Screen:
         return rows[place:]
 
     def shows(self, text: str, seconds: float = 15.0) -> None:
-        until(lambda: any(text in row for row in self.look()), seconds)
+        wait_until(lambda: any(text in row for row in self.look()), seconds)
 
     def colours(self) -> set[str]:
         self.look()
@@ -73,8 +73,8 @@ class Screen:
 class Shell:
     """An interactive shell in a terminal, with job control."""
 
-    def __init__(self, stage: Stage, **env: str) -> None:
-        self.terminal: Terminal = stage.terminal(
+    def __init__(self, harness: RunHarness, **env: str) -> None:
+        self.terminal: Terminal = harness.terminal(
             "--norc",
             "--noprofile",
             "-i",

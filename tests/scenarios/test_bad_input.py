@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .stage import PROGRAMS, Stage, snapshot
+from .harness import PROGRAMS, RunHarness, snapshot
 
 NOBODY = 65534
 
@@ -15,42 +15,42 @@ INVALID = "FAILED: Invalid spec format"
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def unchanged(stage: Stage, *words: object, code: int, **env: str) -> str:
+def unchanged(harness: RunHarness, *words: object, code: int, **env: str) -> str:
     """Runs a command that is refused; gives what it said."""
-    before = snapshot(stage.project, stage.home)
-    around = sorted(stage.root.parent.iterdir())
-    done = stage.run(*words, **env)
+    before = snapshot(harness.project, harness.home)
+    around = sorted(harness.root.parent.iterdir())
+    done = harness.run(*words, **env)
     said = done.out + done.err
     assert done.code == code, said
     assert "Traceback" not in said
-    after = snapshot(stage.project, stage.home)
+    after = snapshot(harness.project, harness.home)
     assert {name: state for name, state in after.items() if "/home" not in name} == {
         name: state for name, state in before.items() if "/home" not in name
     }
-    assert sorted(stage.root.parent.iterdir()) == around
+    assert sorted(harness.root.parent.iterdir()) == around
     return " ".join(said.split())
 
 
-def test_a_folder_without_issues_is_no_project(stage: Stage) -> None:
-    (stage.project / "issues").rmdir()
-    said = unchanged(stage, "--all", "--offline", code=3)
+def test_a_folder_without_issues_is_no_project(harness: RunHarness) -> None:
+    (harness.project / "issues").rmdir()
+    said = unchanged(harness, "--all", "--offline", code=3)
     assert "no project here" in said and "--repo" in said and "agentos demo" in said
 
 
-def test_a_missing_project_folder_is_named(stage: Stage) -> None:
-    missing = stage.root / "nowhere"
-    said = unchanged(stage, "--all", "--offline", "--repo", missing, code=3)
+def test_a_missing_project_folder_is_named(harness: RunHarness) -> None:
+    missing = harness.root / "nowhere"
+    said = unchanged(harness, "--all", "--offline", "--repo", missing, code=3)
     assert str(missing) in said and "--repo PATH" in said and not missing.exists()
 
 
-def test_an_empty_backlog_is_no_error(stage: Stage) -> None:
-    done = stage.run("--all", "--offline")
+def test_an_empty_backlog_is_no_error(harness: RunHarness) -> None:
+    done = harness.run("--all", "--offline")
     assert done.code == 0 and "Nothing is pending" in done.out
 
 
-def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(stage: Stage) -> None:
-    stage.issue(40)
-    folder = stage.project / "issues"
+def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHarness) -> None:
+    harness.issue(40)
+    folder = harness.project / "issues"
     (folder / "041-empty.md").write_text("")
     (folder / "042-no-heading.md").write_text("Only words.\n")
     with open(folder / "043-large.md", "wb") as large:
@@ -60,8 +60,8 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(stage: Stage) 
         (folder / name).write_text("# Twice\n\nThe same number twice.\n")
     (folder / "046-path.md").write_text('---\nnumber: "../../x"\n---\n# Escape\n\nOut of here.\n')
     (folder / "047-open.md").write_text("---\nnumber: 47\n# Never closed\n\nText.\n")
-    witness = stage.server()
-    done = stage.run("--all", "--parallel", 3)
+    server = harness.server()
+    done = harness.run("--all", "--parallel", 3)
     assert done.code == 1
     reasons = {
         41: "issues/041-empty.md: it is empty",
@@ -76,33 +76,33 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(stage: Stage) 
         at = done.lines.index(f"[LLD-{number}] {INVALID}")
         assert reason in done.lines[at + 1] and done.lines[at + 1].startswith(f"[LLD-{number}]   ")
     assert "1 completed, 7 failed" in done.out
-    assert {call["item"] for call in witness.calls()} == {"Thing 40 can be used"}
-    assert [path.name for path in stage.project.rglob("LLD-*.md")] == ["LLD-040.md"]
+    assert {call["item"] for call in server.calls()} == {"Thing 40 can be used"}
+    assert [path.name for path in harness.project.rglob("LLD-*.md")] == ["LLD-040.md"]
 
 
 @pytest.mark.parametrize("words", [["0"], ["-1"], ["abc"], ["1.5"], [""]])
-def test_a_number_of_workers_that_is_none_is_a_usage_error(stage: Stage, words: list[str]) -> None:
-    stage.issue(42)
-    said = unchanged(stage, "--all", "--offline", "--parallel", *words, code=2)
+def test_a_number_of_workers_that_is_none_is_a_usage_error(harness: RunHarness, words: list[str]) -> None:
+    harness.issue(42)
+    said = unchanged(harness, "--all", "--offline", "--parallel", *words, code=2)
     assert "number of workers" in said and "1 to 10, or nothing for 3" in said
 
 
-def test_too_many_workers_are_capped_with_a_warning(stage: Stage) -> None:
-    stage.issue(42)
-    done = stage.run("--all", "--parallel", 11, "--dry-run")
+def test_too_many_workers_are_capped_with_a_warning(harness: RunHarness) -> None:
+    harness.issue(42)
+    done = harness.run("--all", "--parallel", 11, "--dry-run")
     assert done.code == 0
     assert done.err == "Warning: Requested parallelism 11 exceeds maximum 10. Capping to 10.\n"
 
 
-def test_a_number_of_workers_with_nothing_selected_explains_itself(stage: Stage) -> None:
-    stage.issue(42)
-    said = unchanged(stage, "--parallel", 42, "--offline", code=2)
+def test_a_number_of_workers_with_nothing_selected_explains_itself(harness: RunHarness) -> None:
+    harness.issue(42)
+    said = unchanged(harness, "--parallel", 42, "--offline", code=2)
     assert "42 was read as the number of workers" in said
     assert "lld-workflow 42 --parallel" in said and "--all" in said
-    assert "3 was read as the number of workers" in unchanged(stage, "-nj3", code=2)
-    assert "nothing is selected" in unchanged(stage, code=2)
+    assert "3 was read as the number of workers" in unchanged(harness, "-nj3", code=2)
+    assert "nothing is selected" in unchanged(harness, code=2)
     for bare in ("--parallel", "-j"):
-        said = unchanged(stage, bare, code=2)
+        said = unchanged(harness, bare, code=2)
         assert "nothing is selected: name items (lld-workflow 42)" in said and "3" not in said
 
 
@@ -122,41 +122,43 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_a_name_that_nothing_has_is_refused_and_leads_nowhere(stage: Stage, name: str) -> None:
-    stage.issue(42)
-    said = unchanged(stage, name, "--dry-run", code=5)
+def test_a_name_that_nothing_has_is_refused_and_leads_nowhere(harness: RunHarness, name: str) -> None:
+    harness.issue(42)
+    said = unchanged(harness, name, "--dry-run", code=5)
     assert "nothing matches" in said and "LLD-42" in said
 
 
-def test_a_file_without_a_number_says_what_it_lacks(stage: Stage) -> None:
-    stage.issue(42)
-    (stage.project / "issues" / "idea.md").write_text("# An idea\n\nOne.\n")
-    said = unchanged(stage, "issues/idea.md", "--dry-run", code=5)
+def test_a_file_without_a_number_says_what_it_lacks(harness: RunHarness) -> None:
+    harness.issue(42)
+    (harness.project / "issues" / "idea.md").write_text("# An idea\n\nOne.\n")
+    said = unchanged(harness, "issues/idea.md", "--dry-run", code=5)
     assert "a file needs a number, first in its name (42-title.md) or in its front matter" in said
 
 
-def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_overwritten(stage: Stage) -> None:
-    stage.issue(42)
-    assert stage.run("--all", "--offline").code == 0
-    approved = stage.document(42).read_bytes()
-    stage.issue(42).rename(stage.project / "issues" / "063-another.md")
-    stage.issue(42)
+def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_overwritten(
+    harness: RunHarness,
+) -> None:
+    harness.issue(42)
+    assert harness.run("--all", "--offline").code == 0
+    approved = harness.document(42).read_bytes()
+    harness.issue(42).rename(harness.project / "issues" / "063-another.md")
+    harness.issue(42)
     for words in (["--all"], ["issues/063-another.md"]):
-        done = stage.run(*words, "--offline")
+        done = harness.run(*words, "--offline")
         assert done.code == 1, done.out
         assert "number 42 is claimed by issues/042-thing.md and issues/063-another.md" in done.out
-    assert stage.document(42).read_bytes() == approved
+    assert harness.document(42).read_bytes() == approved
 
 
-def test_a_name_like_a_flag_is_refused(stage: Stage) -> None:
-    stage.issue(42)
-    assert "-r" in unchanged(stage, "-rf", "--dry-run", code=2)
-    assert "nothing matches '-rf'" in unchanged(stage, "--dry-run", "--", "-rf", code=5)
+def test_a_name_like_a_flag_is_refused(harness: RunHarness) -> None:
+    harness.issue(42)
+    assert "-r" in unchanged(harness, "-rf", "--dry-run", code=2)
+    assert "nothing matches '-rf'" in unchanged(harness, "--dry-run", "--", "-rf", code=5)
 
 
-def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(stage: Stage) -> None:
-    folder = stage.project / "issues"
-    text = stage.issue(42).read_text()
+def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(harness: RunHarness) -> None:
+    folder = harness.project / "issues"
+    text = harness.issue(42).read_text()
     for name in ("-rf.md", "no number.md", "x" * 240 + "9.md"):
         (folder / name).write_text("# Odd\n\nAn odd name.\n")
     for name in ("050-a\n[COORDINATOR] done.md", "050-b\x1b]52;c;eA==\x07.md"):
@@ -166,38 +168,38 @@ def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(stage: Stage)
     (folder / "051-bell.md").write_text(
         '---\nlabels: ["a\\nb\\e[1m"]\n---\n# Ring\x07 \x1b[31mred\n\nText.\n'
     )
-    listed = stage.run("--all", "--dry-run")
+    listed = harness.run("--all", "--dry-run")
     assert listed.code == 0
     assert all(line.startswith(("[COORDINATOR] ", "  - LLD-")) for line in listed.lines), listed.out
     assert "[COORDINATOR] Execution complete:" not in listed.lines and not CONTROLS.search(
         listed.out.replace("\n", "")
     )
-    unknown = stage.run("--label", "none", "--dry-run")
+    unknown = harness.run("--label", "none", "--dry-run")
     assert unknown.code == 5 and len(unknown.err.splitlines()) == 1 and "\x1b" not in unknown.err
 
-    stage.server()
-    done = stage.run("--all", "--parallel", 2)
+    harness.server()
+    done = harness.run("--all", "--parallel", 2)
     assert all(re.match(r"\[(COORDINATOR|LLD-\d+)\]( |$)", line) for line in done.lines), done.out
     assert "[COORDINATOR] done" not in "\n".join(line[:20] for line in done.lines)
     assert not CONTROLS.search(done.out.replace("\n", ""))
-    log = (stage.home / "logs/parallel/latest/LLD-50.log").read_text()
+    log = (harness.home / "logs/parallel/latest/LLD-50.log").read_text()
     assert INVALID in log and not CONTROLS.search(log.replace("\n", ""))
     outside = [
-        path for path in stage.root.iterdir() if path.name not in ("project", "home", "user", "server-keys")
+        path for path in harness.root.iterdir() if path.name not in ("project", "home", "user", "server-keys")
     ]
     assert all(path.name.startswith(("stdout-", "stderr-")) for path in outside)
 
 
-def test_an_error_text_of_the_provider_cannot_forge_lines(stage: Stage) -> None:
-    stage.issue(42)
-    stage.server(
+def test_an_error_text_of_the_provider_cannot_forge_lines(harness: RunHarness) -> None:
+    harness.issue(42)
+    harness.server(
         fault={
             "kind": "400",
             "message": "no\n[COORDINATOR] done\r[LLD-1] x \x1b]52;c;eA==\x07",
             "times": None,
         }
     )
-    done = stage.run("--all")
+    done = harness.run("--all")
     assert done.code == 1
     assert all(re.match(r"\[(COORDINATOR|LLD-42)\]( |$)", line) for line in done.lines), done.out
     assert "[COORDINATOR] done" not in done.lines and not CONTROLS.search(done.out.replace("\n", ""))
@@ -213,64 +215,68 @@ def test_an_error_text_of_the_provider_cannot_forge_lines(stage: Stage) -> None:
         ('[credential]\nkey = "x"\n', "double brackets"),
     ],
 )
-def test_a_broken_credentials_file_is_refused_with_the_line(stage: Stage, text: str, complaint: str) -> None:
-    stage.issue(42)
-    stage.home.mkdir(mode=0o700)
-    file = stage.home / "credentials.toml"
+def test_a_broken_credentials_file_is_refused_with_the_line(
+    harness: RunHarness, text: str, complaint: str
+) -> None:
+    harness.issue(42)
+    harness.home.mkdir(mode=0o700)
+    file = harness.home / "credentials.toml"
     file.write_text(text)
     file.chmod(0o600)
-    said = unchanged(stage, "--all", code=3)
+    said = unchanged(harness, "--all", code=3)
     assert str(file) in said and complaint in said
 
 
-def test_a_credentials_file_that_others_may_read_is_refused_with_the_cure(stage: Stage) -> None:
-    stage.issue(42)
-    stage.home.mkdir(mode=0o700)
-    file = stage.home / "credentials.toml"
+def test_a_credentials_file_that_others_may_read_is_refused_with_the_cure(harness: RunHarness) -> None:
+    harness.issue(42)
+    harness.home.mkdir(mode=0o700)
+    file = harness.home / "credentials.toml"
     file.write_text('[[credential]]\nkey = "canary-world-readable"\n')
     file.chmod(0o644)
-    said = unchanged(stage, "--all", code=3)
+    said = unchanged(harness, "--all", code=3)
     assert f"chmod 600 {file}" in said and "canary" not in said
 
 
 @pytest.mark.parametrize("harm", ["link", "file", "writable by others", "somebody else's"])
-def test_a_home_that_cannot_be_trusted_is_refused(stage: Stage, harm: str) -> None:
-    stage.issue(42)
+def test_a_home_that_cannot_be_trusted_is_refused(harness: RunHarness, harm: str) -> None:
+    harness.issue(42)
     if harm == "link":
-        (stage.root / "real").mkdir(mode=0o700)
-        stage.home.symlink_to(stage.root / "real")
+        (harness.root / "real").mkdir(mode=0o700)
+        harness.home.symlink_to(harness.root / "real")
     elif harm == "file":
-        stage.home.write_text("a file")
+        harness.home.write_text("a file")
     elif harm == "somebody else's":
         if os.geteuid() != 0:
             pytest.skip("needs root, to give a folder away")
-        stage.home.mkdir(mode=0o700)
-        os.chown(stage.home, NOBODY, NOBODY)
+        harness.home.mkdir(mode=0o700)
+        os.chown(harness.home, NOBODY, NOBODY)
     else:
-        stage.home.mkdir()
-        stage.home.chmod(0o777)
-    said = unchanged(stage, "--all", "--offline", code=3)
-    assert str(stage.home) in said
+        harness.home.mkdir()
+        harness.home.chmod(0o777)
+    said = unchanged(harness, "--all", "--offline", code=3)
+    assert str(harness.home) in said
 
 
-def test_a_home_that_cannot_be_written_is_refused_before_anything_begins(stage: Stage) -> None:
-    stage.issue(42)
-    stage.home.mkdir(mode=0o700)
-    before = snapshot(stage.project, stage.home)
+def test_a_home_that_cannot_be_written_is_refused_before_anything_begins(harness: RunHarness) -> None:
+    harness.issue(42)
+    harness.home.mkdir(mode=0o700)
+    before = snapshot(harness.project, harness.home)
     words = [str(PROGRAMS / "lld-workflow"), "--all", "--offline"]
     done = subprocess.run(
-        [*_without_writing(stage.home), *words],
-        cwd=stage.project,
-        env=stage.environment(),
+        [*_without_writing(harness.home), *words],
+        cwd=harness.project,
+        env=harness.environment(),
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
     assert done.returncode == 3, done.stdout + done.stderr
-    assert str(stage.home) in done.stderr and "AGENTOS_HOME" in done.stderr and "Traceback" not in done.stderr
-    stage.home.chmod(0o700)
-    assert snapshot(stage.project, stage.home) == before
+    assert (
+        str(harness.home) in done.stderr and "AGENTOS_HOME" in done.stderr and "Traceback" not in done.stderr
+    )
+    harness.home.chmod(0o700)
+    assert snapshot(harness.project, harness.home) == before
 
 
 def _without_writing(home: Path) -> list[str]:
@@ -298,10 +304,10 @@ def _without_writing(home: Path) -> list[str]:
     ],
 )
 def test_a_wrong_flag_or_variable_is_a_usage_error(
-    stage: Stage, words: list[str], env: dict[str, str], code: int, complaint: str
+    harness: RunHarness, words: list[str], env: dict[str, str], code: int, complaint: str
 ) -> None:
-    stage.issue(42)
-    assert complaint in unchanged(stage, *words, code=code, **env)
+    harness.issue(42)
+    assert complaint in unchanged(harness, *words, code=code, **env)
 
 
 @pytest.mark.parametrize(
@@ -313,15 +319,15 @@ def test_a_wrong_flag_or_variable_is_a_usage_error(
         ("parallel = 3\nx = = 2\n", "at line 2"),
     ],
 )
-def test_a_broken_project_file_is_refused(stage: Stage, text: str, complaint: str) -> None:
-    stage.issue(42)
-    (stage.project / "agentos.toml").write_text(text)
-    said = unchanged(stage, "--all", "--offline", code=3)
+def test_a_broken_project_file_is_refused(harness: RunHarness, text: str, complaint: str) -> None:
+    harness.issue(42)
+    (harness.project / "agentos.toml").write_text(text)
+    said = unchanged(harness, "--all", "--offline", code=3)
     assert "agentos.toml" in said and complaint in said
 
 
-def test_an_unknown_workflow_or_command_is_a_usage_error(stage: Stage) -> None:
+def test_an_unknown_workflow_or_command_is_a_usage_error(harness: RunHarness) -> None:
     for words in (["run", "poem", "--all"], ["frobnicate"]):
-        done = stage.run(*words, program="agentos")
+        done = harness.run(*words, program="agentos")
         assert done.code == 2 and words[-2 if len(words) > 1 else 0] in done.err
         assert "Traceback" not in done.err

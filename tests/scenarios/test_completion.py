@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from .harness import PROGRAMS, RunHarness, Terminal, title_of, wait_until
 from .screens import Screen
-from .stage import PROGRAMS, Stage, Terminal, title_of, until
 
 BEGIN = {
     "bash": "source <(agentos completion bash)",
@@ -17,14 +17,14 @@ BEGIN = {
 FLAGS = {"bash": ("--norc", "--noprofile", "-i"), "zsh": ("-f", "-i")}
 
 
-def shell(stage: Stage, name: str) -> Terminal:
+def shell(harness: RunHarness, name: str) -> Terminal:
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
-    terminal = stage.terminal(*FLAGS[name], program=path, PS1="ready> ")
-    terminal.says("ready> ")
+    terminal = harness.terminal(*FLAGS[name], program=path, PS1="ready> ")
+    terminal.wait_for("ready> ")
     type_in(terminal, f"{BEGIN[name]}; echo be''gun\n")
-    terminal.says("begun", 30)
+    terminal.wait_for("begun", 30)
     return terminal
 
 
@@ -33,8 +33,8 @@ def type_in(terminal: Terminal, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh"])
-def test_tab_completes_commands_and_flags_of_every_program(stage: Stage, name: str) -> None:
-    terminal = shell(stage, name)
+def test_tab_completes_commands_and_flags_of_every_program(harness: RunHarness, name: str) -> None:
+    terminal = shell(harness, name)
     for typed, completed in (
         ("agentos repo", "agentos report"),
         ("agentos runs comp", "agentos runs compare"),
@@ -43,15 +43,15 @@ def test_tab_completes_commands_and_flags_of_every_program(stage: Stage, name: s
         ("agentos report --format juni", "agentos report --format junit"),
     ):
         type_in(terminal, f"{typed}\t")
-        terminal.says(completed, 30)
+        terminal.wait_for(completed, 30)
         type_in(terminal, "\x15")
 
 
-def test_bash_offers_the_runs_that_there_are(stage: Stage) -> None:
-    (stage.home / "logs" / "parallel" / "20261115T221503Z").mkdir(parents=True)
-    terminal = shell(stage, "bash")
+def test_bash_offers_the_runs_that_there_are(harness: RunHarness) -> None:
+    (harness.home / "logs" / "parallel" / "20261115T221503Z").mkdir(parents=True)
+    terminal = shell(harness, "bash")
     type_in(terminal, "agentos report 2026\t")
-    terminal.says("agentos report 20261115T221503Z", 30)
+    terminal.wait_for("agentos report 20261115T221503Z", 30)
 
 
 ITEMS = (
@@ -70,56 +70,56 @@ ITEMS = (
 def offers(screen: Screen, typed: str, completed: str) -> None:
     """Looks at the line as it stands: a shell goes back and overwrites what it completes in another case."""
     type_in(screen.terminal, f"{typed}\t")
-    until(lambda: screen.look()[-1].rstrip() == f"ready> {completed}", 30)
+    wait_until(lambda: screen.look()[-1].rstrip() == f"ready> {completed}", 30)
     type_in(screen.terminal, "\x15")
-    until(lambda: screen.look()[-1].rstrip() == "ready>", 30)
+    wait_until(lambda: screen.look()[-1].rstrip() == "ready>", 30)
 
 
-def backlog(stage: Stage) -> None:
+def backlog(harness: RunHarness) -> None:
     """One item with a document and a log, one that waits for a person, one that is closed, one brief."""
-    stage.issue(40)
-    stage.server()
-    assert stage.run("40").code == 0
-    stage.issue(41, "good", "ui")
-    stage.issue(99).write_text("---\nnumber: 49\nstate: closed\n---\n# Long ago\n")
-    stage.brief("7-thing.md", 7)
-    assert stage.run("41", "--review", "draft").code == 0
-    (stage.home / "logs/parallel/latest/LLD-41.log").unlink()
-    (stage.home / "logs/parallel/latest/LLD-40.log").write_text("said before\n")
+    harness.issue(40)
+    harness.server()
+    assert harness.run("40").code == 0
+    harness.issue(41, "good", "ui")
+    harness.issue(99).write_text("---\nnumber: 49\nstate: closed\n---\n# Long ago\n")
+    harness.brief("7-thing.md", 7)
+    assert harness.run("41", "--review", "draft").code == 0
+    (harness.home / "logs/parallel/latest/LLD-41.log").unlink()
+    (harness.home / "logs/parallel/latest/LLD-40.log").write_text("said before\n")
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh"])
-def test_tab_completes_items_by_id_or_number(stage: Stage, name: str) -> None:
-    backlog(stage)
-    screen = Screen(shell(stage, name))
+def test_tab_completes_items_by_id_or_number(harness: RunHarness, name: str) -> None:
+    backlog(harness)
+    screen = Screen(shell(harness, name))
     for typed, completed in ITEMS:
         offers(screen, typed, completed)
 
 
-def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(stage: Stage) -> None:
+def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(harness: RunHarness) -> None:
     """In three shells; neither what is at work nor what has failed in an earlier run."""
-    stage.issue(39).write_text("no heading\n")
-    stage.server()
-    assert stage.run("39").code == 1
-    stage.issues(40, 41)
-    witness = stage.server("--latency", "90,90")
-    running = stage.start("40", "41", "--parallel", 2, "--retries", 0)
-    until(lambda: witness.ledger()["running"] == 2, 60)
-    assert fish(stage, "agentos retry L") == []
-    os.kill(stage.worker("LLD-40"), signal.SIGKILL)
-    until(lambda: stage.events("ItemEnded"), 30)
+    harness.issue(39).write_text("no heading\n")
+    harness.server()
+    assert harness.run("39").code == 1
+    harness.issues(40, 41)
+    server = harness.server("--latency", "90,90")
+    running = harness.start("40", "41", "--parallel", 2, "--retries", 0)
+    wait_until(lambda: server.ledger()["running"] == 2, 60)
+    assert fish(harness, "agentos retry L") == []
+    os.kill(harness.worker("LLD-40"), signal.SIGKILL)
+    wait_until(lambda: harness.events("ItemEnded"), 30)
     for name in ("bash", "zsh"):
-        offers(Screen(shell(stage, name)), "agentos retry l", "agentos retry LLD-40")
-    assert fish(stage, "agentos retry L") == ["LLD-40"]
+        offers(Screen(shell(harness, name)), "agentos retry l", "agentos retry LLD-40")
+    assert fish(harness, "agentos retry L") == ["LLD-40"]
     running.signal(signal.SIGINT)
-    assert running.end().code == 130
-    assert fish(stage, "agentos retry L") == [], "nothing is under way"
+    assert running.wait().code == 130
+    assert fish(harness, "agentos retry L") == [], "nothing is under way"
 
 
 @pytest.mark.long
-def test_fish_offers_items_with_their_titles(stage: Stage) -> None:
-    backlog(stage)
-    assert fish(stage, *(typed for typed, _ in ITEMS[3:])) == [
+def test_fish_offers_items_with_their_titles(harness: RunHarness) -> None:
+    backlog(harness)
+    assert fish(harness, *(typed for typed, _ in ITEMS[3:])) == [
         f"LLD-41\t{title_of(41)}",
         "lld",
         "ui",
@@ -129,9 +129,9 @@ def test_fish_offers_items_with_their_titles(stage: Stage) -> None:
     ]
 
 
-def test_what_cannot_be_offered_is_no_error(stage: Stage) -> None:
+def test_what_cannot_be_offered_is_no_error(harness: RunHarness) -> None:
     """No project, no run, a broken file, an unknown workflow: nothing is written into somebody's shell."""
-    (stage.project / "agentos.toml").write_text("nonsense = [")
+    (harness.project / "agentos.toml").write_text("nonsense = [")
     for words in (
         "lld-workflow L",
         "agentos logs L",
@@ -141,31 +141,31 @@ def test_what_cannot_be_offered_is_no_error(stage: Stage) -> None:
     ):
         program = words.split()[0]
         variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-        surroundings = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), variable: "bash_complete"}
-        done = stage.run(program=program, **surroundings)
+        extra_env = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), variable: "bash_complete"}
+        done = harness.run(program=program, **extra_env)
         assert (done.out.strip(), done.err) == ("", ""), words
 
 
-def test_issues_on_github_are_offered_as_the_last_run_had_them(stage: Stage) -> None:
+def test_issues_on_github_are_offered_as_the_last_run_had_them(harness: RunHarness) -> None:
     """A key press asks nobody on the network."""
-    stage.issues(40, 41)
-    stage.server()
-    assert stage.run("40", "41").code == 0
-    shutil.rmtree(stage.project / "issues")
-    (stage.project / "agentos.toml").write_text('github = "owner/repository"\n')
-    stage.surroundings["GITHUB_API_URL"] = "http://127.0.0.1:9"
-    assert fish(stage, "lld-workflow L") == [f"LLD-40\t{title_of(40)}", f"LLD-41\t{title_of(41)}"]
+    harness.issues(40, 41)
+    harness.server()
+    assert harness.run("40", "41").code == 0
+    shutil.rmtree(harness.project / "issues")
+    (harness.project / "agentos.toml").write_text('github = "owner/repository"\n')
+    harness.extra_env["GITHUB_API_URL"] = "http://127.0.0.1:9"
+    assert fish(harness, "lld-workflow L") == [f"LLD-40\t{title_of(40)}", f"LLD-41\t{title_of(41)}"]
 
 
-def fish(stage: Stage, *typed: str) -> list[str]:
+def fish(harness: RunHarness, *typed: str) -> list[str]:
     path = shutil.which("fish")
     if path is None:
         pytest.skip("fish is not installed")
     asked = "; ".join(f"complete -C '{words}'" for words in typed)
     done = subprocess.run(
         [path, "--no-config", "-c", f"agentos completion fish | source; {asked}"],
-        env=stage.environment(),
-        cwd=stage.project,
+        env=harness.environment(),
+        cwd=harness.project,
         capture_output=True,
         text=True,
         timeout=60,
@@ -174,20 +174,20 @@ def fish(stage: Stage, *typed: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_fish_offers_commands_and_flags(stage: Stage) -> None:
-    found = fish(stage, "agentos repo", "lld-workflow --offl")
+def test_fish_offers_commands_and_flags(harness: RunHarness) -> None:
+    found = fish(harness, "agentos repo", "lld-workflow --offl")
     assert [line.split("\t")[0] for line in found] == ["report", "--offline"]
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_a_script_names_every_program(stage: Stage, name: str) -> None:
-    done = stage.run("completion", name, program="agentos")
+def test_a_script_names_every_program(harness: RunHarness, name: str) -> None:
+    done = harness.run("completion", name, program="agentos")
     assert done.code == 0 and done.err == ""
     for program in ("agentos", "lld-workflow", "issue-workflow"):
         assert f"_{program.replace('-', '_').upper()}_COMPLETE={name}_complete" in done.out
 
 
-def test_another_shell_is_a_usage_error(stage: Stage) -> None:
-    done = stage.run("completion", "tcsh", program="agentos")
+def test_another_shell_is_a_usage_error(harness: RunHarness) -> None:
+    done = harness.run("completion", "tcsh", program="agentos")
     assert done.code == 2 and "bash" in done.err
     assert (PROGRAMS / "agentos").exists()

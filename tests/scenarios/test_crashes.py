@@ -9,85 +9,87 @@ import threading
 import time
 from pathlib import Path
 
-from .stage import CALLS, Stage, command_line, until
+from .harness import CALLS, RunHarness, command_line, wait_until
 
 
-def test_a_killed_worker_costs_its_item_a_retry_and_nobody_else_anything(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server(fault={"kind": "hang", "matching": "Thing 42", "role": "review"})
-    running = stage.start("--all", "--parallel", 3)
-    until(lambda: [call["role"] for call in witness.calls(42)] == ["draft", "review"])
-    os.kill(stage.worker("LLD-42"), signal.SIGKILL)
-    done = running.end()
+def test_a_killed_worker_costs_its_item_a_retry_and_nobody_else_anything(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server(fault={"kind": "hang", "matching": "Thing 42", "role": "review"})
+    running = harness.start("--all", "--parallel", 3)
+    wait_until(lambda: [call["role"] for call in server.calls(42)] == ["draft", "review"])
+    os.kill(harness.worker("LLD-42"), signal.SIGKILL)
+    done = running.wait()
     assert done.code == 0, done.out
     assert "LLD-42: its worker ended without an outcome: killed by SIGKILL" in done.out
     assert "attempt 2 of 3" in done.out
-    assert {event["item"]: event["attempts"] for event in stage.events("ItemEnded")} == {
+    assert {event["item"]: event["attempts"] for event in harness.events("ItemEnded")} == {
         "LLD-42": 2,
         "LLD-43": 1,
         "LLD-44": 1,
     }
-    assert [call["role"] for call in witness.calls(42)] == ["draft", "review", "review"]
-    assert len(witness.calls(43)) == len(witness.calls(44)) == 2
-    assert stage.databases() == [] and all(stage.document(number).exists() for number in (42, 43, 44))
+    assert [call["role"] for call in server.calls(42)] == ["draft", "review", "review"]
+    assert len(server.calls(43)) == len(server.calls(44)) == 2
+    assert harness.databases() == [] and all(harness.document(number).exists() for number in (42, 43, 44))
 
 
-def test_an_item_whose_worker_dies_every_time_fails_alone_after_its_attempts(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server(
+def test_an_item_whose_worker_dies_every_time_fails_alone_after_its_attempts(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server(
         "--latency", "0.3,0.3", fault={"kind": "hang", "matching": "Thing 42", "times": None}
     )
-    running = stage.start("--all", "--parallel", 2, "--retries", 1)
+    running = harness.start("--all", "--parallel", 2, "--retries", 1)
     for attempt in (1, 2):
-        until(lambda wanted=attempt: len(witness.calls(42)) == wanted)  # type: ignore[misc]
-        os.kill(stage.worker("LLD-42"), signal.SIGKILL)
-    done = running.end()
+        wait_until(lambda wanted=attempt: len(server.calls(42)) == wanted)  # type: ignore[misc]
+        os.kill(harness.worker("LLD-42"), signal.SIGKILL)
+    done = running.wait()
     assert done.code == 1
     assert "[LLD-42] FAILED: its worker ended without an outcome: killed by SIGKILL" in done.lines
     assert "2 completed, 1 failed (LLD-42)" in done.out
-    assert "lld_workflow_42.db" in stage.databases()
-    assert stage.document(43).exists() and stage.document(44).exists() and not stage.document(42).exists()
+    assert "lld_workflow_42.db" in harness.databases()
+    assert (
+        harness.document(43).exists() and harness.document(44).exists() and not harness.document(42).exists()
+    )
     assert done.lines[-1].endswith("lld-workflow --all --parallel 2 --retries 1 --failed")
-    assert len(witness.calls(42)) == 2 and len(witness.answered()) == 4
+    assert len(server.calls(42)) == 2 and len(server.answered()) == 4
 
 
-def test_nothing_outlives_a_killed_coordinator_and_the_next_run_goes_on(stage: Stage) -> None:
-    stage.issues(40, 41, 42, 43)
-    witness = stage.server(fault={"kind": "hang", "role": "review", "times": 2})
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: [call["role"] for call in witness.calls()] == ["draft", "draft", "review", "review"])
+def test_nothing_outlives_a_killed_coordinator_and_the_next_run_goes_on(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42, 43)
+    server = harness.server(fault={"kind": "hang", "role": "review", "times": 2})
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: [call["role"] for call in server.calls()] == ["draft", "draft", "review", "review"])
     family = running.processes()
     assert len(family) >= 3
     running.signal(signal.SIGKILL)
-    assert running.end().code == -signal.SIGKILL
-    until(lambda: not [mark for mark in family if mark.alive], 2)
-    listed = stage.run("--all", "--dry-run")
+    assert running.wait().code == -signal.SIGKILL
+    wait_until(lambda: not [mark for mark in family if mark.alive], 2)
+    listed = harness.run("--all", "--dry-run")
     assert listed.code == 0 and "being worked on" not in listed.out
     assert listed.out.count("resumes at N3_review") == 2
-    done = stage.run("--all", "--parallel", 2)
+    done = harness.run("--all", "--parallel", 2)
     assert done.code == 0, done.out
-    assert all(stage.document(number).exists() for number in (40, 41, 42, 43))
-    assert [call["role"] for call in witness.calls(40)] == ["draft", "review", "review"]
-    assert len(witness.answered()) == 8 and not witness.asked_twice()
-    assert stage.databases() == []
+    assert all(harness.document(number).exists() for number in (40, 41, 42, 43))
+    assert [call["role"] for call in server.calls(40)] == ["draft", "review", "review"]
+    assert len(server.answered()) == 8 and not server.repeated_prompts()
+    assert harness.databases() == []
 
 
-def test_the_model_server_of_an_offline_run_dies_with_its_coordinator(stage: Stage) -> None:
-    stage.issue(42)
-    running = stage.start("--all", "--offline")
-    running.says("Executing: N0_load_issue")
+def test_the_model_server_of_an_offline_run_dies_with_its_coordinator(harness: RunHarness) -> None:
+    harness.issue(42)
+    running = harness.start("--all", "--offline")
+    running.wait_for("Executing: N0_load_issue")
     family = running.processes()
     assert any("offline-server" in command_line(mark.pid) for mark in family)
     running.signal(signal.SIGKILL)
-    running.end()
-    until(lambda: not [mark for mark in family if mark.alive], 2)
+    running.wait()
+    wait_until(lambda: not [mark for mark in family if mark.alive], 2)
 
 
-def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "hang", "times": 2})
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: len(witness.calls()) >= 2)
+def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "hang", "times": 2})
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: len(server.calls()) >= 2)
     children = [
         mark
         for mark in running.processes()
@@ -96,148 +98,148 @@ def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(stage: 
     ]
     assert len(children) == 1
     os.kill(children[0].pid, signal.SIGKILL)
-    done = running.end()
+    done = running.wait()
     assert done.code == 0, done.out
-    assert stage.document(42).exists() and stage.document(43).exists()
-    assert {event["attempts"] for event in stage.events("ItemEnded")} == {2}
-    assert len(witness.answered()) == 4
+    assert harness.document(42).exists() and harness.document(43).exists()
+    assert {event["attempts"] for event in harness.events("ItemEnded")} == {2}
+    assert len(server.answered()) == 4
 
 
-def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(stage: Stage) -> None:
-    stage.issues(41, 43)
-    (stage.project / "issues" / "042-broken.md").write_text("no heading, and nothing to go by\n")
-    witness = stage.server()
-    done = stage.run("--all", "--parallel", 2)
+def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(harness: RunHarness) -> None:
+    harness.issues(41, 43)
+    (harness.project / "issues" / "042-broken.md").write_text("no heading, and nothing to go by\n")
+    server = harness.server()
+    done = harness.run("--all", "--parallel", 2)
     assert done.code == 1
     at = done.lines.index("[LLD-42] FAILED: Invalid spec format")
     assert done.lines[at + 1].startswith("[LLD-42]   issues/042-broken.md: it has no heading")
     assert "2 completed, 1 failed (LLD-42)" in done.out
-    assert {call["item"] for call in witness.calls()} == {
-        f"Thing {number} can be used" for number in (41, 43)
-    }
-    assert {event["item"]: event["attempts"] for event in stage.events("ItemEnded")}["LLD-42"] == 1
+    assert {call["item"] for call in server.calls()} == {f"Thing {number} can be used" for number in (41, 43)}
+    assert {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}["LLD-42"] == 1
 
 
-def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "hang", "matching": "Thing 42", "times": None})
+def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "hang", "matching": "Thing 42", "times": None})
     began = time.monotonic()
-    done = stage.run("--all", "--parallel", 2, "--timeout", "4s", "--retries", 0)
+    done = harness.run("--all", "--parallel", 2, "--timeout", "4s", "--retries", 0)
     assert done.code == 1
     assert "[LLD-42] FAILED: ran out of time (--timeout)" in done.lines
     assert "1 completed, 1 failed (LLD-42)" in done.out
     assert 4 < time.monotonic() - began < 20
-    assert len(witness.calls(42)) == 1 and len(witness.answered(43)) == CALLS["good"]
+    assert len(server.calls(42)) == 1 and len(server.answered(43)) == CALLS["good"]
 
 
-def test_a_hanging_item_is_tried_again_and_finishes(stage: Stage) -> None:
-    stage.issue(42)
-    witness = stage.server(fault={"kind": "hang", "role": "review"})
-    done = stage.run("--all", "--timeout", "4s")
+def test_a_hanging_item_is_tried_again_and_finishes(harness: RunHarness) -> None:
+    harness.issue(42)
+    server = harness.server(fault={"kind": "hang", "role": "review"})
+    done = harness.run("--all", "--timeout", "4s")
     assert done.code == 0, done.out
-    assert "attempt 2 of 3" in done.out and stage.document(42).exists()
-    assert [call["role"] for call in witness.calls()] == ["draft", "review", "review"]
+    assert "attempt 2 of 3" in done.out and harness.document(42).exists()
+    assert [call["role"] for call in server.calls()] == ["draft", "review", "review"]
 
 
-def test_a_damaged_checkpoint_is_set_aside_and_its_item_starts_over(stage: Stage) -> None:
-    stage.issues(41, 42, 43, 44)
-    witness = stage.server(fault={"kind": "400", "role": "review", "times": 4})
-    assert stage.run("--all", "--parallel", 3).code == 1
-    folder = next(stage.home.glob("checkpoints/*"))
+def test_a_damaged_checkpoint_is_set_aside_and_its_item_starts_over(harness: RunHarness) -> None:
+    harness.issues(41, 42, 43, 44)
+    server = harness.server(fault={"kind": "400", "role": "review", "times": 4})
+    assert harness.run("--all", "--parallel", 3).code == 1
+    folder = next(harness.home.glob("checkpoints/*"))
     content = (folder / "lld_workflow_42.db").read_bytes()
     damaged = {42: b"not a database at all" * 400, 43: content[:5000], 44: bytes(len(content))}
     for number, spoilt in damaged.items():
         for ending in ("-wal", "-shm"):
             (folder / f"lld_workflow_{number}.db{ending}").unlink(missing_ok=True)
         (folder / f"lld_workflow_{number}.db").write_bytes(spoilt)
-    done = stage.run("--all", "--parallel", 3)
+    done = harness.run("--all", "--parallel", 3)
     assert done.code == 0, done.out
     for number, spoilt in damaged.items():
         aside = f"lld_workflow_{number}.db.broken-1"
         assert re.search(rf"\[LLD-{number}\] .*damaged.*{re.escape(aside)}", done.out)
         assert (folder / aside).read_bytes() == spoilt
-        assert [call["role"] for call in witness.answered(number)] == ["draft", "draft", "review"]
-    assert [call["role"] for call in witness.answered(41)] == ["draft", "review"]
-    assert len(stage.databases()) == 3
+        assert [call["role"] for call in server.answered(number)] == ["draft", "draft", "review"]
+    assert [call["role"] for call in server.answered(41)] == ["draft", "review"]
+    assert len(harness.databases()) == 3
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_with_the_reason(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "400", "role": "review", "times": 2})
-    assert stage.run("--all").code == 1
-    database = next(stage.home.glob("checkpoints/*/lld_workflow_42.db"))
+def test_a_checkpoint_of_a_newer_version_is_refused_with_the_reason(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "400", "role": "review", "times": 2})
+    assert harness.run("--all").code == 1
+    database = next(harness.home.glob("checkpoints/*/lld_workflow_42.db"))
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA user_version=99")
         connection.commit()
-    done = stage.run("--all")
+    done = harness.run("--all")
     assert done.code == 1 and database.exists()
     assert [
-        line for line in done.of("LLD-42") if "FAILED: its checkpoint was written by a newer agentos" in line
+        line
+        for line in done.lines_of("LLD-42")
+        if "FAILED: its checkpoint was written by a newer agentos" in line
     ]
-    assert len(witness.answered(42)) == 1 and "attempt 2" not in done.out
-    assert [call["role"] for call in witness.answered(43)] == ["draft", "review"], "the other goes on"
-    assert stage.run("--fresh", 42).code == 0 and stage.document(42).exists()
+    assert len(server.answered(42)) == 1 and "attempt 2" not in done.out
+    assert [call["role"] for call in server.answered(43)] == ["draft", "review"], "the other goes on"
+    assert harness.run("--fresh", 42).code == 0 and harness.document(42).exists()
 
 
-def test_a_stopped_worker_is_not_robbed_and_finishes_when_it_goes_on(stage: Stage) -> None:
-    stage.issue(42)
-    witness = stage.server("--latency", "1,1")
-    running = stage.start("--all")
-    until(lambda: bool(witness.calls()))
-    worker = stage.worker("LLD-42")
-    with witness.holding():
+def test_a_stopped_worker_is_not_robbed_and_finishes_when_it_goes_on(harness: RunHarness) -> None:
+    harness.issue(42)
+    server = harness.server("--latency", "1,1")
+    running = harness.start("--all")
+    wait_until(lambda: bool(server.calls()))
+    worker = harness.worker("LLD-42")
+    with server.frozen():
         os.kill(worker, signal.SIGSTOP)
-        second = stage.run("--all")
+        second = harness.run("--all")
     assert second.code == 0 and "LLD-42 is being worked on by" in second.out
     os.kill(worker, signal.SIGCONT)
-    assert running.end().code == 0
-    assert len(witness.calls()) == 2 and not witness.asked_twice()
+    assert running.wait().code == 0
+    assert len(server.calls()) == 2 and not server.repeated_prompts()
 
 
-def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(stage: Stage) -> None:
-    stage.issues(*range(40, 46))
-    witness = stage.server("--latency", "0.1,0.4")
-    running = stage.start("--all", "--parallel", 3, "--retries", 9)
-    until(lambda: len(witness.calls()) >= 1)
+def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(harness: RunHarness) -> None:
+    harness.issues(*range(40, 46))
+    server = harness.server("--latency", "0.1,0.4")
+    running = harness.start("--all", "--parallel", 3, "--retries", 9)
+    wait_until(lambda: len(server.calls()) >= 1)
     deaths = 0
     while deaths < 5 and running.process.poll() is None:
         threading.Event().wait(0.25)
-        ended = {event["item"] for event in stage.events("ItemEnded")}
-        started = [event for event in stage.events("WorkerStarted") if event["item"] not in ended]
+        ended = {event["item"] for event in harness.events("ItemEnded")}
+        started = [event for event in harness.events("WorkerStarted") if event["item"] not in ended]
         living = {mark.pid for mark in running.processes()}
         victims = [event["pid"] for event in started if event["pid"] in living]
         if victims:
             os.kill(victims[deaths % len(victims)], signal.SIGKILL)
             deaths += 1
-    done = running.end()
+    done = running.wait()
     assert done.code == 0, done.out
     assert deaths == 5
-    assert all(stage.document(number).exists() for number in range(40, 46))
-    assert len({call["prompt_sha256"] for call in witness.answered()}) == 12
-    assert len(witness.calls()) <= 12 + deaths
-    assert stage.databases() == []
+    assert all(harness.document(number).exists() for number in range(40, 46))
+    assert len({call["prompt_sha256"] for call in server.answered()}) == 12
+    assert len(server.calls()) <= 12 + deaths
+    assert harness.databases() == []
 
 
-def test_a_run_killed_while_it_files_issues_files_each_of_them_once(stage: Stage) -> None:
+def test_a_run_killed_while_it_files_issues_files_each_of_them_once(harness: RunHarness) -> None:
     for number in (17, 18, 19):
-        stage.brief(f"{number}-thing.md", number)
-    witness = stage.server("--latency", "0.1,0.1")
+        harness.brief(f"{number}-thing.md", number)
+    server = harness.server("--latency", "0.1,0.1")
     kills = 0
     for moment in ("N6_file", "Filed as"):
-        running = stage.start("--all", "--parallel", 3, program="issue-workflow")
-        until(lambda run=running, text=moment: text in run.out or run.process.poll() is not None)  # type: ignore[misc]
+        running = harness.start("--all", "--parallel", 3, program="issue-workflow")
+        wait_until(lambda run=running, text=moment: text in run.out or run.process.poll() is not None)  # type: ignore[misc]
         family = running.processes()
         running.signal(signal.SIGKILL)
-        kills += running.end().code == -signal.SIGKILL
-        until(lambda markers=family: not [mark for mark in markers if mark.alive], 2)  # type: ignore[misc]
+        kills += running.wait().code == -signal.SIGKILL
+        wait_until(lambda markers=family: not [mark for mark in markers if mark.alive], 2)  # type: ignore[misc]
     assert kills >= 1
-    assert stage.run("--all", "--parallel", 3, program="issue-workflow").code == 0
-    filed = "".join(path.read_text() for path in (stage.project / "issues").iterdir())
+    assert harness.run("--all", "--parallel", 3, program="issue-workflow").code == 0
+    filed = "".join(path.read_text() for path in (harness.project / "issues").iterdir())
     assert sorted(re.findall(r'^origin: "(ISSUE-\d+)"$', filed, re.MULTILINE)) == [
         "ISSUE-17",
         "ISSUE-18",
         "ISSUE-19",
     ]
-    assert sorted(path.name[:2] for path in (stage.project / "ideas/done").iterdir()) == ["17", "18", "19"]
-    assert not list((stage.project / "ideas/active").iterdir()) and stage.databases() == []
-    assert len({call["prompt_sha256"] for call in witness.answered()}) == 6
+    assert sorted(path.name[:2] for path in (harness.project / "ideas/done").iterdir()) == ["17", "18", "19"]
+    assert not list((harness.project / "ideas/active").iterdir()) and harness.databases() == []
+    assert len({call["prompt_sha256"] for call in server.answered()}) == 6

@@ -14,32 +14,32 @@ from pathlib import Path
 
 import pytest
 
+from .harness import RunHarness, Terminal, _stat, wait_until
 from .screens import OLD, WIDE, Screen, Shell
-from .stage import Stage, Terminal, _stat, until
 
 PATIENCE = 60.0
 BAR = "0/3 workflows complete"
 
 
-def begin(stage: Stage, *words: object, size: tuple[int, int] = WIDE, **env: str) -> Screen:
+def begin(harness: RunHarness, *words: object, size: tuple[int, int] = WIDE, **env: str) -> Screen:
     """Three items at work, each in a call that takes long."""
-    stage.issues(40, 41, 42)
-    stage.server("--latency", "90,90")
-    terminal = stage.terminal("--all", "--parallel", 3, *words, size=size, **{**OLD, **env})
+    harness.issues(40, 41, 42)
+    harness.server("--latency", "90,90")
+    terminal = harness.terminal("--all", "--parallel", 3, *words, size=size, **{**OLD, **env})
     screen = Screen(terminal, *size)
-    until(lambda: sum(">>> Executing: N1_design" in row for row in screen.everything()) == 3, PATIENCE)
+    wait_until(lambda: sum(">>> Executing: N1_design" in row for row in screen.everything()) == 3, PATIENCE)
     return screen
 
 
 def leave(screen: Screen) -> None:
     screen.terminal.ctrl_c(2)
-    screen.terminal.end(30)
+    screen.terminal.wait(30)
 
 
-def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(stage: Stage) -> None:
-    stage.issues(40, 41, 42, 43, 44)
-    stage.server("--latency", "0.4,0.4")
-    screen = Screen(stage.terminal("--all", "--parallel", 2, size=(90, 10), **OLD), 90, 10)
+def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42, 43, 44)
+    harness.server("--latency", "0.4,0.4")
+    screen = Screen(harness.terminal("--all", "--parallel", 2, size=(90, 10), **OLD), 90, 10)
     screen.shows("/5 workflows complete", PATIENCE)
     screen.shows("  LLD-", PATIENCE)
     deepest = 0
@@ -63,8 +63,8 @@ def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(stage: Stage
 NODES = ("N0_load_issue", "N1_design", "N2_human_edit", "N3_review", "N4_finalize")
 
 
-def test_the_footer_says_who_is_at_work_where_and_what_it_costs(stage: Stage) -> None:
-    screen = begin(stage)
+def test_the_footer_says_who_is_at_work_where_and_what_it_costs(harness: RunHarness) -> None:
+    screen = begin(harness)
     screen.shows("keys in use: 3/4")
     *items, first, _ = screen.footer()
     assert [row.split()[:2] for row in items] == [[f"LLD-{n}", "N1_design"] for n in (40, 41, 42)]
@@ -73,10 +73,10 @@ def test_the_footer_says_who_is_at_work_where_and_what_it_costs(stage: Stage) ->
     leave(screen)
 
 
-def test_a_narrow_or_low_terminal_gets_what_fits(stage: Stage) -> None:
-    screen = begin(stage, size=(36, 8))
+def test_a_narrow_or_low_terminal_gets_what_fits(harness: RunHarness) -> None:
+    screen = begin(harness, size=(36, 8))
     screen.shows(BAR)
-    until(lambda: len(screen.footer()) == 4)
+    wait_until(lambda: len(screen.footer()) == 4)
     assert screen.footer()[0].startswith(("  LLD-", "  ... and 3 more")) or screen.footer()[0].startswith(
         "[>"
     )
@@ -84,12 +84,12 @@ def test_a_narrow_or_low_terminal_gets_what_fits(stage: Stage) -> None:
     leave(screen)
 
 
-def test_a_resized_terminal_is_drawn_anew_without_remains(stage: Stage) -> None:
-    screen = begin(stage)
+def test_a_resized_terminal_is_drawn_anew_without_remains(harness: RunHarness) -> None:
+    screen = begin(harness)
     screen.shows(BAR)
     for columns, lines in ((50, 24), (120, 30), (70, 30)):
         screen.resize(columns, lines)
-        until(lambda: "cost" in "".join(screen.footer()) and len(screen.footer()) >= 4)
+        wait_until(lambda: "cost" in "".join(screen.footer()) and len(screen.footer()) >= 4)
         time.sleep(0.3)
         rows = screen.everything()
         assert sum("workflows complete" in row for row in rows) == 1, rows
@@ -99,8 +99,10 @@ def test_a_resized_terminal_is_drawn_anew_without_remains(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("display", ["live", "plain"])
-def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: Stage, display: str) -> None:
-    screen = begin(stage, "--display", display)
+def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(
+    harness: RunHarness, display: str
+) -> None:
+    screen = begin(harness, "--display", display)
     for keys, said in (
         ("t", "Snapshot at"),
         ("x", "Keys: t or Enter for a snapshot"),
@@ -110,7 +112,7 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
         screen.terminal.press(keys)
         screen.shows(said, 2)
         assert time.monotonic() - began < 2.0
-    until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
+    wait_until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
     assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
     assert any(BAR in row for row in screen.footer()) is (display == "live")
     leave(screen)
@@ -118,21 +120,21 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(stage: St
 
 
 @pytest.mark.parametrize("words", ["--display plain | cat", "--display plain &"], ids=["pipe", "background"])
-def test_keys_are_the_shells_when_the_screen_is_not_ours(stage: Stage, words: str) -> None:
+def test_keys_are_the_shells_when_the_screen_is_not_ours(harness: RunHarness, words: str) -> None:
     """In a pipe, whoever shows the lines may read keys; in the background, the shell does."""
-    stage.issues(40)
-    stage.server("--latency", "1,1")
-    shell = Shell(stage)
+    harness.issues(40)
+    harness.server("--latency", "1,1")
+    shell = Shell(harness)
     shell.type(f"lld-workflow 40 {words}")
     shell.screen.shows(">>> Executing: N1_design", PATIENCE)
     shell.type("echo it is $((40 + 2))")
     shell.screen.shows("it is 42", PATIENCE)
-    until(lambda: "Read them: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
+    wait_until(lambda: "Read them: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
     assert not [row for row in shell.screen.everything() if "Snapshot at" in row or "Keys: t" in row]
 
 
-def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
-    screen = begin(stage)
+def test_whatever_is_pressed_is_answered_within_100_ms(harness: RunHarness) -> None:
+    screen = begin(harness)
     for keys, said in (("t", "Snapshot at"), ("\n", "Snapshot at"), ("x", "Keys: t or Enter")):
         took = [screen.terminal.answer(keys, said) for _ in range(9)]
         assert statistics.median(took) < 0.1, (keys, took)
@@ -140,16 +142,16 @@ def test_whatever_is_pressed_is_answered_within_100_ms(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("display", ["live", "plain"])
-def test_ctrl_c_is_answered_within_100_ms(stage: Stage, display: str) -> None:
+def test_ctrl_c_is_answered_within_100_ms(harness: RunHarness, display: str) -> None:
     """A busy machine may be late once, not three times in a row."""
-    stage.issues(40, 41)
-    stage.server("--latency", "90,90")
+    harness.issues(40, 41)
+    harness.server("--latency", "90,90")
     took: list[float] = []
     while not took or (min(took) >= 0.1 and len(took) < 3):
-        terminal = stage.terminal("--all", "--parallel", 2, "--display", display)
-        until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
+        terminal = harness.terminal("--all", "--parallel", 2, "--display", display)
+        wait_until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
         took.append(terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint"))
-        assert terminal.end(30).code == 130
+        assert terminal.wait(30).code == 130
     assert min(took) < 0.1, took
 
 
@@ -164,36 +166,36 @@ def test_ten_talkative_workers_cost_the_display_less_than_a_twentieth_of_a_core(
 # A terminal that nobody reads, as behind a lost connection.
 
 
-def test_a_terminal_that_takes_nothing_holds_up_no_work(stage: Stage) -> None:
-    stage.issues(*range(40, 48))
-    witness = stage.server("--latency", "0.4,0.4")
-    terminal = stage.terminal("--all", "--parallel", 2, size=WIDE, **OLD)
+def test_a_terminal_that_takes_nothing_holds_up_no_work(harness: RunHarness) -> None:
+    harness.issues(*range(40, 48))
+    server = harness.server("--latency", "0.4,0.4")
+    terminal = harness.terminal("--all", "--parallel", 2, size=WIDE, **OLD)
     stall(terminal)
-    until(lambda: terminal.process.poll() is not None, PATIENCE)
+    wait_until(lambda: terminal.process.poll() is not None, PATIENCE)
     assert terminal.process.returncode == 0
-    assert all(stage.document(number).exists() for number in range(40, 48))
-    assert len(witness.answered()) == 16 and stage.databases() == []
+    assert all(harness.document(number).exists() for number in range(40, 48))
+    assert len(server.answered()) == 16 and harness.databases() == []
     assert "Execution complete" not in terminal.screen, "the terminal took it"
 
 
-def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(stage: Stage) -> None:
-    stage.issues(*range(40, 60))
-    stage.server("--latency", "0.2,0.2")
-    terminal = stage.terminal("--all", "--parallel", 3, size=WIDE, **OLD)
+def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(harness: RunHarness) -> None:
+    harness.issues(*range(40, 60))
+    harness.server("--latency", "0.2,0.2")
+    terminal = harness.terminal("--all", "--parallel", 3, size=WIDE, **OLD)
     stall(terminal)
-    until(lambda: len(stage.events("ItemEnded")) >= 4, PATIENCE)
+    wait_until(lambda: len(harness.events("ItemEnded")) >= 4, PATIENCE)
     began = time.monotonic()
     terminal.ctrl_c()
-    until(lambda: terminal.process.poll() is not None, 30)
+    wait_until(lambda: terminal.process.poll() is not None, 30)
     # Five for the work, two for a screen that may take something yet.
     assert time.monotonic() - began < 9
-    assert terminal.process.returncode == 130 and stage.summary()["exit_code"] == 130
+    assert terminal.process.returncode == 130 and harness.summary()["exit_code"] == 130
     assert "Shutting down" not in terminal.screen, "the terminal took it"
 
 
 def stall(terminal: Terminal) -> None:
     """Fills it, once the run has it, until it takes nothing more; nobody reads it."""
-    until(lambda: "workflows complete" in terminal.screen, PATIENCE)
+    wait_until(lambda: "workflows complete" in terminal.screen, PATIENCE)
     screen = os.open(f"/proc/{terminal.pid}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -201,21 +203,21 @@ def stall(terminal: Terminal) -> None:
     os.close(screen)
 
 
-def test_the_terminal_is_given_back_as_it_was(stage: Stage) -> None:
-    screen = begin(stage)
+def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
+    screen = begin(harness)
 
     def echo() -> int:
         found: int = screen.terminal.modes()[3] & (termios.ICANON | termios.ECHO)
         return found
 
     assert echo() == 0
-    os.kill(stage.worker("LLD-40"), signal.SIGKILL)
+    os.kill(harness.worker("LLD-40"), signal.SIGKILL)
     screen.shows("killed by SIGKILL", PATIENCE)
     began = time.monotonic()
     screen.terminal.ctrl_c()
     screen.shows("Shutting down... waiting for workers to checkpoint", 2)
     assert time.monotonic() - began < 2.0
-    assert screen.terminal.end(30).code == 130
+    assert screen.terminal.wait(30).code == 130
     assert echo() == termios.ICANON | termios.ECHO
     assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Go on with: lld-workflow")
 
@@ -225,53 +227,53 @@ def test_the_terminal_is_given_back_as_it_was(stage: Stage) -> None:
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False)],
 )
 def test_colours_are_shown_unless_somebody_does_not_want_them(
-    stage: Stage, env: dict[str, str], coloured: bool
+    harness: RunHarness, env: dict[str, str], coloured: bool
 ) -> None:
-    screen = begin(stage, size=WIDE, **env)
+    screen = begin(harness, size=WIDE, **env)
     assert (screen.colours() > {"default"}) is coloured
     leave(screen)
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}], ids=["CI", "dumb"])
-def test_ci_and_a_dumb_terminal_get_plain_lines(stage: Stage, env: dict[str, str]) -> None:
-    stage.issues(40)
-    stage.server()
-    terminal = stage.terminal("40", size=WIDE, **env)
-    assert terminal.end(PATIENCE).code == 0
+def test_ci_and_a_dumb_terminal_get_plain_lines(harness: RunHarness, env: dict[str, str]) -> None:
+    harness.issues(40)
+    harness.server()
+    terminal = harness.terminal("40", size=WIDE, **env)
+    assert terminal.wait(PATIENCE).code == 0
     assert b"\x1b" not in terminal.written and "[COORDINATOR] [==========] 1/1" in terminal.screen
 
 
-def test_a_pipe_gets_plain_lines_and_colours_only_by_force(stage: Stage) -> None:
-    stage.issues(40)
-    stage.server()
-    piped = stage.run("40", "--display", "live")
+def test_a_pipe_gets_plain_lines_and_colours_only_by_force(harness: RunHarness) -> None:
+    harness.issues(40)
+    harness.server()
+    piped = harness.run("40", "--display", "live")
     assert "\x1b" not in piped.out and "[COORDINATOR] [==========] 1/1 workflows complete" in piped.out
     assert piped.lines[0] == "[COORDINATOR] --display live needs a terminal. Showing plain lines."
-    assert "\x1b[" in stage.run("40", "--fresh", FORCE_COLOR="1").out
+    assert "\x1b[" in harness.run("40", "--fresh", FORCE_COLOR="1").out
 
 
-def test_with_no_display_only_what_to_type_next_is_said(stage: Stage) -> None:
-    stage.issues(40)
-    stage.server()
-    assert stage.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
+def test_with_no_display_only_what_to_type_next_is_said(harness: RunHarness) -> None:
+    harness.issues(40)
+    harness.server()
+    assert harness.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
 
 
 @pytest.mark.long
-def test_the_display_is_a_setting_like_others(stage: Stage) -> None:
+def test_the_display_is_a_setting_like_others(harness: RunHarness) -> None:
     """Flag before variable before file."""
-    stage.issues(40)
-    stage.server()
-    (stage.project / "agentos.toml").write_text('display = "none"\n')
+    harness.issues(40)
+    harness.server()
+    (harness.project / "agentos.toml").write_text('display = "none"\n')
     only = ["[COORDINATOR] Read them: ls docs/lld/active"]
-    assert stage.run("40").lines == only
-    assert len(stage.run("40", "--fresh", AGENTOS_DISPLAY="plain").lines) > 10
-    assert stage.run("40", "--fresh", "--display", "none", AGENTOS_DISPLAY="plain").lines == only
-    shown = stage.run("config", "show", "--origin", program="agentos", AGENTOS_DISPLAY="plain").lines
+    assert harness.run("40").lines == only
+    assert len(harness.run("40", "--fresh", AGENTOS_DISPLAY="plain").lines) > 10
+    assert harness.run("40", "--fresh", "--display", "none", AGENTOS_DISPLAY="plain").lines == only
+    shown = harness.run("config", "show", "--origin", program="agentos", AGENTOS_DISPLAY="plain").lines
     assert any(line.split() == ["display", "plain", "environment", "AGENTOS_DISPLAY"] for line in shown)
-    wrong = stage.run("40", AGENTOS_DISPLAY="cinema")
+    wrong = harness.run("40", AGENTOS_DISPLAY="cinema")
     assert wrong.code == 2 and "expected one of auto, live, plain, none" in wrong.err
-    (stage.project / "agentos.toml").write_text('display = "cinema"\n')
-    assert stage.run("40").code == 3
+    (harness.project / "agentos.toml").write_text('display = "cinema"\n')
+    assert harness.run("40").code == 3
 
 
 # Ctrl-Z.
@@ -282,24 +284,24 @@ def state(pid: int) -> str:
     return found[0] if found else "gone"
 
 
-def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(stage: Stage) -> None:
-    stage.issues(40, 41)
-    stage.server("--latency", "5,5")
-    shell = Shell(stage)
+def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    harness.server("--latency", "5,5")
+    shell = Shell(harness)
     shell.type("lld-workflow --all --parallel 2")
-    until(lambda: len(stage.events("WorkerStarted")) == 2, PATIENCE)
-    workers = [stage.worker("LLD-40"), stage.worker("LLD-41")]
+    wait_until(lambda: len(harness.events("WorkerStarted")) == 2, PATIENCE)
+    workers = [harness.worker("LLD-40"), harness.worker("LLD-41")]
     shell.screen.shows("workflows complete")
     shell.terminal.press("\x1a")
     shell.screen.shows("Stopped")
     rows = shell.screen.look()
     assert "[COORDINATOR] Standing still (Ctrl-Z), the workers too. Go on with: fg" in rows
     assert not [row for row in rows if "workflows complete" in row], "the footer is gone"
-    until(lambda: [state(pid) for pid in workers] == ["T", "T"], 3)
+    wait_until(lambda: [state(pid) for pid in workers] == ["T", "T"], 3)
     shell.type("echo it is $((40 + 2))")
     shell.screen.shows("it is 42")
     time.sleep(1.0)
-    assert stage.events("ItemEnded") == [] and [state(pid) for pid in workers] == ["T", "T"]
+    assert harness.events("ItemEnded") == [] and [state(pid) for pid in workers] == ["T", "T"]
     shell.type("fg")
     shell.screen.shows("Going on after")
     shell.screen.shows("2 approved", PATIENCE)
@@ -310,22 +312,22 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(stage: Stage) -> None:
 # From another terminal.
 
 
-def test_watch_shows_the_same_and_leaving_it_stops_nothing(stage: Stage) -> None:
-    stage.issues(40, 41)
-    stage.server("--latency", "12,12")
-    running = stage.start("--all", "--parallel", 2)
-    until(lambda: len(stage.events("NodeStarted")) >= 4, PATIENCE)
-    first = Screen(stage.terminal("watch", program="agentos", size=WIDE, **OLD))
+def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    harness.server("--latency", "12,12")
+    running = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: len(harness.events("NodeStarted")) >= 4, PATIENCE)
+    first = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
     first.shows("Watching run")
     first.shows("0/2 workflows complete")
     first.shows("  LLD-40")
     first.terminal.press("q")
-    assert first.terminal.end(30).code == 0 and running.process.poll() is None
+    assert first.terminal.wait(30).code == 0 and running.process.poll() is None
     assert "goes on. Watch it again with: agentos watch" in first.look()[-1]
-    second = Screen(stage.terminal("watch", program="agentos", size=WIDE, **OLD))
+    second = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
     second.shows("[LLD-40] >>> Executing: N3_review", PATIENCE)
-    assert stage.run("stop", program="agentos").code == 0
-    assert second.terminal.end(30).code == running.end(30).code == 143
+    assert harness.run("stop", program="agentos").code == 0
+    assert second.terminal.wait(30).code == running.wait(30).code == 143
     assert (
         second.look()[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all --parallel 2"
     )
@@ -333,12 +335,12 @@ def test_watch_shows_the_same_and_leaving_it_stops_nothing(stage: Stage) -> None
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
-    stage: Stage, tmux: Callable[..., str]
+    harness: RunHarness, tmux: Callable[..., str]
 ) -> None:
     """tmux wraps lines anew, as most terminals do; it tells the new size late, so a frame may be drawn before."""
-    stage.issues(40, 41, 42)
-    stage.server("--latency", "90,90")
-    words = " ".join(f"{name}='{value}'" for name, value in stage.environment().items())
+    harness.issues(40, 41, 42)
+    harness.server("--latency", "90,90")
+    words = " ".join(f"{name}='{value}'" for name, value in harness.environment().items())
     tmux(
         "new-session",
         "-d",
@@ -346,9 +348,9 @@ def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
         "110",
         "-y",
         "24",
-        f"cd {stage.project}; env {words} lld-workflow --all -j 3",
+        f"cd {harness.project}; env {words} lld-workflow --all -j 3",
     )
-    until(lambda: "keys in use: 3/4" in tmux("capture-pane", "-p"), PATIENCE)
+    wait_until(lambda: "keys in use: 3/4" in tmux("capture-pane", "-p"), PATIENCE)
     for columns in ("60", "45", "100"):
         tmux("resize-window", "-x", columns, "-y", "24")
         time.sleep(1.5)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .stage import Done, Running, Stage, until
+from .harness import CompletedCommand, RunHarness, RunningCommand, wait_until
 
 SCRIPT = """#!/bin/sh
 # usage: agent ITEM; does what the item's text says
@@ -17,12 +17,12 @@ echo "$1" >> done.txt
 
 
 @pytest.fixture
-def project(stage: Stage) -> Path:
-    agent = stage.project / "agent"
+def project(harness: RunHarness) -> Path:
+    agent = harness.project / "agent"
     agent.write_text(SCRIPT)
     agent.chmod(0o755)
-    (stage.project / "work").mkdir()
-    return stage.project
+    (harness.project / "work").mkdir()
+    return harness.project
 
 
 def work(project: Path, **scripts: str) -> None:
@@ -30,8 +30,10 @@ def work(project: Path, **scripts: str) -> None:
         (project / "work" / f"{name}.sh").write_text(script)
 
 
-def exec_(stage: Stage, *words: object, command: tuple[str, ...] = ("./agent", "{item}")) -> Done:
-    return stage.run("exec", "--items", "work/*.sh", *words, "--", *command, program="agentos")
+def exec_(
+    harness: RunHarness, *words: object, command: tuple[str, ...] = ("./agent", "{item}")
+) -> CompletedCommand:
+    return harness.run("exec", "--items", "work/*.sh", *words, "--", *command, program="agentos")
 
 
 def calls(project: Path) -> list[str]:
@@ -39,116 +41,118 @@ def calls(project: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_exit_codes_decide_and_the_same_command_goes_on(stage: Stage, project: Path) -> None:
+def test_exit_codes_decide_and_the_same_command_goes_on(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0", b="echo oops >&2; exit 3", c="exit 0")
-    first = exec_(stage, "--parallel", "3")
+    first = exec_(harness, "--parallel", "3")
     assert first.code == 1
-    assert "working on work/a.sh" in first.of("a") and "oops" in first.of("b")
-    assert "FAILED: exit status 3" in first.of("b")
-    said = first.of("COORDINATOR")
+    assert "working on work/a.sh" in first.lines_of("a") and "oops" in first.lines_of("b")
+    assert "FAILED: exit status 3" in first.lines_of("b")
+    said = first.lines_of("COORDINATOR")
     assert "  Items: 2 completed, 1 failed (b)" in said and not any("Verdicts" in line for line in said)
     assert said[-1].endswith("--parallel 3 --failed -- ./agent '{item}'")
     work(project, b="exit 0")
-    assert exec_(stage).code == 0
+    assert exec_(harness).code == 0
     assert sorted(calls(project)) == ["work/a.sh", "work/b.sh", "work/b.sh", "work/c.sh"]
-    assert "every item is done" in exec_(stage).out
-    assert exec_(stage, "--fresh", "--limit", "1").code == 0 and len(calls(project)) == 5
-    assert exec_(stage, command=("true", "{item}")).code == 0
+    assert "every item is done" in exec_(harness).out
+    assert exec_(harness, "--fresh", "--limit", "1").code == 0 and len(calls(project)) == 5
+    assert exec_(harness, command=("true", "{item}")).code == 0
 
 
-def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(stage: Stage, project: Path) -> None:
+def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 1", b="exit 0")
-    exec_(stage)
+    exec_(harness)
     work(project, c="exit 0")
-    dry = exec_(stage, "--failed", "--dry-run")
+    dry = exec_(harness, "--failed", "--dry-run")
     assert dry.lines[:2] == [
         "[COORDINATOR] Dry run mode - would process 1 items:",
         "  - a  failed before: ./agent work/a.sh",
     ]
-    assert exec_(stage, "--failed").code == 1 and calls(project).count("work/c.sh") == 0
+    assert exec_(harness, "--failed").code == 1 and calls(project).count("work/c.sh") == 0
 
 
-def test_75_is_tried_again_and_others_when_asked_for(stage: Stage, project: Path) -> None:
+def test_75_is_tried_again_and_others_when_asked_for(harness: RunHarness, project: Path) -> None:
     once = 'n=$(grep -c "$1" done.txt); [ "$n" -gt 1 ] || exit '
     work(project, a=once + "75", b=once + "9")
-    assert exec_(stage, "--parallel", "2").code == 1
+    assert exec_(harness, "--parallel", "2").code == 1
     assert sorted(calls(project)) == ["work/a.sh", "work/a.sh", "work/b.sh"]
     work(project, c=once + "9")
-    assert exec_(stage, "--retry-on", "9").code == 0
+    assert exec_(harness, "--retry-on", "9").code == 0
 
 
-def test_a_program_that_takes_too_long_or_is_killed_ends_alone(stage: Stage, project: Path) -> None:
+def test_a_program_that_takes_too_long_or_is_killed_ends_alone(harness: RunHarness, project: Path) -> None:
     work(project, a="sleep 60 & sleep 60", b="kill -9 $$", c="exit 0")
-    done = exec_(stage, "--parallel", "3", "--timeout", "1s", "--retries", "0", "--joblog", "jobs.tsv")
-    assert done.code == 1 and "FAILED: ran out of time (--timeout)" in done.of("a")
-    assert "FAILED: killed by SIGKILL" in done.of("b")
+    done = exec_(harness, "--parallel", "3", "--timeout", "1s", "--retries", "0", "--joblog", "jobs.tsv")
+    assert done.code == 1 and "FAILED: ran out of time (--timeout)" in done.lines_of("a")
+    assert "FAILED: killed by SIGKILL" in done.lines_of("b")
     rows = [line.split("\t") for line in (project / "jobs.tsv").read_text().splitlines()]
     assert rows[0][:4] == ["Seq", "Host", "Starttime", "JobRuntime"] and rows[0][-1] == "Command"
     ended = {row[0]: (row[6], row[7], row[8]) for row in rows[1:]}
     assert ended["2"] == ("0", "9", "./agent work/b.sh") and ended["3"] == ("0", "0", "./agent work/c.sh")
-    assert ended["1"][1] == "9" and (stage.home / "logs/parallel/latest/joblog.tsv").exists()
+    assert ended["1"][1] == "9" and (harness.home / "logs/parallel/latest/joblog.tsv").exists()
 
 
-def start(stage: Stage, *words: object) -> Running:
-    return stage.start("exec", "--items", "work/*.sh", *words, "--", "./agent", "{item}", program="agentos")
+def start(harness: RunHarness, *words: object) -> RunningCommand:
+    return harness.start("exec", "--items", "work/*.sh", *words, "--", "./agent", "{item}", program="agentos")
 
 
-def test_ctrl_c_asks_programs_to_end_and_the_rest_runs_the_next_time(stage: Stage, project: Path) -> None:
+def test_ctrl_c_asks_programs_to_end_and_the_rest_runs_the_next_time(
+    harness: RunHarness, project: Path
+) -> None:
     polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     work(project, a=polite, b="echo ready; trap '' TERM; while :; do sleep 0.05; done", c="exit 0")
-    run = start(stage, "--parallel", "2")
-    run.says("[b] ready")
-    run.says("[a] ready")
+    run = start(harness, "--parallel", "2")
+    run.wait_for("[b] ready")
+    run.wait_for("[a] ready")
     processes = run.processes()
     run.signal(signal.SIGINT)
-    done = run.end(10)
-    assert done.code == 130 and "bye" in done.of("a")
-    assert done.of("COORDINATOR")[-1].startswith("Everything is saved. Go on with: agentos exec")
-    until(lambda: not any(process.alive for process in processes), 3)
+    done = run.wait(10)
+    assert done.code == 130 and "bye" in done.lines_of("a")
+    assert done.lines_of("COORDINATOR")[-1].startswith("Everything is saved. Go on with: agentos exec")
+    wait_until(lambda: not any(process.alive for process in processes), 3)
     work(project, b="exit 0")
-    assert exec_(stage).code == 0 and calls(project).count("work/a.sh") == 1
+    assert exec_(harness).code == 0 and calls(project).count("work/a.sh") == 1
 
 
-def test_nothing_outlives_the_coordinator(stage: Stage, project: Path) -> None:
+def test_nothing_outlives_the_coordinator(harness: RunHarness, project: Path) -> None:
     work(project, a="sleep 300 & echo ready; sleep 300", b="sleep 300 & echo ready; sleep 300")
-    run = start(stage, "--parallel", "2")
-    run.says("[a] ready")
-    run.says("[b] ready")
+    run = start(harness, "--parallel", "2")
+    run.wait_for("[a] ready")
+    run.wait_for("[b] ready")
     processes = run.processes()
     assert len(processes) >= 7
     run.signal(signal.SIGKILL)
-    until(lambda: not any(process.alive for process in processes), 3)
+    wait_until(lambda: not any(process.alive for process in processes), 3)
 
 
-def test_two_terminals_share_the_items_and_do_none_twice(stage: Stage, project: Path) -> None:
+def test_two_terminals_share_the_items_and_do_none_twice(harness: RunHarness, project: Path) -> None:
     work(project, **{f"n{number}": "sleep 0.3" for number in range(8)})
-    first, second = start(stage, "--parallel", "2"), start(stage, "--parallel", "2")
-    assert first.end().code == 0 and second.end().code == 0
-    assert exec_(stage).code == 0
+    first, second = start(harness, "--parallel", "2"), start(harness, "--parallel", "2")
+    assert first.wait().code == 0 and second.wait().code == 0
+    assert exec_(harness).code == 0
     assert sorted(calls(project)) == [f"work/n{number}.sh" for number in range(8)]
 
 
-def test_secrets_stay_out_of_the_program_unless_they_are_passed(stage: Stage, project: Path) -> None:
+def test_secrets_stay_out_of_the_program_unless_they_are_passed(harness: RunHarness, project: Path) -> None:
     work(project, a='echo "key=$GEMINI_API_KEY_1 token=$GITHUB_TOKEN mine=$MINE id=$AGENTOS_ITEM_ID"')
     secret = {"GEMINI_API_KEY_1": "canary-key-of-exec", "GITHUB_TOKEN": "canary-token-of-exec"}
     command = ("exec", "work/a.sh", "--fresh")
-    plain = stage.run(*command, "--", "./agent", "{item}", program="agentos", **secret)
-    assert "key= token= mine= id=a" in plain.of("a")
+    plain = harness.run(*command, "--", "./agent", "{item}", program="agentos", **secret)
+    assert "key= token= mine= id=a" in plain.lines_of("a")
     more = ("--env", "GITHUB_TOKEN", "--env", "MINE=7", "--", "./agent", "{item}")
-    passed = stage.run(*command, *more, program="agentos", **secret)
-    assert "key= token=[secret] mine=7 id=a" in passed.of("a")
-    written = [path.read_bytes() for path in stage.home.rglob("*") if path.is_file()]
+    passed = harness.run(*command, *more, program="agentos", **secret)
+    assert "key= token=[secret] mine=7 id=a" in passed.lines_of("a")
+    written = [path.read_bytes() for path in harness.home.rglob("*") if path.is_file()]
     assert written and not any(b"canary" in text for text in written)
 
 
-def test_items_come_from_lists_words_and_patterns(stage: Stage, project: Path) -> None:
+def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: Path) -> None:
     (project / "list").write_text("one\n\ntwo words\n")
-    done = stage.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
+    done = harness.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
     assert done.code == 0, done.err
-    assert "<three>" in done.of("three") and "<two words>" in done.of("two-words")
+    assert "<three>" in done.lines_of("three") and "<two words>" in done.lines_of("two-words")
     strange = project / "$(touch pwned) `x`.sh"
     strange.write_text("")
-    done = stage.run("exec", "$(touch*", "--", "ls", "{item}", program="agentos")
+    done = harness.run("exec", "$(touch*", "--", "ls", "{item}", program="agentos")
     assert done.code == 0 and not (project / "pwned").exists()
 
 
@@ -167,40 +171,40 @@ def test_items_come_from_lists_words_and_patterns(stage: Stage, project: Path) -
     ],
 )
 def test_wrong_words_are_one_clear_error(
-    stage: Stage, project: Path, words: list[str], code: int, says: str
+    harness: RunHarness, project: Path, words: list[str], code: int, says: str
 ) -> None:
-    done = stage.run("exec", *words, program="agentos")
+    done = harness.run("exec", *words, program="agentos")
     assert (done.code, says in done.err) == (code, True), done
     assert "Traceback" not in done.err
 
 
-def test_a_run_that_is_refused_leaves_no_records(stage: Stage, project: Path) -> None:
+def test_a_run_that_is_refused_leaves_no_records(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0")
-    assert exec_(stage).code == 0
+    assert exec_(harness).code == 0
     for place in ("/proc/x", "/dev/full"):
-        assert exec_(stage, "--fresh", "--joblog", place).code == 3
-    assert len(stage.runs()) == 1 and len(calls(project)) == 1
-    assert "Everything is done" in stage.run("status", program="agentos").out
+        assert exec_(harness, "--fresh", "--joblog", place).code == 3
+    assert len(harness.runs()) == 1 and len(calls(project)) == 1
+    assert "Everything is done" in harness.run("status", program="agentos").out
 
 
-def test_the_last_line_says_what_to_type_when_nothing_runs(stage: Stage, project: Path) -> None:
+def test_the_last_line_says_what_to_type_when_nothing_runs(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0", b="exit 0")
-    assert exec_(stage, "--limit", 1).code == 0
-    none = exec_(stage, "--failed")
+    assert exec_(harness, "--limit", 1).code == 0
+    none = exec_(harness, "--failed")
     assert none.code == 0 and none.lines[-1].endswith("For every pending item, leave out --failed")
     work(project, b="touch begun; sleep 60")
-    running = stage.start("exec", "--items", "work/*.sh", "--", "./agent", "{item}", program="agentos")
-    until((project / "begun").exists)
-    held = exec_(stage)
+    running = harness.start("exec", "--items", "work/*.sh", "--", "./agent", "{item}", program="agentos")
+    wait_until((project / "begun").exists)
+    held = exec_(harness)
     assert held.code == 0 and held.lines[0].startswith("[COORDINATOR] b is being worked on by")
     assert held.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
     running.signal(signal.SIGINT)
-    assert running.end().code == 130
+    assert running.wait().code == 130
 
 
-def test_programs_can_listen(stage: Stage, project: Path) -> None:
+def test_programs_can_listen(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 4")
-    done = exec_(stage, "--json")
+    done = exec_(harness, "--json")
     found = [json.loads(line) for line in done.lines]
     ended = next(event for event in found if event["type"] == "ProgramEnded")
     assert ended["status"] == 4 and ended["item"] == "a"
@@ -217,17 +221,17 @@ print("tokens:", answer["usageMetadata"]["totalTokenCount"])
 """
 
 
-def test_an_agent_that_knows_nothing_of_agentos_shares_the_keys(stage: Stage, project: Path) -> None:
-    witness = stage.server()
+def test_an_agent_that_knows_nothing_of_agentos_shares_the_keys(harness: RunHarness, project: Path) -> None:
+    server = harness.server()
     (project / "agent.py").write_text(AGENT)
-    done = stage.run("exec", "a", "b", "-j", "2", "--", "python3", "agent.py", "{item}", program="agentos")
+    done = harness.run("exec", "a", "b", "-j", "2", "--", "python3", "agent.py", "{item}", program="agentos")
     assert done.code == 0, done.out + done.err
-    assert len(witness.answered()) == 2
-    assert sum("calls" in line and "2 calls" in line for line in done.of("COORDINATOR")) == 1
-    rows = {row["item"]: row["usage"]["calls"] for row in stage.summary()["items"]}
+    assert len(server.answered()) == 2
+    assert sum("calls" in line and "2 calls" in line for line in done.lines_of("COORDINATOR")) == 1
+    rows = {row["item"]: row["usage"]["calls"] for row in harness.summary()["items"]}
     assert rows == {"a": 1, "b": 1}
     assert "canary" not in done.out + done.err
-    without = stage.run(
+    without = harness.run(
         "exec", "a", "--fresh", "--no-gateway", "--", "python3", "agent.py", "{item}", program="agentos"
     )
     assert without.code == 1 and "KeyError: 'GEMINI_BASE_URL'" in without.out

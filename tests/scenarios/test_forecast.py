@@ -2,32 +2,32 @@
 
 import json
 
-from .stage import Stage, snapshot
+from .harness import RunHarness, snapshot
 
 
-def forecast_of(stage: Stage, *words: object) -> dict[str, object]:
-    done = stage.run("--all", "--dry-run", "--json", *words)
+def forecast_of(harness: RunHarness, *words: object) -> dict[str, object]:
+    done = harness.run("--all", "--dry-run", "--json", *words)
     assert done.code == 0, done.err
     found: dict[str, object] = json.loads(done.out.splitlines()[-1])
     assert found["type"] == "Forecast"
     return found
 
 
-def test_before_a_first_run_everything_is_a_question_mark(stage: Stage) -> None:
-    stage.issues(1, 2)
+def test_before_a_first_run_everything_is_a_question_mark(harness: RunHarness) -> None:
+    harness.issues(1, 2)
     unknown = "Forecast: calls ?, tokens ?, cost ?, time ?"
-    done = stage.run("--all", "--dry-run")
+    done = harness.run("--all", "--dry-run")
     assert f"{unknown} (there is no key to ask with: agentos keys add)" in done.out
-    done = stage.run("--all", "--dry-run", "--offline")
+    done = harness.run("--all", "--dry-run", "--offline")
     assert f"{unknown} (known after a first run of lld with --offline on this project)" in done.out
-    done = stage.run("--all", "--dry-run", GEMINI_API_KEY="example-key-9f31")
+    done = harness.run("--all", "--dry-run", GEMINI_API_KEY="example-key-9f31")
     assert f"{unknown} (known after a first run of lld with keys on this project)" in done.out
-    assert forecast_of(stage)["calls"] is None
+    assert forecast_of(harness)["calls"] is None
 
 
-def test_where_the_model_is_the_trouble_no_key_is_asked_for(stage: Stage) -> None:
-    stage.issues(1)
-    settings, key = stage.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
+def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness) -> None:
+    harness.issues(1)
+    settings, key = harness.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
     for text, said in (
         ('drafter = "foo"', "a run would not begin: drafter = 'foo': no provider is known for it"),
         (
@@ -36,55 +36,55 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(stage: Stage) -> Non
         ),
     ):
         settings.write_text(f"{text}\n")
-        done = stage.run("--all", "--dry-run", **key)
+        done = harness.run("--all", "--dry-run", **key)
         assert done.code == 0 and said in done.out and "there is no key" not in done.out, done.out
-        assert "known after a first run" in stage.run("--all", "--dry-run", "--offline").out
+        assert "known after a first run" in harness.run("--all", "--dry-run", "--offline").out
     settings.write_text('drafter = "anthropic/x"\n')
-    assert "there is no key to ask with: agentos keys add" in stage.run("--all", "--dry-run").out
+    assert "there is no key to ask with: agentos keys add" in harness.run("--all", "--dry-run").out
 
 
 def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_is_written(
-    stage: Stage,
+    harness: RunHarness,
 ) -> None:
-    stage.server("--latency", "0.2,0.2")
-    stage.issues(1, 2, 3)
-    assert stage.run("--all", "--parallel", 3).code == 0
-    fact = stage.summary()
-    stage.issues(4, 5, 6)
-    before = snapshot(stage.project, stage.home)
-    found = forecast_of(stage, "--parallel", 3)
-    assert snapshot(stage.project, stage.home) == before
+    harness.server("--latency", "0.2,0.2")
+    harness.issues(1, 2, 3)
+    assert harness.run("--all", "--parallel", 3).code == 0
+    fact = harness.summary()
+    harness.issues(4, 5, 6)
+    before = snapshot(harness.project, harness.home)
+    found = forecast_of(harness, "--parallel", 3)
+    assert snapshot(harness.project, harness.home) == before
     assert found["calls"] == fact["usage"]["calls"] == 6
     assert found["input_tokens"] == fact["usage"]["input_tokens"]
     assert isinstance(found["seconds"], float) and found["seconds"] >= 0.4
     assert found["earlier_items"] == 3 and found["earlier_runs"] == 1
-    said = stage.run("--all", "--parallel", 3, "--dry-run").out
+    said = harness.run("--all", "--parallel", 3, "--dry-run").out
     assert "Forecast: calls 6, tokens " in said and "(as 3 items of 1 earlier run went)" in said
     assert "Bottleneck: " in said and "ne more worker: " in said
 
 
-def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(stage: Stage) -> None:
-    stage.issues(1)
-    assert stage.run("--all", "--offline").code == 0
-    stage.issues(2)
-    assert forecast_of(stage, "--offline")["calls"] == 2
-    assert forecast_of(stage)["calls"] is None
+def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(harness: RunHarness) -> None:
+    harness.issues(1)
+    assert harness.run("--all", "--offline").code == 0
+    harness.issues(2)
+    assert forecast_of(harness, "--offline")["calls"] == 2
+    assert forecast_of(harness)["calls"] is None
 
 
-def test_fewer_keys_than_workers_are_named_as_the_bottleneck(stage: Stage) -> None:
-    stage.server("--latency", "0.4,0.4", keys=("one-key-for-all-9f31",))
-    stage.issues(1, 2, 3, 4)
-    assert stage.run("1", "2").code == 0
-    found = forecast_of(stage, "--parallel", 3)
+def test_fewer_keys_than_workers_are_named_as_the_bottleneck(harness: RunHarness) -> None:
+    harness.server("--latency", "0.4,0.4", keys=("one-key-for-all-9f31",))
+    harness.issues(1, 2, 3, 4)
+    assert harness.run("1", "2").code == 0
+    found = forecast_of(harness, "--parallel", 3)
     one_more = found["seconds_with_one_more_key"]
     assert isinstance(found["seconds"], float) and isinstance(one_more, float)
     assert one_more < found["seconds"]
 
 
-def test_an_inline_engine_makes_the_same_documents(stage: Stage) -> None:
-    stage.issues(1, 2)
-    done = stage.run("--all", "--parallel", 2, "--offline", AGENTOS_ENGINE="inline")
+def test_an_inline_engine_makes_the_same_documents(harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    done = harness.run("--all", "--parallel", 2, "--offline", AGENTOS_ENGINE="inline")
     assert done.code == 0 and "[LLD-2] >>> Executing: N4_finalize" in done.out
-    assert stage.document(1).exists() and stage.document(2).exists() and not stage.databases()
-    refused = stage.run("--all", AGENTOS_ENGINE="rocket")
+    assert harness.document(1).exists() and harness.document(2).exists() and not harness.databases()
+    refused = harness.run("--all", AGENTOS_ENGINE="rocket")
     assert refused.code == 2 and "expected process or inline" in refused.err

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from .github import REPOSITORY, TOKEN, FakeGitHub
+from .harness import TEXTS, CompletedCommand, RunHarness, RunningCommand, title_of, wait_until
 from .screens import Shell
-from .stage import TEXTS, Done, Running, Stage, title_of, until
 
 
 @pytest.fixture
-def github(stage: Stage) -> Iterator[FakeGitHub]:
-    (stage.project / "agentos.toml").write_text(f'github = "{REPOSITORY}"\n')
-    (stage.project / "issues").rmdir()
+def github(harness: RunHarness) -> Iterator[FakeGitHub]:
+    (harness.project / "agentos.toml").write_text(f'github = "{REPOSITORY}"\n')
+    (harness.project / "issues").rmdir()
     with FakeGitHub().serve() as server:
         yield server
 
@@ -26,12 +26,16 @@ def add(github: FakeGitHub, number: int, *labels: str) -> None:
     github.add(number, title_of(number), body, labels=[{"name": name} for name in labels])
 
 
-def run(stage: Stage, github: FakeGitHub, *words: object, program: str = "lld-workflow") -> Done:
-    return start(stage, github, *words, program=program).end(100)
+def run(
+    harness: RunHarness, github: FakeGitHub, *words: object, program: str = "lld-workflow"
+) -> CompletedCommand:
+    return start(harness, github, *words, program=program).wait(100)
 
 
-def start(stage: Stage, github: FakeGitHub, *words: object, program: str = "lld-workflow") -> Running:
-    return stage.start(*words, program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+def start(
+    harness: RunHarness, github: FakeGitHub, *words: object, program: str = "lld-workflow"
+) -> RunningCommand:
+    return harness.start(*words, program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
 
 
 def filed(github: FakeGitHub) -> list[str]:
@@ -39,102 +43,108 @@ def filed(github: FakeGitHub) -> list[str]:
 
 
 def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
-    stage: Stage, github: FakeGitHub
+    harness: RunHarness, github: FakeGitHub
 ) -> None:
     for number in range(1, 251):
         github.add(number, f"Wish {number}", "Something.", state="closed" if number % 50 == 0 else "open")
     github.issues[6]["pull_request"] = {"url": "..."}
     add(github, 300, "ui")
-    listed = run(stage, github, "--all", "--dry-run")
+    listed = run(harness, github, "--all", "--dry-run")
     assert listed.code == 0, listed.err
     # Of 250, five are closed and one is a pull request; number 300 is on the third page.
     assert "would process 245 items:" in listed.out
     assert "  - LLD-7 " not in listed.out and "  - LLD-50 " not in listed.out
     assert len(github.asked) == 3 and all("state=open" in path for path in github.asked)
-    stage.server()
-    done = run(stage, github, "--all", "--label", "ui")
+    harness.server()
+    done = run(harness, github, "--all", "--label", "ui")
     assert done.code == 0, done.out + done.err
-    text = stage.document(300).read_text()
+    text = harness.document(300).read_text()
     assert f'source: "{REPOSITORY}#300"' in text and "GET /things/300" in text
     assert (
-        run(stage, github, 300, "--dry-run").lines[-1].startswith("[COORDINATOR] LLD-300 is approved already")
+        run(harness, github, 300, "--dry-run")
+        .lines[-1]
+        .startswith("[COORDINATOR] LLD-300 is approved already")
     )
 
 
-def test_an_issue_without_a_text_fails_alone_before_any_call(stage: Stage, github: FakeGitHub) -> None:
+def test_an_issue_without_a_text_fails_alone_before_any_call(harness: RunHarness, github: FakeGitHub) -> None:
     github.add(42, "Later", "")
-    witness = stage.server()
-    done = run(stage, github, 42)
-    assert done.code == 1 and "[LLD-42] FAILED: Invalid spec format" in done.lines and not witness.calls()
+    server = harness.server()
+    done = run(harness, github, 42)
+    assert done.code == 1 and "[LLD-42] FAILED: Invalid spec format" in done.lines and not server.calls()
 
 
-def test_an_approved_brief_is_filed_with_its_labels_and_only_once(stage: Stage, github: FakeGitHub) -> None:
-    path = stage.brief("17-thing.md", 17)
+def test_an_approved_brief_is_filed_with_its_labels_and_only_once(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
+    path = harness.brief("17-thing.md", 17)
     path.write_text(f"---\nlabels: [ui]\n---\n\n{path.read_text()}")
-    stage.server()
-    done = run(stage, github, "--all", program="issue-workflow")
+    harness.server()
+    done = run(harness, github, "--all", program="issue-workflow")
     assert done.code == 0, done.out + done.err
-    assert f"Filed as https://github.example/{REPOSITORY}/issues/1" in done.of("ISSUE-17")
+    assert f"Filed as https://github.example/{REPOSITORY}/issues/1" in done.lines_of("ISSUE-17")
     (issue,) = github.issues
     assert {"name": "ui"} in issue["labels"] and "<!-- agentos-origin: ISSUE-17 " in issue["body"]
-    assert (stage.project / "ideas/done/17-thing.md").exists() and not (stage.project / "issues").exists()
+    assert (harness.project / "ideas/done/17-thing.md").exists() and not (harness.project / "issues").exists()
     # Put back, as after a lost disk: its issue is found on GitHub, whatever this machine remembers.
-    os.rename(stage.project / "ideas/done/17-thing.md", path)
-    assert run(stage, github, "--all", program="issue-workflow").code == 0
+    os.rename(harness.project / "ideas/done/17-thing.md", path)
+    assert run(harness, github, "--all", program="issue-workflow").code == 0
     assert len(github.issues) == 1 and not path.exists()
 
 
-def test_a_run_killed_between_filing_and_recording_it_files_once(stage: Stage, github: FakeGitHub) -> None:
-    stage.brief("17-thing.md", 17)
-    stage.server()
+def test_a_run_killed_between_filing_and_recording_it_files_once(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
+    harness.brief("17-thing.md", 17)
+    harness.server()
     github.faults.append(("POST", "hang"))
-    running = start(stage, github, "--all", program="issue-workflow")
-    until(lambda: len(github.issues) == 1, 60)
-    os.kill(stage.worker("ISSUE-17"), signal.SIGKILL)
+    running = start(harness, github, "--all", program="issue-workflow")
+    wait_until(lambda: len(github.issues) == 1, 60)
+    os.kill(harness.worker("ISSUE-17"), signal.SIGKILL)
     running.signal(signal.SIGKILL)
-    running.end()
-    assert (stage.project / "ideas/active/17-thing.md").exists()
-    done = run(stage, github, "--all", program="issue-workflow")
+    running.wait()
+    assert (harness.project / "ideas/active/17-thing.md").exists()
+    done = run(harness, github, "--all", program="issue-workflow")
     assert done.code == 0 and "Filed as" in done.out and len(github.issues) == 1
     assert sum(line.startswith("POST") for line in github.asked) == 1
 
 
 @pytest.mark.parametrize("fault", ["lost", "502"])
-def test_a_lost_answer_is_cleared_up_by_looking(stage: Stage, github: FakeGitHub, fault: str) -> None:
-    stage.brief("17-thing.md", 17)
-    stage.server()
+def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: FakeGitHub, fault: str) -> None:
+    harness.brief("17-thing.md", 17)
+    harness.server()
     github.faults.append(("POST", fault))
-    done = run(stage, github, "--all", program="issue-workflow")
+    done = run(harness, github, "--all", program="issue-workflow")
     assert done.code == 0 and "Looking whether the issue is there..." in done.out
     assert len(github.issues) == 1
     assert sum(line.startswith("POST") for line in github.asked) == (1 if fault == "lost" else 2)
 
 
-def test_limits_are_waited_for_and_told(stage: Stage, github: FakeGitHub) -> None:
+def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub) -> None:
     add(github, 42)
     github.faults += [("GET", "primary:1"), ("GET", "secondary:1"), ("GET", "500")]
-    done = run(stage, github, "--all", "--dry-run")
+    done = run(harness, github, "--all", "--dry-run")
     assert done.code == 0 and "would process 1 items" in done.out and len(github.asked) == 4
     github.faults.append(("GET", "secondary:1"))
-    stage.server()
-    done = run(stage, github, "--all")
+    harness.server()
+    done = run(harness, github, "--all")
     assert done.code == 0, done.err
     assert f"Waiting 1s for it, to go on with {REPOSITORY}..." in done.out
 
 
-def test_a_limit_that_lasts_too_long_ends_resumably_with_75(stage: Stage, github: FakeGitHub) -> None:
-    stage.brief("17-thing.md", 17)
-    witness = stage.server()
+def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness, github: FakeGitHub) -> None:
+    harness.brief("17-thing.md", 17)
+    server = harness.server()
     github.faults.append(("GET", "primary:7200"))
-    early = run(stage, github, "--all", "--max-wait", "10m", program="issue-workflow")
+    early = run(harness, github, "--all", "--max-wait", "10m", program="issue-workflow")
     assert early.code == 75 and "longer than may be waited (--max-wait)" in early.err
     github.faults.append(("POST", "primary:7200"))
-    late = run(stage, github, "--all", "--max-wait", "10m", program="issue-workflow")
+    late = run(harness, github, "--all", "--max-wait", "10m", program="issue-workflow")
     assert late.code == 75, late.out
     assert "Stopped: GitHub's rate limit is used up until" in late.out
     assert late.lines[-1].endswith("Go on with: issue-workflow --all --max-wait 10m")
-    done = run(stage, github, "--all", program="issue-workflow")
-    assert done.code == 0 and len(github.issues) == 1 and len(witness.calls()) == 2
+    done = run(harness, github, "--all", program="issue-workflow")
+    assert done.code == 0 and len(github.issues) == 1 and len(server.calls()) == 2
 
 
 @pytest.mark.parametrize(
@@ -148,23 +158,25 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(stage: Stage, github
     ],
 )
 def test_what_github_refuses_is_said_with_its_cure(
-    stage: Stage, github: FakeGitHub, fault: str, words: str
+    harness: RunHarness, github: FakeGitHub, fault: str, words: str
 ) -> None:
     github.faults.append(("GET", fault))
-    refused = run(stage, github, "--all", "--dry-run")
+    refused = run(harness, github, "--all", "--dry-run")
     assert refused.code == 3 and words in refused.err and TOKEN not in refused.err
 
 
-def test_a_renamed_repository_is_followed_on_its_own_host(stage: Stage, github: FakeGitHub) -> None:
+def test_a_renamed_repository_is_followed_on_its_own_host(harness: RunHarness, github: FakeGitHub) -> None:
     add(github, 42)
     target = f"/repos/{REPOSITORY}/issues?state=open&per_page=100"
     github.faults.append(("GET", f"moved:{target}"))
-    assert "LLD-42" in run(stage, github, "--all", "--dry-run").out
+    assert "LLD-42" in run(harness, github, "--all", "--dry-run").out
 
 
-def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(stage: Stage, github: FakeGitHub) -> None:
-    stage.brief("17-thing.md", 17)
-    witness = stage.server()
+def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
+    harness.brief("17-thing.md", 17)
+    server = harness.server()
     for change, words in (
         ({"archived": True}, "is archived"),
         ({"archived": False, "has_issues": False}, "issues are switched off"),
@@ -172,72 +184,74 @@ def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(stage: Stage,
     ):
         github.repository.update(change)
         github.scopes = "gist" if "scopes" in words else "repo"
-        done = run(stage, github, "--all", program="issue-workflow")
+        done = run(harness, github, "--all", program="issue-workflow")
         assert done.code == 1 and "cannot file: " in done.out and words in done.out
-    assert not witness.calls() and not github.issues
+    assert not server.calls() and not github.issues
 
 
 @pytest.mark.long
 def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
-    stage: Stage, github: FakeGitHub
+    harness: RunHarness, github: FakeGitHub
 ) -> None:
     """GitHub names no rights of such a token: doctor says so, and the refusal names the right."""
     github.scopes = None
     github.repository["permissions"] = {"pull": True, "triage": False, "push": False}
-    well = run(stage, github, "doctor", program="agentos")
+    well = run(harness, github, "doctor", program="agentos")
     (line,) = [line for line in well.lines if " github " in line]
     assert line.startswith("ok ") and "GitHub tells only at filing whether this token may write" in line
     assert '"Issues: Read and write"' in line and "labels may be left out" in line
-    stage.brief("17-thing.md", 17)
-    witness = stage.server()
+    harness.brief("17-thing.md", 17)
+    server = harness.server()
     github.faults.append(("POST", "ungranted:issues=write"))
-    refused = run(stage, github, "--all", program="issue-workflow")
+    refused = run(harness, github, "--all", program="issue-workflow")
     assert refused.code == 1, refused.out
     assert '"Issues: Read and write"' in refused.out and "GitHub asks for issues=write" in refused.out
-    assert run(stage, github, "--all", program="issue-workflow").code == 0, "granted since"
-    assert len(github.issues) == 1 and len(witness.calls()) == 2, "the draft is not paid for twice"
+    assert run(harness, github, "--all", program="issue-workflow").code == 0, "granted since"
+    assert len(github.issues) == 1 and len(server.calls()) == 2, "the draft is not paid for twice"
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
 def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
-    stage: Stage, github: FakeGitHub, program: str
+    harness: RunHarness, github: FakeGitHub, program: str
 ) -> None:
-    stage.brief("17-thing.md", 17)
-    stage.server()
+    harness.brief("17-thing.md", 17)
+    harness.server()
     took: list[float] = []
     # A busy machine may be late once, not three times in a row.
     while not took or (min(took) >= 0.1 and len(took) < 3):
         github.faults.append(("GET", "primary:600"))
-        terminal = stage.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
-        terminal.says("Waiting 60", 60)
+        terminal = harness.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+        terminal.wait_for("Waiting 60", 60)
         took.append(terminal.answer("\x03", "[COORDINATOR] Shutting down...\r\n"))
-        done = terminal.end(5)
+        done = terminal.wait(5)
         assert done.code == 130 and "Traceback" not in done.out
         assert done.lines[-1] == f"[COORDINATOR] Nothing was begun. Start it with: {program} --all"
     assert min(took) < 0.1, took
 
 
 def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
-    stage: Stage, github: FakeGitHub
+    harness: RunHarness, github: FakeGitHub
 ) -> None:
-    stage.brief("17-thing.md", 17)
-    stage.server()
+    harness.brief("17-thing.md", 17)
+    harness.server()
     github.faults.append(("POST", "primary:600"))
-    terminal = stage.terminal(
+    terminal = harness.terminal(
         "--all", program="issue-workflow", GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url
     )
-    terminal.says("to go on with", 60)
+    terminal.wait_for("to go on with", 60)
     began = time.monotonic()
     terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint")
-    done = terminal.end(30)
+    done = terminal.wait(30)
     assert time.monotonic() - began < 7 and done.code == 130
     assert done.lines[-1].endswith("Go on with: issue-workflow --all") and "Traceback" not in done.out
-    assert run(stage, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
+    assert run(harness, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
 
 
-def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(stage: Stage, github: FakeGitHub) -> None:
+def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
     github.faults.append(("GET", "primary:600"))
-    shell = Shell(stage, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+    shell = Shell(harness, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
     shell.type("lld-workflow --all")
     shell.screen.shows("Waiting 60", 60)
     shell.terminal.press("\x1a")
@@ -248,53 +262,57 @@ def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(stage: Stage, git
     shell.screen.shows("Nothing was begun. Start it with: lld-workflow --all")
 
 
-def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(stage: Stage, github: FakeGitHub) -> None:
+def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
     add(github, 42)
     github.faults.append(("GET", "secondary:1"))
-    listed = run(stage, github, "--all", "--dry-run")
+    listed = run(harness, github, "--all", "--dry-run")
     assert "GitHub's rate limit is used up until" in listed.out and "Waiting 1s for it" in listed.out
     github.faults.append(("GET", "primary:600"))
-    found = run(stage, github, "doctor", program="agentos")
+    found = run(harness, github, "doctor", program="agentos")
     assert found.code == 3 and "GitHub's rate limit is used up until" in found.out
 
 
-def test_without_a_token_or_with_offline_it_says_what_to_do(stage: Stage, github: FakeGitHub) -> None:
-    none = stage.run("--all", GITHUB_API_URL=github.url)
+def test_without_a_token_or_with_offline_it_says_what_to_do(harness: RunHarness, github: FakeGitHub) -> None:
+    none = harness.run("--all", GITHUB_API_URL=github.url)
     assert none.code == 3 and "set GITHUB_TOKEN or GH_TOKEN, or type: gh auth login" in none.err
-    offline = run(stage, github, "--all", "--offline")
+    offline = run(harness, github, "--all", "--offline")
     assert offline.code == 3 and "--offline has none" in offline.err
-    open_air = stage.run("--all", GITHUB_TOKEN=TOKEN, GITHUB_API_URL="http://example.org")
+    open_air = harness.run("--all", GITHUB_TOKEN=TOKEN, GITHUB_API_URL="http://example.org")
     assert open_air.code == 2 and "https://" in open_air.err
-    gh = stage.root / "bin"
+    gh = harness.root / "bin"
     gh.mkdir()
     (gh / "gh").write_text(f"#!/bin/sh\necho {TOKEN}\n")
     (gh / "gh").chmod(0o755)
-    path = f"{gh}:{stage.environment()['PATH']}"
-    assert stage.run("--all", PATH=path, GITHUB_API_URL=github.url).code == 0
+    path = f"{gh}:{harness.environment()['PATH']}"
+    assert harness.run("--all", PATH=path, GITHUB_API_URL=github.url).code == 0
 
 
 def test_the_token_is_in_no_record_no_output_and_no_environment_of_a_worker(
-    stage: Stage, github: FakeGitHub
+    harness: RunHarness, github: FakeGitHub
 ) -> None:
-    stage.brief("17-thing.md", 17)
-    stage.server()
+    harness.brief("17-thing.md", 17)
+    harness.server()
     github.faults.append(("POST", "hang"))
-    running = start(stage, github, "--all", program="issue-workflow")
-    until(lambda: len(github.issues) == 1, 60)
+    running = start(harness, github, "--all", program="issue-workflow")
+    wait_until(lambda: len(github.issues) == 1, 60)
     environments = [
         Path(f"/proc/{mark.pid}/environ").read_bytes() for mark in running.processes() if mark.alive
     ]
     running.signal(signal.SIGTERM)
-    done = running.end()
+    done = running.wait()
     assert environments and not [found for found in environments if TOKEN.encode() in found]
     assert TOKEN not in done.out + done.err
-    files = [path for folder in (stage.home, stage.project) for path in folder.rglob("*") if path.is_file()]
+    files = [
+        path for folder in (harness.home, harness.project) for path in folder.rglob("*") if path.is_file()
+    ]
     assert len(files) > 5 and not [path for path in files if TOKEN.encode() in path.read_bytes()]
 
 
-def test_doctor_says_whether_issues_can_be_filed_on_github(stage: Stage, github: FakeGitHub) -> None:
-    well = run(stage, github, "doctor", program="agentos")
+def test_doctor_says_whether_issues_can_be_filed_on_github(harness: RunHarness, github: FakeGitHub) -> None:
+    well = run(harness, github, "doctor", program="agentos")
     assert any(line.startswith("ok   github") and REPOSITORY in line for line in well.lines), well.out
     github.repository["archived"] = True
-    ill = run(stage, github, "doctor", program="agentos")
+    ill = run(harness, github, "doctor", program="agentos")
     assert ill.code == 3 and "cannot file: acme/shop is archived" in ill.out

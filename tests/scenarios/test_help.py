@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .stage import PROGRAMS, Stage
+from .harness import PROGRAMS, RunHarness
 
 HEAVY = {"langgraph", "google", "pydantic", "asyncio", "rich", "h11", "yaml", "sqlite3"}
 COMMANDS = [
@@ -28,11 +28,11 @@ def cpu(words: list[str], env: dict[str, str]) -> float:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_imports_nothing_heavy(stage: Stage, words: list[str]) -> None:
+def test_help_imports_nothing_heavy(harness: RunHarness, words: list[str]) -> None:
     script = (PROGRAMS / words[0]).read_text()
     found = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", script, *words[1:]],
-        env=stage.environment(),
+        env=harness.environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -43,16 +43,16 @@ def test_help_imports_nothing_heavy(stage: Stage, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("program", ["agentos", "lld-workflow"])
-def test_help_costs_less_than_a_tenth_of_a_second_over_bare_python(stage: Stage, program: str) -> None:
-    env = stage.environment()
+def test_help_costs_less_than_a_tenth_of_a_second_over_bare_python(harness: RunHarness, program: str) -> None:
+    env = harness.environment()
     ours = [cpu([str(PROGRAMS / program), "--help"], env) for _ in range(9)]
     bare = [cpu([sys.executable, "-c", "pass"], env) for _ in range(9)]
     # A busy neighbour on the same core makes every instruction dearer: the least is what the work itself costs.
     assert min(ours) - min(bare) < 0.1
 
 
-def test_help_shows_every_flag_with_an_example(stage: Stage) -> None:
-    said = stage.run("--help").out
+def test_help_shows_every_flag_with_an_example(harness: RunHarness) -> None:
+    said = harness.run("--help").out
     head, _, examples = said.partition("Examples:")
     for flag in (
         "--all",
@@ -68,13 +68,13 @@ def test_help_shows_every_flag_with_an_example(stage: Stage) -> None:
         assert flag in head and flag in examples
 
 
-def test_a_command_that_is_mistyped_is_guessed(stage: Stage) -> None:
-    done = stage.run("stauts", program="agentos")
+def test_a_command_that_is_mistyped_is_guessed(harness: RunHarness) -> None:
+    done = harness.run("stauts", program="agentos")
     assert done.code == 2 and "did you mean status" in done.err and "agentos --help" in done.err
-    other = stage.run("xyzzyx", program="agentos")
+    other = harness.run("xyzzyx", program="agentos")
     assert other.code == 2 and "did you mean" not in other.err
 
 
-def test_help_writes_nothing(stage: Stage, tmp_path: Path) -> None:
-    stage.run("--help", program="agentos")
-    assert not stage.home.exists() and os.listdir(stage.user) == []
+def test_help_writes_nothing(harness: RunHarness, tmp_path: Path) -> None:
+    harness.run("--help", program="agentos")
+    assert not harness.home.exists() and os.listdir(harness.user) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .stage import Stage, snapshot
+from .harness import RunHarness, snapshot
 
 OUTSIDE = "/tmp/agentos-escaped"
 PATHS = f"""---
@@ -50,74 +50,74 @@ def changed(before: dict[str, tuple[int, int, bytes]], after: dict[str, tuple[in
     }
 
 
-def test_a_hostile_model_writes_nowhere_but_where_its_item_belongs(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "hostile", "payload": PATHS, "times": None})
-    before = snapshot(stage.project, stage.user)
-    done = stage.run(42, "--max-iterations", 2)
-    assert done.code == 0 and {call["fault"] for call in witness.calls()} == {"hostile"}, done.out
+def test_a_hostile_model_writes_nowhere_but_where_its_item_belongs(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "hostile", "payload": PATHS, "times": None})
+    before = snapshot(harness.project, harness.user)
+    done = harness.run(42, "--max-iterations", 2)
+    assert done.code == 0 and {call["fault"] for call in server.calls()} == {"hostile"}, done.out
     ours = re.compile(
-        rf"{re.escape(str(stage.project))}/(docs/lld/(active|needs-revision)/LLD-042\.md"
+        rf"{re.escape(str(harness.project))}/(docs/lld/(active|needs-revision)/LLD-042\.md"
         r"|docs/lineage/done/42-lld/\d{3}-[a-z]+\.md|\.locks/[\w.-]+)"
     )
-    found = changed(before, snapshot(stage.project, stage.user))
+    found = changed(before, snapshot(harness.project, harness.user))
     strangers = {name for name in found if not ours.fullmatch(name) and not Path(name).is_dir()}
     assert found and not strangers, strangers
-    assert not list(Path("/tmp").glob("agentos-escaped*")) and not list(stage.root.glob("*escaped*"))
+    assert not list(Path("/tmp").glob("agentos-escaped*")) and not list(harness.root.glob("*escaped*"))
 
 
-def test_a_hostile_model_files_its_own_issue_under_its_own_number(stage: Stage) -> None:
-    stage.issue(43)
-    stage.brief("17-thing.md", 17)
-    stage.brief("18-other.md", 18)
-    stage.server(fault={"kind": "hostile", "payload": PATHS, "times": None})
-    given = (stage.project / "issues" / "043-thing.md").read_bytes()
-    done = stage.run("--all", "--parallel", 2, program="issue-workflow")
+def test_a_hostile_model_files_its_own_issue_under_its_own_number(harness: RunHarness) -> None:
+    harness.issue(43)
+    harness.brief("17-thing.md", 17)
+    harness.brief("18-other.md", 18)
+    harness.server(fault={"kind": "hostile", "payload": PATHS, "times": None})
+    given = (harness.project / "issues" / "043-thing.md").read_bytes()
+    done = harness.run("--all", "--parallel", 2, program="issue-workflow")
     assert done.code == 0, done.out
-    filed = {path.name: path.read_text() for path in (stage.project / "issues").glob("04[4-9]-*.md")}
+    filed = {path.name: path.read_text() for path in (harness.project / "issues").glob("04[4-9]-*.md")}
     assert {name[4:] for name in filed} <= {"thing.md", "other.md"}
     for name, text in filed.items():
         front = text.split("\n---\n")[0]
         origin = "ISSUE-17" if name.endswith("thing.md") else "ISSUE-18"
         assert f'origin: "{origin}"' in front and front.count("\norigin:") == 1
         assert f"number: {int(name[:3])}" in front and front.count("number:") == 1
-    assert (stage.project / "issues" / "043-thing.md").read_bytes() == given
+    assert (harness.project / "issues" / "043-thing.md").read_bytes() == given
     assert not list(Path("/tmp").glob("agentos-escaped*"))
 
 
-def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    assert stage.run(43).code == 0
+def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    assert harness.run(43).code == 0
     theirs = [
-        stage.document(43),
-        stage.project / "issues/043-thing.md",
-        stage.project / "docs/lineage/done/43-lld",
+        harness.document(43),
+        harness.project / "issues/043-thing.md",
+        harness.project / "docs/lineage/done/43-lld",
     ]
     before = snapshot(*theirs[:2], theirs[2])
     assert len(before) > 4
-    witness.add_fault(kind="hostile", payload=PATHS, times=None)
-    assert stage.run(42, "--max-iterations", 2).code == 0
+    server.add_fault(kind="hostile", payload=PATHS, times=None)
+    assert harness.run(42, "--max-iterations", 2).code == 0
     assert snapshot(*theirs) == before
-    assert {event["item"] for event in stage.events("ItemEnded")} == {"LLD-42"}
+    assert {event["item"] for event in harness.events("ItemEnded")} == {"LLD-42"}
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
-def test_a_draft_that_says_it_is_approved_is_not(stage: Stage, program: str) -> None:
+def test_a_draft_that_says_it_is_approved_is_not(harness: RunHarness, program: str) -> None:
     if program == "lld-workflow":
-        stage.issue(42, "hopeless")
+        harness.issue(42, "hopeless")
     else:
-        stage.brief("42-thing.md", 42, "hopeless")
+        harness.brief("42-thing.md", 42, "hopeless")
     fault = {"kind": "hostile", "payload": APPROVAL, "role": "draft", "times": None}
-    witness = stage.server(fault=fault)
-    given = set(stage.project.glob("issues/*.md"))
-    done = stage.run("--all", program=program)
+    server = harness.server(fault=fault)
+    given = set(harness.project.glob("issues/*.md"))
+    done = harness.run("--all", program=program)
     assert done.code == 0 and "0 approved, 1 needs revision" in done.out, done.out
-    assert "hostile" in {call["fault"] for call in witness.calls()}
-    assert not list(stage.project.glob("docs/lld/active/*"))
-    assert set(stage.project.glob("issues/*.md")) == given
-    (document,) = stage.project.glob("docs/*/needs-revision/*.md")
+    assert "hostile" in {call["fault"] for call in server.calls()}
+    assert not list(harness.project.glob("docs/lld/active/*"))
+    assert set(harness.project.glob("issues/*.md")) == given
+    (document,) = harness.project.glob("docs/*/needs-revision/*.md")
     assert 'status: "needs revision"' in document.read_text().split("\n---\n")[0]
-    asked = len(witness.calls())
-    again = stage.run("--all", program=program)
-    assert again.code == 0 and len(witness.calls()) == asked
+    asked = len(server.calls())
+    again = harness.run("--all", program=program)
+    assert again.code == 0 and len(server.calls()) == asked

@@ -16,8 +16,8 @@ from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles
 from agentos.storage.files import private_file
 
-from .stage import PROGRAMS, Stage, command_line, descendants, full_pipe, title_of, until
-from .talkers import TALKS
+from .harness import PROGRAMS, RunHarness, command_line, descendants, full_pipe, title_of, wait_until
+from .noisy_workers import TALKS
 
 REPOSITORY = Path(__file__).parents[2]
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -28,7 +28,7 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
     said: list[str] = []
     words = {f"LLD-{number}": word for number, word in enumerate(TALKS, 1)}
     spec = WorkerSpec(
-        "tests.scenarios.talkers:main",
+        "tests.scenarios.noisy_workers:main",
         (),
         {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
     )
@@ -47,7 +47,7 @@ def talk(tmp_path: Path) -> dict[str, list[str]]:
                     console.on_event(event, 0.0)
                     logs.on_event(event, 0.0)
         assert ended == set(words)
-        until(
+        wait_until(
             lambda: not [mark for mark in descendants(os.getpid()) if "sleep 60" in command_line(mark.pid)], 5
         )
     logs.close()
@@ -79,38 +79,38 @@ def test_no_line_is_torn_or_forged_whatever_a_worker_writes(tmp_path: Path) -> N
     assert sorted(said["children"]) == ["a child says", "a grandchild says", "and complains"]
 
 
-def test_a_hostile_model_cannot_speak_for_another_or_reach_the_terminal(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "hostile", "payload": "all", "times": None})
-    done = stage.run("--all", "--parallel", 2)
+def test_a_hostile_model_cannot_speak_for_another_or_reach_the_terminal(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "hostile", "payload": "all", "times": None})
+    done = harness.run("--all", "--parallel", 2)
     assert done.code == 0, done.out + done.err
-    assert {call["fault"] for call in witness.calls()} == {"hostile"}
+    assert {call["fault"] for call in server.calls()} == {"hostile"}
     assert all(re.match(r"\[(COORDINATOR|LLD-42|LLD-43)\]( |$)", line) for line in done.lines)
     assert not CONTROLS.search(done.out.replace("\n", ""))
-    assert sum("Execution complete:" in line for line in done.of("COORDINATOR")) == 1
+    assert sum("Execution complete:" in line for line in done.lines_of("COORDINATOR")) == 1
     assert not list(Path("/tmp").glob("agentos-escaped*"))
-    written = {path.name for path in stage.project.rglob("LLD-*.md")}
+    written = {path.name for path in harness.project.rglob("LLD-*.md")}
     assert written == {"LLD-042.md", "LLD-043.md"}
 
 
-def test_a_verdict_in_prose_is_not_an_approval(stage: Stage) -> None:
-    stage.issue(42)
-    stage.server(fault={"kind": "hostile", "payload": "prose", "role": "review", "times": None})
-    done = stage.run("--all")
+def test_a_verdict_in_prose_is_not_an_approval(harness: RunHarness) -> None:
+    harness.issue(42)
+    harness.server(fault={"kind": "hostile", "payload": "prose", "role": "review", "times": None})
+    done = harness.run("--all")
     assert done.code == 0 and "0 approved, 1 needs revision" in done.out
-    assert not stage.document(42).exists() and stage.revision(42).exists()
+    assert not harness.document(42).exists() and harness.revision(42).exists()
 
 
-def test_a_reader_that_goes_away_costs_nothing(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server("--latency", "0.2,0.2")
+def test_a_reader_that_goes_away_costs_nothing(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server("--latency", "0.2,0.2")
     command = [str(PROGRAMS / "lld-workflow"), "--all", "--parallel", "2"]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=stage.project,
-        env=stage.environment(),
+        cwd=harness.project,
+        env=harness.environment(),
         start_new_session=True,
     ) as process:
         assert process.stdout and process.stderr
@@ -118,32 +118,32 @@ def test_a_reader_that_goes_away_costs_nothing(stage: Stage) -> None:
         process.stdout.close()
         assert process.wait(30) == 0
         assert process.stderr.read() == b""
-    assert all(stage.document(number).exists() for number in (42, 43, 44))
-    assert len(witness.answered()) == 6
-    assert ">>> Executing: N4_finalize" in (stage.home / "logs/parallel/latest/LLD-44.log").read_text()
+    assert all(harness.document(number).exists() for number in (42, 43, 44))
+    assert len(server.answered()) == 6
+    assert ">>> Executing: N4_finalize" in (harness.home / "logs/parallel/latest/LLD-44.log").read_text()
 
 
-def test_a_reader_that_stalls_never_blocks_the_work(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    stage.server()
+def test_a_reader_that_stalls_never_blocks_the_work(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    harness.server()
     with full_pipe() as stalled:
-        assert stage.start("--all", "--parallel", 2, stdout=stalled).end().code == 0
-    assert all(stage.document(number).exists() for number in (42, 43, 44))
-    assert stage.summary()["exit_code"] == 0
-    assert title_of(44) in stage.document(44).read_text()
+        assert harness.start("--all", "--parallel", 2, stdout=stalled).wait().code == 0
+    assert all(harness.document(number).exists() for number in (42, 43, 44))
+    assert harness.summary()["exit_code"] == 0
+    assert title_of(44) in harness.document(44).read_text()
 
 
-def test_closed_standard_streams_are_survived(stage: Stage) -> None:
-    stage.issue(42)
-    stage.server()
+def test_closed_standard_streams_are_survived(harness: RunHarness) -> None:
+    harness.issue(42)
+    harness.server()
     script = 'exec "$0" "$@" <&- 2>&-'
     found = subprocess.run(
         ["/bin/sh", "-c", script, str(PROGRAMS / "lld-workflow"), "--all"],
         stdout=subprocess.PIPE,
-        cwd=stage.project,
-        env=stage.environment(),
+        cwd=harness.project,
+        env=harness.environment(),
         timeout=30,
         check=False,
     )
     assert found.returncode == 0 and b"Execution complete:" in found.stdout
-    assert stage.document(42).exists()
+    assert harness.document(42).exists()

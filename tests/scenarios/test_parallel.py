@@ -7,7 +7,7 @@ import stat
 import threading
 from pathlib import Path
 
-from .stage import CALLS, Done, Json, Stage, snapshot, title_of, until
+from .harness import CALLS, CompletedCommand, Json, RunHarness, snapshot, title_of, wait_until
 
 TEN = {40: "good", 41: "weak", 42: "good", 43: "good", 44: "good"} | {
     45: "hopeless",
@@ -18,40 +18,40 @@ TEN = {40: "good", 41: "weak", 42: "good", 43: "good", 44: "good"} | {
 }
 
 
-def in_order(done: Done, *texts: str) -> bool:
+def in_order(done: CompletedCommand, *texts: str) -> bool:
     """Whether each text stands on a line below the one before."""
     places = [next(at for at, line in enumerate(done.lines) if text in line) for text in texts]
     return places == sorted(places)
 
 
-def side_by_side(stage: Stage) -> list[int]:
+def side_by_side(harness: RunHarness) -> list[int]:
     """How many items were under way, after each start and end that the journal tells of."""
     now, counts = 0, []
-    for event in stage.journal():
+    for event in harness.journal():
         now += {"ItemStarted": 1, "ItemEnded": -1, "ItemRetried": -1}.get(event["type"], 0)
         counts.append(now)
     return counts
 
 
-def test_ten_issues_are_worked_on_three_at_a_time_until_each_has_its_verdict(stage: Stage) -> None:
+def test_ten_issues_are_worked_on_three_at_a_time_until_each_has_its_verdict(harness: RunHarness) -> None:
     for number, quality in TEN.items():
-        stage.issue(number, quality)
-    witness = stage.server("--latency", "0.3,0.5")
+        harness.issue(number, quality)
+    server = harness.server("--latency", "0.3,0.5")
     most: set[int] = set()
-    running = stage.start("--all", "--parallel", 3)
+    running = harness.start("--all", "--parallel", 3)
     while running.process.poll() is None:
-        most.add(len([name for name in stage.databases() if name.endswith(".db")]))
+        most.add(len([name for name in harness.databases() if name.endswith(".db")]))
         threading.Event().wait(0.02)
-    done = running.end()
+    done = running.wait()
 
     assert done.code == 0, done.out
-    assert max(side_by_side(stage)) == 3
-    assert witness.ledger()["max_concurrent_all"] == 3
-    assert max(witness.ledger()["max_concurrent"].values()) == 1
-    assert {number: len(witness.answered(number)) for number in TEN} == {n: CALLS[q] for n, q in TEN.items()}
-    assert [number for number in TEN if stage.document(number).exists()] == [n for n in TEN if n != 45]
-    assert stage.revision(45).exists() and "Why it was not approved" in stage.revision(45).read_text()
-    assert max(most) == 3 and stage.databases() == []
+    assert max(side_by_side(harness)) == 3
+    assert server.ledger()["max_concurrent_all"] == 3
+    assert max(server.ledger()["max_concurrent"].values()) == 1
+    assert {number: len(server.answered(number)) for number in TEN} == {n: CALLS[q] for n, q in TEN.items()}
+    assert [number for number in TEN if harness.document(number).exists()] == [n for n in TEN if n != 45]
+    assert harness.revision(45).exists() and "Why it was not approved" in harness.revision(45).read_text()
+    assert max(most) == 3 and harness.databases() == []
     assert done.lines[0] == "[COORDINATOR] Starting parallel execution of 10 items with 3 workers"
     assert "[LLD-42] >>> Executing: N1_design" in done.lines
     assert in_order(
@@ -70,35 +70,35 @@ def test_ten_issues_are_worked_on_three_at_a_time_until_each_has_its_verdict(sta
     )
     assert all(re.match(r"\[(COORDINATOR|LLD-4\d)\]( |$)", line) for line in done.lines)
     assert done.err == ""
-    check_records(stage, done)
-    check_lineage(stage)
+    check_records(harness, done)
+    check_lineage(harness)
 
 
 def json_lines(path: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def check_records(stage: Stage, done: Done) -> None:
-    folder = stage.home / "logs/parallel/latest"
+def check_records(harness: RunHarness, done: CompletedCommand) -> None:
+    folder = harness.home / "logs/parallel/latest"
     assert folder.is_symlink() and re.fullmatch(r"\d{8}T\d{6}Z", os.readlink(folder))
-    summary = stage.summary()
+    summary = harness.summary()
     assert summary["exit_code"] == 0 and len(summary["items"]) == 10
     assert {row["item"]: row["state"] for row in summary["items"]}["LLD-45"] == "needs revision"
     for number in TEN:
         said = (folder / f"LLD-{number}.log").read_text().splitlines()
-        assert said == done.of(f"LLD-{number}")[: len(said)] and ">>> Executing: N4_finalize" in said
+        assert said == done.lines_of(f"LLD-{number}")[: len(said)] and ">>> Executing: N4_finalize" in said
         facts = json_lines(folder / f"workflow-audit-{number}.jsonl")
         assert {fact["item"] for fact in facts} == {f"LLD-{number}"} and facts[-1]["type"] == "ItemEnded"
     merged = json_lines(folder / "workflow-audit.jsonl")
     assert {fact["item"] for fact in merged} == {f"LLD-{number}" for number in TEN}
     assert [fact["at"] for fact in merged] == sorted(fact["at"] for fact in merged)
-    for path in [stage.home, *stage.home.rglob("*")]:
+    for path in [harness.home, *harness.home.rglob("*")]:
         if not path.is_symlink():
             assert stat.S_IMODE(path.lstat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def check_lineage(stage: Stage) -> None:
-    lineage = stage.project / "docs/lineage/done/41-lld"
+def check_lineage(harness: RunHarness) -> None:
+    lineage = harness.project / "docs/lineage/done/41-lld"
     assert sorted(path.name for path in lineage.iterdir()) == [
         "001-issue.md",
         "002-draft.md",
@@ -106,178 +106,182 @@ def check_lineage(stage: Stage) -> None:
         "004-draft.md",
         "005-verdict.md",
     ]
-    assert not any((stage.project / "docs/lineage/active").iterdir())
+    assert not any((harness.project / "docs/lineage/active").iterdir())
 
 
-def test_briefs_become_issues_three_at_a_time_and_keep_their_numbers(stage: Stage) -> None:
+def test_briefs_become_issues_three_at_a_time_and_keep_their_numbers(harness: RunHarness) -> None:
     for number in (17, 21, 22, 23):
-        stage.brief(f"{number}-thing.md", number)
-    stage.brief("quiet-hours.md", 99)
-    stage.brief("shinier.md", 98, "hopeless")
-    witness = stage.server("--latency", "0.4,0.4")
-    done = stage.run("--all", "--parallel", program="issue-workflow")
+        harness.brief(f"{number}-thing.md", number)
+    harness.brief("quiet-hours.md", 99)
+    harness.brief("shinier.md", 98, "hopeless")
+    server = harness.server("--latency", "0.4,0.4")
+    done = harness.run("--all", "--parallel", program="issue-workflow")
 
     assert done.code == 0, done.out
     assert done.lines[0] == "[COORDINATOR] Starting parallel execution of 6 items with 3 workers"
-    assert max(side_by_side(stage)) == 3 and witness.ledger()["max_concurrent_all"] == 3
-    filed = sorted(path.name for path in (stage.project / "issues").iterdir())
+    assert max(side_by_side(harness)) == 3 and server.ledger()["max_concurrent_all"] == 3
+    filed = sorted(path.name for path in (harness.project / "issues").iterdir())
     assert len(filed) == 5 and len({name[:3] for name in filed}) == 5
-    assert "ISSUE-17" in "".join((stage.project / "issues" / name).read_text() for name in filed)
-    assert [path.name for path in (stage.project / "ideas/active").iterdir()] == ["shinier.md"]
-    assert len(list((stage.project / "ideas/done").iterdir())) == 5
-    assert (stage.project / "docs/issues/needs-revision/ISSUE-025.md").exists()
-    assert stage.databases() == []
+    assert "ISSUE-17" in "".join((harness.project / "issues" / name).read_text() for name in filed)
+    assert [path.name for path in (harness.project / "ideas/active").iterdir()] == ["shinier.md"]
+    assert len(list((harness.project / "ideas/done").iterdir())) == 5
+    assert (harness.project / "docs/issues/needs-revision/ISSUE-025.md").exists()
+    assert harness.databases() == []
 
-    stage.brief("another-one.md", 97)
-    listed = stage.run("--all", "--dry-run", program="issue-workflow")
+    harness.brief("another-one.md", 97)
+    listed = harness.run("--all", "--dry-run", program="issue-workflow")
     assert [line.split()[1] for line in listed.lines if line.startswith("  - ")] == ["ISSUE-26"]
-    again = stage.run("25", "--dry-run", program="issue-workflow")
+    again = harness.run("25", "--dry-run", program="issue-workflow")
     assert "ISSUE-25" in again.out and title_of(98) in again.out
 
 
-def test_a_dry_run_lists_in_order_with_reasons_and_writes_nothing(stage: Stage) -> None:
-    stage.issues(42, 7, 100)
-    stage.brief("quiet-hours.md", 99)
-    before = snapshot(stage.project, stage.home, stage.user)
-    done = stage.run("--all", "--parallel", 3, "--dry-run")
+def test_a_dry_run_lists_in_order_with_reasons_and_writes_nothing(harness: RunHarness) -> None:
+    harness.issues(42, 7, 100)
+    harness.brief("quiet-hours.md", 99)
+    before = snapshot(harness.project, harness.home, harness.user)
+    done = harness.run("--all", "--parallel", 3, "--dry-run")
     assert done.code == 0
     assert done.lines[0] == "[COORDINATOR] Dry run mode - would process 3 items:"
     listed = done.lines[1:4]
     assert [line.split()[1] for line in listed] == ["LLD-7", "LLD-42", "LLD-100"]
     assert all(line.startswith("  - LLD-") and "new" in line for line in listed)
-    assert stage.run("--all", "-n", program="issue-workflow").lines[1].startswith("  - ISSUE-1 ")
-    assert snapshot(stage.project, stage.home, stage.user) == before and not stage.home.exists()
+    assert harness.run("--all", "-n", program="issue-workflow").lines[1].startswith("  - ISSUE-1 ")
+    assert snapshot(harness.project, harness.home, harness.user) == before and not harness.home.exists()
 
 
-def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_nothing(stage: Stage) -> None:
-    stage.issues(42, 43)
-    stage.server(fault={"kind": "400", "matching": "Thing 42", "role": "review", "times": None})
-    failed = stage.run("--all", "--parallel", 2)
+def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_nothing(
+    harness: RunHarness,
+) -> None:
+    harness.issues(42, 43)
+    harness.server(fault={"kind": "400", "matching": "Thing 42", "role": "review", "times": None})
+    failed = harness.run("--all", "--parallel", 2)
     assert failed.code == 1 and "9 completed" not in failed.out
     assert "1 completed, 1 failed (LLD-42)" in failed.out
-    assert stage.databases()[0] == "lld_workflow_42.db"
-    before = snapshot(stage.project, stage.home, stage.user)
-    done = stage.run("--all", "--dry-run")
+    assert harness.databases()[0] == "lld_workflow_42.db"
+    before = snapshot(harness.project, harness.home, harness.user)
+    done = harness.run("--all", "--dry-run")
     assert next(line for line in done.lines if line.startswith("  - ")).startswith(
         "  - LLD-42  failed before, resumes at N3_review"
     )
-    assert snapshot(stage.project, stage.home, stage.user) == before
+    assert snapshot(harness.project, harness.home, harness.user) == before
 
 
-def test_each_item_has_its_own_database_which_outlives_failure_alone(stage: Stage) -> None:
-    stage.issues(42, 43, 44)
-    witness = stage.server(
+def test_each_item_has_its_own_database_which_outlives_failure_alone(harness: RunHarness) -> None:
+    harness.issues(42, 43, 44)
+    server = harness.server(
         "--latency", "0.8,0.8", fault={"kind": "400", "matching": "Thing 43", "role": "review", "times": None}
     )
-    running = stage.start("--all", "--parallel", 3)
+    running = harness.start("--all", "--parallel", 3)
     names = {f"lld_workflow_{number}.db" for number in (42, 43, 44)}
-    until(lambda: names <= set(stage.databases()))
-    done = running.end()
+    wait_until(lambda: names <= set(harness.databases()))
+    done = running.wait()
     assert done.code == 1
     assert "[LLD-43] FAILED: " in done.out
     assert "2 completed, 1 failed (LLD-43)" in done.out
-    assert [name for name in stage.databases() if not name.endswith(("-wal", "-shm"))] == [
+    assert [name for name in harness.databases() if not name.endswith(("-wal", "-shm"))] == [
         "lld_workflow_43.db"
     ]
-    folder = next(stage.home.glob("checkpoints/*"))
+    folder = next(harness.home.glob("checkpoints/*"))
     assert re.fullmatch(r"project-[0-9a-f]{8}", folder.name)
 
-    witness.clear_faults()
-    again = stage.run("--failed")
+    server.clear_faults()
+    again = harness.run("--failed")
     assert again.code == 0 and again.lines[0].endswith("Starting execution of 1 item with 1 worker")
-    assert stage.databases() == [] and stage.document(43).exists()
-    assert not witness.asked_twice()
-    nothing = stage.run("--all")
+    assert harness.databases() == [] and harness.document(43).exists()
+    assert not server.repeated_prompts()
+    nothing = harness.run("--all")
     assert nothing.code == 0 and "Nothing is pending" in nothing.out
 
 
-def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(stage: Stage) -> None:
-    stage.issue(42, "good", "ui")
-    failed = stage.run("--failed", "--offline")
+def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harness: RunHarness) -> None:
+    harness.issue(42, "good", "ui")
+    failed = harness.run("--failed", "--offline")
     assert failed.code == 0 and "Nothing is pending" not in failed.out
     assert failed.lines[-1].endswith("For every pending item: --all instead of --failed")
-    assert stage.run("--label", "ui", "--offline").code == 0
-    stage.issue(43)
-    labelled = stage.run("--label", "ui", "--offline").lines[-1]
+    assert harness.run("--label", "ui", "--offline").code == 0
+    harness.issue(43)
+    labelled = harness.run("--label", "ui", "--offline").lines[-1]
     assert labelled.endswith("Nothing is pending that is labelled ui. See what was done: agentos status")
 
 
-def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(stage: Stage) -> None:
-    stage.issues(42, 43)
-    stage.server("--latency", "0.3,0.3")
-    mine = stage.root / "mine.db"
-    refused = stage.run("--all", AGENTOS_WORKFLOW_DB=str(mine))
+def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    harness.server("--latency", "0.3,0.3")
+    mine = harness.root / "mine.db"
+    refused = harness.run("--all", AGENTOS_WORKFLOW_DB=str(mine))
     assert refused.code == 2 and "AGENTOS_WORKFLOW_DB" in refused.err
-    assert not mine.exists() and not stage.document(42).exists()
-    running = stage.start("42", AGENTOS_WORKFLOW_DB=str(mine))
-    until(mine.exists)
-    done = running.end()
-    assert done.code == 0 and stage.document(42).exists()
-    assert not list(stage.root.glob("mine.db*")) and stage.databases() == []
+    assert not mine.exists() and not harness.document(42).exists()
+    running = harness.start("42", AGENTOS_WORKFLOW_DB=str(mine))
+    wait_until(mine.exists)
+    done = running.wait()
+    assert done.code == 0 and harness.document(42).exists()
+    assert not list(harness.root.glob("mine.db*")) and harness.databases() == []
 
 
-def test_json_is_one_event_a_line_and_nothing_else_on_stdout(stage: Stage) -> None:
-    stage.issues(42, 43)
-    stage.server()
-    done = stage.run("--all", "--parallel", 2, "--json")
+def test_json_is_one_event_a_line_and_nothing_else_on_stdout(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    harness.server()
+    done = harness.run("--all", "--parallel", 2, "--json")
     events = [json.loads(line) for line in done.lines]
     assert done.code == 0
     assert events[0]["type"] == "RunStarted" and events[-1]["type"] == "RunEnded"
     assert {"LineWritten", "ItemEnded", "LeaseGranted"} <= {event["type"] for event in events}
     assert "[COORDINATOR] Execution complete:" in done.err
-    nothing = stage.run("--all", "--json")
+    nothing = harness.run("--all", "--json")
     assert (nothing.code, nothing.out) == (0, "") and "Nothing is pending" in nothing.err
 
 
-def listed(stage: Stage, *words: object) -> list[str]:
-    done = stage.run(*words, "--dry-run")
+def listed(harness: RunHarness, *words: object) -> list[str]:
+    done = harness.run(*words, "--dry-run")
     assert done.code == 0, done.err
     return [line.split()[1] for line in done.lines if line.startswith("  - ")]
 
 
-def test_items_are_chosen_by_number_id_range_file_label_and_limit(stage: Stage) -> None:
+def test_items_are_chosen_by_number_id_range_file_label_and_limit(harness: RunHarness) -> None:
     for number in (40, 41, 42, 43):
-        stage.issue(number, "good", "ui" if number % 2 else "api", "all")
-    (stage.project / "issues" / "050-closed.md").write_text("---\nstate: closed\n---\n# Closed\n\nAway.\n")
-    assert listed(stage, "--all") == ["LLD-40", "LLD-41", "LLD-42", "LLD-43"]
-    assert listed(stage, "--all", "--limit", 2) == ["LLD-40", "LLD-41"]
-    assert listed(stage, "--label", "ui") == ["LLD-41", "LLD-43"]
-    assert listed(stage, "--all", "--label", "all", "--label", "api") == ["LLD-40", "LLD-42"]
-    assert listed(stage, "42", "lld-41") == ["LLD-42", "LLD-41"]
-    assert listed(stage, "41-42", "42") == ["LLD-41", "LLD-42"]
-    assert listed(stage, "issues/042-thing.md") == ["LLD-42"]
-    assert listed(stage, str(stage.project / "issues/043-thing.md")) == ["LLD-43"]
+        harness.issue(number, "good", "ui" if number % 2 else "api", "all")
+    (harness.project / "issues" / "050-closed.md").write_text("---\nstate: closed\n---\n# Closed\n\nAway.\n")
+    assert listed(harness, "--all") == ["LLD-40", "LLD-41", "LLD-42", "LLD-43"]
+    assert listed(harness, "--all", "--limit", 2) == ["LLD-40", "LLD-41"]
+    assert listed(harness, "--label", "ui") == ["LLD-41", "LLD-43"]
+    assert listed(harness, "--all", "--label", "all", "--label", "api") == ["LLD-40", "LLD-42"]
+    assert listed(harness, "42", "lld-41") == ["LLD-42", "LLD-41"]
+    assert listed(harness, "41-42", "42") == ["LLD-41", "LLD-42"]
+    assert listed(harness, "issues/042-thing.md") == ["LLD-42"]
+    assert listed(harness, str(harness.project / "issues/043-thing.md")) == ["LLD-43"]
     for words in (["--label", "none-such"], ["77"], ["60-70"], ["issues/none.md"], ["LLD-4"]):
-        refused = stage.run(*words, "--dry-run")
+        refused = harness.run(*words, "--dry-run")
         assert refused.code == 5 and words[-1] in refused.err
 
 
-def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_named(stage: Stage) -> None:
-    stage.issue(42, "hopeless")
-    witness = stage.server()
-    assert stage.run("--all").code == 0
-    assert stage.revision(42).exists() and len(witness.calls()) == 4
-    assert "Nothing is pending" in stage.run("--all").out
-    assert listed(stage, "--all", "--fresh") == ["LLD-42"]
-    named = stage.run("42")
-    assert named.code == 0 and "1 needs revision" in named.out and len(witness.calls()) == 8
-    stage.issue(42, "good")
-    assert listed(stage, "--all") == ["LLD-42"]
-    assert stage.run("--all").code == 0
-    assert stage.document(42).exists() and not stage.revision(42).exists()
-    assert len(witness.calls()) == 10
+def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_named(
+    harness: RunHarness,
+) -> None:
+    harness.issue(42, "hopeless")
+    server = harness.server()
+    assert harness.run("--all").code == 0
+    assert harness.revision(42).exists() and len(server.calls()) == 4
+    assert "Nothing is pending" in harness.run("--all").out
+    assert listed(harness, "--all", "--fresh") == ["LLD-42"]
+    named = harness.run("42")
+    assert named.code == 0 and "1 needs revision" in named.out and len(server.calls()) == 8
+    harness.issue(42, "good")
+    assert listed(harness, "--all") == ["LLD-42"]
+    assert harness.run("--all").code == 0
+    assert harness.document(42).exists() and not harness.revision(42).exists()
+    assert len(server.calls()) == 10
 
 
-def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "400", "matching": "Thing 43", "role": "review"})
-    assert stage.run("--all").code == 1
-    assert len(witness.calls(42)) == 2 and len(witness.calls(43)) == 2
-    assert listed(stage, "--all", "--fresh") == ["LLD-43"]
-    approved = stage.run("42")
+def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "400", "matching": "Thing 43", "role": "review"})
+    assert harness.run("--all").code == 1
+    assert len(server.calls(42)) == 2 and len(server.calls(43)) == 2
+    assert listed(harness, "--all", "--fresh") == ["LLD-43"]
+    approved = harness.run("42")
     assert approved.code == 0 and "approved already" in approved.out and "--fresh 42" in approved.out
-    fresh = stage.run("--fresh", 42, 43, "--parallel", 2)
+    fresh = harness.run("--fresh", 42, 43, "--parallel", 2)
     assert fresh.code == 0
-    assert [call["role"] for call in witness.calls(42)] == ["draft", "review"] * 2
-    assert [call["role"] for call in witness.calls(43)] == ["draft", "review"] * 2
-    assert stage.document(42).exists() and stage.document(43).exists()
+    assert [call["role"] for call in server.calls(42)] == ["draft", "review"] * 2
+    assert [call["role"] for call in server.calls(43)] == ["draft", "review"] * 2
+    assert harness.document(42).exists() and harness.document(43).exists()

@@ -13,7 +13,7 @@ import pytest
 from agentos.control.address import address
 
 from .canaries import KEYS, Scan, Search
-from .stage import Json, Stage, until
+from .harness import Json, RunHarness, wait_until
 
 found_in = Search(*KEYS)
 
@@ -81,7 +81,7 @@ AFTER = (
 )
 
 
-def _over_the_socket(stage: Stage) -> list[str]:
+def _over_the_socket(harness: RunHarness) -> list[str]:
     """What the run says to whoever knocks, and talks nonsense."""
     said = []
     for line in (
@@ -89,7 +89,7 @@ def _over_the_socket(stage: Stage) -> list[str]:
         b'{"type": "GrantLease"}',
         b'{"type": "PauseRequested", "now": "' + b"x" * 99 + b'"}',
     ):
-        folder = (stage.home / "logs/parallel/latest").resolve()
+        folder = (harness.home / "logs/parallel/latest").resolve()
         with address(folder) as place, socket.socket(socket.AF_UNIX) as wire:
             wire.settimeout(10)
             wire.connect(place)
@@ -98,65 +98,65 @@ def _over_the_socket(stage: Stage) -> list[str]:
     return said
 
 
-def test_no_secret_is_left_anywhere_by_failures_of_every_kind(stage: Stage) -> None:
-    stage.issues(*range(40, 47))
-    file = stage.root / "faults.json"
+def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarness) -> None:
+    harness.issues(*range(40, 47))
+    file = harness.root / "faults.json"
     hang: Json = {"kind": "hang", "matching": "Thing 41"}
     file.write_text(json.dumps([hang, *(fault for number in (1, 2, 3, 4) for fault in telling(number))]))
-    witness = stage.server("--faults", str(file), "--latency", "0.1,0.3", keys=KEYS)
+    server = harness.server("--faults", str(file), "--latency", "0.1,0.3", keys=KEYS)
     for name in ("faults.json", "server-keys"):
-        (stage.root / name).unlink()
-    temporary = stage.root / "temporary"
+        (harness.root / name).unlink()
+    temporary = harness.root / "temporary"
     temporary.mkdir()
     given = {"EDITOR_KEY": KEYS[0], "NETRC": f"x:{KEYS[1]}", "TMPDIR": str(temporary)}
-    running = stage.start("--all", "--parallel", 3, "--json", **given)  # type: ignore[arg-type]
-    scan = Scan(running, found_in, (stage.project, stage.home, stage.user, temporary))
+    running = harness.start("--all", "--parallel", 3, "--json", **given)  # type: ignore[arg-type]
+    scan = Scan(running, found_in, (harness.project, harness.home, harness.user, temporary))
     thread = threading.Thread(target=scan.follow)
     thread.start()
-    until(lambda: "hang" in {call["fault"] for call in witness.calls(41)})
-    asked = [*_over_the_socket(stage), *(stage.run(*words, program="agentos").out for words in DURING)]
+    wait_until(lambda: "hang" in {call["fault"] for call in server.calls(41)})
+    asked = [*_over_the_socket(harness), *(harness.run(*words, program="agentos").out for words in DURING)]
     assert all(asked) and not [one for one in asked if found_in(one)]
-    os.kill(stage.worker("LLD-41"), signal.SIGKILL)
-    done = running.end(60)
+    os.kill(harness.worker("LLD-41"), signal.SIGKILL)
+    done = running.wait(60)
     thread.join()
     assert done.code in (0, 1), done.err
-    assert {call["fault"] for call in witness.calls()} >= {"400", "429-minute", "500", "reset", "hostile"}
+    assert {call["fault"] for call in server.calls()} >= {"400", "429-minute", "500", "reset", "hostile"}
     assert "FAILED" in done.err and "killed by SIGKILL" in done.err
     assert not scan.hits and scan.scanned > 20 and scan.environments > 5
     assert scan.memories or os.geteuid() != 0
     assert scan.files > 50, "no file was read while it was written"
     assert not found_in(done.out) and not found_in(done.err)
     assert "[secret]" in done.out + done.err
-    assert any(path.suffix == ".db" for path in stage.home.rglob("*"))
-    assert found_in.in_files(stage.project, stage.home, stage.user, temporary) > 20
+    assert any(path.suffix == ".db" for path in harness.home.rglob("*"))
+    assert found_in.in_files(harness.project, harness.home, harness.user, temporary) > 20
     for other in AFTER:
-        said = stage.run(*other, program="agentos")
+        said = harness.run(*other, program="agentos")
         assert said.out and not found_in(said.out + said.err), other
 
 
-def test_a_key_given_by_hand_or_file_is_not_repeated(stage: Stage) -> None:
-    stage.issues(42)
-    stage.home.mkdir(mode=0o700)
-    file = stage.home / "credentials.toml"
+def test_a_key_given_by_hand_or_file_is_not_repeated(harness: RunHarness) -> None:
+    harness.issues(42)
+    harness.home.mkdir(mode=0o700)
+    file = harness.home / "credentials.toml"
     file.write_text(f'[[credential]]\nkey = "{KEYS[0]}"\nkei = "{KEYS[1]}"\n')
     file.chmod(0o600)
     for words in (["--all"], ["--all", "--dry-run"]):
-        done = stage.run(*words)
+        done = harness.run(*words)
         assert not found_in(done.out + done.err)
-    keys = stage.run("keys", program="agentos")
+    keys = harness.run("keys", program="agentos")
     assert keys.code == 3 and not found_in(keys.out + keys.err)
 
 
-def test_an_interrupted_item_keeps_no_key_in_its_checkpoint(stage: Stage) -> None:
-    stage.issue(42, "weak")
-    witness = stage.server(fault={"kind": "hang", "nth": 3}, keys=KEYS)
-    (stage.root / "server-keys").unlink()
-    running = stage.start("--all")
-    until(lambda: len(witness.calls()) == 3)
+def test_an_interrupted_item_keeps_no_key_in_its_checkpoint(harness: RunHarness) -> None:
+    harness.issue(42, "weak")
+    server = harness.server(fault={"kind": "hang", "nth": 3}, keys=KEYS)
+    (harness.root / "server-keys").unlink()
+    running = harness.start("--all")
+    wait_until(lambda: len(server.calls()) == 3)
     running.signal(signal.SIGKILL)
-    running.end()
-    assert "lld_workflow_42.db" in stage.databases()
-    assert found_in.in_files(stage.project, stage.home, stage.user) >= 5
+    running.wait()
+    assert "lld_workflow_42.db" in harness.databases()
+    assert found_in.in_files(harness.project, harness.home, harness.user) >= 5
     assert not found_in(running.out + running.err)
 
 
@@ -173,24 +173,24 @@ for _ in range(3):
 """
 
 
-def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(stage: Stage) -> None:
-    (stage.project / "agent.py").write_text(AGENT)
-    file, tokens = stage.root / "faults.json", stage.root / "tokens"
+def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(harness: RunHarness) -> None:
+    (harness.project / "agent.py").write_text(AGENT)
+    file, tokens = harness.root / "faults.json", harness.root / "tokens"
     file.write_text(json.dumps([fault for number in (1, 2) for fault in telling(number)]))
-    witness = stage.server("--faults", str(file), "--latency", "0.1,0.2", keys=KEYS[:2])
+    server = harness.server("--faults", str(file), "--latency", "0.1,0.2", keys=KEYS[:2])
     for name in ("faults.json", "server-keys"):
-        (stage.root / name).unlink()
+        (harness.root / name).unlink()
     words = ("--parallel", "2", "--", "python3", "agent.py", "{item}", str(tokens))
-    running = stage.start("exec", "red", "green", "blue", *words, program="agentos")
+    running = harness.start("exec", "red", "green", "blue", *words, program="agentos")
     scan = Scan(running, found_in)
     thread = threading.Thread(target=scan.follow)
     thread.start()
-    done = running.end(90)
+    done = running.wait(90)
     thread.join()
-    assert {call["fault"] for call in witness.calls()} & {"400", "500"} and done.code in (0, 1), done.out
+    assert {call["fault"] for call in server.calls()} & {"400", "500"} and done.code in (0, 1), done.out
     given = set(tokens.read_text().split())
     assert len(given) == 3 and not scan.hits and scan.environments > 3
     anything = Search(*KEYS, *given)
     tokens.unlink()
     assert not anything(done.out + done.err)
-    assert anything.in_files(stage.project, stage.home, stage.user) > 5
+    assert anything.in_files(harness.project, harness.home, harness.user) > 5

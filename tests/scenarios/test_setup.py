@@ -14,69 +14,69 @@ from agentos.config.file import FILE_KEYS
 from agentos.config.origins import VARIABLES, line_of
 from agentos.config.settings import Flags, Settings
 
-from .stage import Done, Stage, snapshot
+from .harness import CompletedCommand, RunHarness, snapshot
 
 CANARY = "canary-key-alpha-9f31"
 
 
-def agentos(stage: Stage, *words: object, **env: str) -> Done:
-    return stage.run(*words, program="agentos", **env)
+def agentos(harness: RunHarness, *words: object, **env: str) -> CompletedCommand:
+    return harness.run(*words, program="agentos", **env)
 
 
-def typed(stage: Stage, commands: list[str]) -> Done:
+def typed(harness: RunHarness, commands: list[str]) -> CompletedCommand:
     """One after the other, in one shell."""
     done = subprocess.run(
         ["sh", "-ec", "\n".join(commands)],
-        cwd=stage.project,
-        env=stage.environment(),
+        cwd=harness.project,
+        env=harness.environment(),
         capture_output=True,
         text=True,
         timeout=60,
     )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return CompletedCommand(done.returncode, done.stdout, done.stderr)
 
 
-def cure(done: Done, what: str) -> str:
+def cure(done: CompletedCommand, what: str) -> str:
     """The numbered cure of a failed check; the check must name that number."""
     (number,) = re.findall(rf"^FAIL {what} .*-> cure (\d+)$", done.out, re.MULTILINE)
     (text,) = re.findall(rf"^{number}\. {what}: (.*)$", done.out, re.MULTILINE)
     return str(text)
 
 
-def test_a_new_project_is_ready_and_runs(stage: Stage) -> None:
-    made = agentos(stage, "init", "shop")
+def test_a_new_project_is_ready_and_runs(harness: RunHarness) -> None:
+    made = agentos(harness, "init", "shop")
     assert made.code == 0
-    shop = stage.project / "shop"
-    assert typed(stage, [line.partition(":")[2] for line in made.lines[-3:]]).code == 0
+    shop = harness.project / "shop"
+    assert typed(harness, [line.partition(":")[2] for line in made.lines[-3:]]).code == 0
     assert (shop / "docs/lld/active/LLD-001.md").exists()
     (shop / "docs/lld/active/LLD-001.md").unlink()
-    doctor = agentos(stage, "doctor", "--repo", shop, "--offline")
+    doctor = agentos(harness, "doctor", "--repo", shop, "--offline")
     assert doctor.code == 0, doctor.out
-    assert agentos(stage, "doctor", "--repo", shop, GEMINI_API_KEY_1=CANARY).code == 0
-    assert stage.run("--all", "--offline", "--repo", shop).code == 0
+    assert agentos(harness, "doctor", "--repo", shop, GEMINI_API_KEY_1=CANARY).code == 0
+    assert harness.run("--all", "--offline", "--repo", shop).code == 0
     assert 'status: "approved"' in (shop / "docs/lld/active/LLD-001.md").read_text()
-    assert stage.run("--all", "--offline", "--repo", shop, program="issue-workflow").code == 0
+    assert harness.run("--all", "--offline", "--repo", shop, program="issue-workflow").code == 0
     assert list((shop / "ideas/done").glob("*.md"))
 
 
-def test_the_commented_settings_are_the_ones_that_there_are(stage: Stage) -> None:
-    agentos(stage, "init", "shop")
-    path = stage.project / "shop" / "agentos.toml"
-    before = agentos(stage, "config", "show", "--repo", path.parent).out
+def test_the_commented_settings_are_the_ones_that_there_are(harness: RunHarness) -> None:
+    agentos(harness, "init", "shop")
+    path = harness.project / "shop" / "agentos.toml"
+    before = agentos(harness, "config", "show", "--repo", path.parent).out
     named = set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
     assert named - {"input", "output"} == set(FILE_KEYS) - {"prices"}
     path.write_text(re.sub(r"^# (?=\w+ = |\[)", "", path.read_text(), flags=re.MULTILINE))
-    after = agentos(stage, "config", "show", "--repo", path.parent)
+    after = agentos(harness, "config", "show", "--repo", path.parent)
     assert after.code == 0 and after.out != before
 
 
-def test_a_second_init_overwrites_nothing(stage: Stage) -> None:
-    agentos(stage, "init", "shop")
-    shop = stage.project / "shop"
+def test_a_second_init_overwrites_nothing(harness: RunHarness) -> None:
+    agentos(harness, "init", "shop")
+    shop = harness.project / "shop"
     (shop / "agentos.toml").write_text("parallel = 2\n")
     (shop / "issues/001-example.md").rename(shop / "issues/007-mine.md")
     before = snapshot(shop)
-    again = agentos(stage, "init", "shop")
+    again = agentos(harness, "init", "shop")
     assert again.code == 0 and "kept  agentos.toml" in again.out
     assert "kept  issues/ (1 of your own, so no example)" in again.out
     assert snapshot(shop) == before
@@ -84,19 +84,19 @@ def test_a_second_init_overwrites_nothing(stage: Stage) -> None:
     for number in (7, 8):
         (shop / f"ideas/done/{number}-mine.md").write_text("# Mine\n")
     (shop / "ideas/active/1-example.md").rename(shop / "ideas/active/9-mine.md")
-    assert "kept  ideas/active/ (1 of your own, so no example)" in agentos(stage, "init", "shop").out
+    assert "kept  ideas/active/ (1 of your own, so no example)" in agentos(harness, "init", "shop").out
     (shop / "ideas/active/9-mine.md").unlink()
-    assert "kept  ideas/active/ (2 of your own in ideas/done/, so no" in agentos(stage, "init", "shop").out
+    assert "kept  ideas/active/ (2 of your own in ideas/done/, so no" in agentos(harness, "init", "shop").out
 
 
-def test_init_says_why_it_cannot(stage: Stage) -> None:
-    (stage.project / "shop").symlink_to("/nonexistent/place")
-    done = agentos(stage, "init", "shop/inner")
+def test_init_says_why_it_cannot(harness: RunHarness) -> None:
+    (harness.project / "shop").symlink_to("/nonexistent/place")
+    done = agentos(harness, "init", "shop/inner")
     assert done.code == 3 and "cannot make a project in shop/inner" in done.err
-    (stage.project / "docs").mkdir()
-    (stage.project / "ideas").symlink_to(stage.project / "docs")
-    assert agentos(stage, "init").code == 3
-    assert not list((stage.project / "docs").iterdir())
+    (harness.project / "docs").mkdir()
+    (harness.project / "ideas").symlink_to(harness.project / "docs")
+    assert agentos(harness, "init").code == 3
+    assert not list((harness.project / "docs").iterdir())
 
 
 def test_the_page_on_beginning_counts_the_lines_of_the_settings() -> None:
@@ -121,120 +121,120 @@ READERS = [
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_home_that_is_a_file_is_the_same_error_everywhere(stage: Stage, place: str) -> None:
-    stage.issues(1)
-    (stage.root / "file").write_text("")
-    home = {"AGENTOS_HOME": str(stage.root / place)}
-    said = [agentos(stage, *words.split(), **home) for words in READERS]
-    said += [stage.run("--all", "--offline", **home), stage.run("--all", "--dry-run", **home)]
-    said += [agentos(stage, "exec", "q", "--", "true", **home)]
+def test_a_home_that_is_a_file_is_the_same_error_everywhere(harness: RunHarness, place: str) -> None:
+    harness.issues(1)
+    (harness.root / "file").write_text("")
+    home = {"AGENTOS_HOME": str(harness.root / place)}
+    said = [agentos(harness, *words.split(), **home) for words in READERS]
+    said += [harness.run("--all", "--offline", **home), harness.run("--all", "--dry-run", **home)]
+    said += [agentos(harness, "exec", "q", "--", "true", **home)]
     for done in said:
-        assert done.code == 3 and f"Error: the home {stage.root / place} " in done.err, done
+        assert done.code == 3 and f"Error: the home {harness.root / place} " in done.err, done
         assert done.err.endswith("expected a folder of yours; set AGENTOS_HOME to one\n")
-    assert agentos(stage, "doctor", **home).code == 3
+    assert agentos(harness, "doctor", **home).code == 3
 
 
-def test_a_home_that_begins_with_a_tilde_is_in_the_user_s(stage: Stage) -> None:
-    stage.issues(1)
-    assert stage.run("--all", "--offline", AGENTOS_HOME="~/mine").code == 0
-    assert (stage.user / "mine/logs/parallel/latest").exists() and not (stage.project / "~").exists()
+def test_a_home_that_begins_with_a_tilde_is_in_the_user_s(harness: RunHarness) -> None:
+    harness.issues(1)
+    assert harness.run("--all", "--offline", AGENTOS_HOME="~/mine").code == 0
+    assert (harness.user / "mine/logs/parallel/latest").exists() and not (harness.project / "~").exists()
 
 
-def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(stage: Stage) -> None:
-    stage.issues(1)
-    stage.home.mkdir(mode=0o700)
-    (stage.home / "logs").mkdir(mode=0o755)
-    (stage.home / "config.toml").write_text("parallel = 99\n")
-    (stage.home / "config.toml").chmod(0o600)
-    (stage.project / "docs").write_text("a file")
-    before = snapshot(stage.project)
-    done = agentos(stage, "doctor")
+def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(harness: RunHarness) -> None:
+    harness.issues(1)
+    harness.home.mkdir(mode=0o700)
+    (harness.home / "logs").mkdir(mode=0o755)
+    (harness.home / "config.toml").write_text("parallel = 99\n")
+    (harness.home / "config.toml").chmod(0o600)
+    (harness.project / "docs").write_text("a file")
+    before = snapshot(harness.project)
+    done = agentos(harness, "doctor")
     assert done.code == 3
-    assert cure(done, "permissions") == f"type chmod -R go= {stage.home}"
+    assert cure(done, "permissions") == f"type chmod -R go= {harness.home}"
     assert "config.toml, line 1: parallel = 99" in cure(done, "settings")
     assert "make" in cure(done, "documents")
     assert done.lines[-1] == "Mend these, then: agentos doctor"
-    assert {name: seen for name, seen in snapshot(stage.project).items() if not name.endswith("project")} == {
-        name: seen for name, seen in before.items() if not name.endswith("project")
-    }
+    assert {
+        name: seen for name, seen in snapshot(harness.project).items() if not name.endswith("project")
+    } == {name: seen for name, seen in before.items() if not name.endswith("project")}
 
 
-def test_doctor_names_issues_that_every_run_passes_over(stage: Stage) -> None:
-    stage.issue(42)
+def test_doctor_names_issues_that_every_run_passes_over(harness: RunHarness) -> None:
+    harness.issue(42)
     for name in ("README.md", "idea.md"):
-        (stage.project / "issues" / name).write_text("# An idea\n\nOne.\n")
-    done = agentos(stage, "doctor", "--offline")
+        (harness.project / "issues" / name).write_text("# An idea\n\nOne.\n")
+    done = agentos(harness, "doctor", "--offline")
     assert "passed over, for want of a number: idea.md" in done.out and done.code == 3, done.out
 
 
-def test_doctor_without_key_or_project_says_what_to_do(stage: Stage) -> None:
-    done = agentos(stage, "doctor")
+def test_doctor_without_key_or_project_says_what_to_do(harness: RunHarness) -> None:
+    done = agentos(harness, "doctor")
     assert done.code == 3
     assert cure(done, "keys").startswith("set GEMINI_API_KEY_1, or type: agentos keys add")
     assert cure(done, "project").startswith("go to a project, or make one: agentos init")
-    assert not stage.home.exists()
+    assert not harness.home.exists()
 
 
-def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(stage: Stage) -> None:
-    stage.issues(1)
-    settings = stage.project / "agentos.toml"
+def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(harness: RunHarness) -> None:
+    harness.issues(1)
+    settings = harness.project / "agentos.toml"
     for text, said, code in (
         ('drafter = "foo"', "drafter = 'foo': no provider is known for it", 3),
         ('reviewer = "anthropic/claude-x"', "agentos keys add --provider anthropic", 4),
         ('drafter = "gemini/unheard-of"\nbudget = 1', "--budget needs the price of unheard-of", 3),
     ):
         settings.write_text(f"{text}\n")
-        done = agentos(stage, "doctor", GEMINI_API_KEY_1=CANARY)
+        done = agentos(harness, "doctor", GEMINI_API_KEY_1=CANARY)
         assert done.code == 3 and said in cure(done, "models"), done.out
-        assert stage.run("--all", GEMINI_API_KEY_1=CANARY).code == code, "a run does not begin"
-        assert agentos(stage, "doctor", "--offline").code == 0
+        assert harness.run("--all", GEMINI_API_KEY_1=CANARY).code == code, "a run does not begin"
+        assert agentos(harness, "doctor", "--offline").code == 0
     settings.write_text('drafter = "gemini/gemini-2.5-flash"\n')
-    done = agentos(stage, "doctor", GEMINI_API_KEY_1=CANARY)
+    done = agentos(harness, "doctor", GEMINI_API_KEY_1=CANARY)
     assert done.code == 0 and "drafter gemini-2.5-flash; reviewer gemini-2.5-pro" in done.out, done.out
 
 
-def test_doctor_does_not_count_on_keys_that_were_all_rejected(stage: Stage) -> None:
-    stage.issues(1)
-    stage.server(fault={"kind": "401", "times": 99})
-    assert agentos(stage, "doctor").code == 0
+def test_doctor_does_not_count_on_keys_that_were_all_rejected(harness: RunHarness) -> None:
+    harness.issues(1)
+    harness.server(fault={"kind": "401", "times": 99})
+    assert agentos(harness, "doctor").code == 0
     for _ in range(2):
-        assert stage.run("--all").code == 4
-        done = agentos(stage, "doctor")
+        assert harness.run("--all").code == 4
+        done = agentos(harness, "doctor")
         assert done.code == 3 and "key-1 (quarantined), key-2 (quarantined)" in done.out, done.out
         assert "agentos keys check" in cure(done, "keys")
 
 
-def test_doctor_notices_a_clock_that_is_behind_its_own_records(stage: Stage) -> None:
-    run = stage.home / "logs" / "parallel" / "20991231T000000Z"
+def test_doctor_notices_a_clock_that_is_behind_its_own_records(harness: RunHarness) -> None:
+    run = harness.home / "logs" / "parallel" / "20991231T000000Z"
     run.mkdir(parents=True)
     ahead = time.time() + 7200
     os.utime(run, (ahead, ahead))
-    done = agentos(stage, "doctor")
+    done = agentos(harness, "doctor")
     assert "timedatectl set-ntp true" in cure(done, "clock")
 
 
-def test_doctor_refuses_a_home_that_others_could_use(stage: Stage) -> None:
-    stage.home.mkdir(mode=0o777)
-    stage.home.chmod(0o777)
-    done = agentos(stage, "doctor")
+def test_doctor_refuses_a_home_that_others_could_use(harness: RunHarness) -> None:
+    harness.home.mkdir(mode=0o777)
+    harness.home.chmod(0o777)
+    done = agentos(harness, "doctor")
     assert done.code == 3 and "chmod 700" in cure(done, "home")
 
 
-def test_doctor_tells_which_items_are_held(stage: Stage) -> None:
-    stage.issues(1)
-    stage.server("--latency", "60,60")
-    running = stage.start("1")
-    running.says("Executing: N1_design", 60)
-    assert "held by runs that live: LLD-1" in agentos(stage, "doctor").out
+def test_doctor_tells_which_items_are_held(harness: RunHarness) -> None:
+    harness.issues(1)
+    harness.server("--latency", "60,60")
+    running = harness.start("1")
+    running.wait_for("Executing: N1_design", 60)
+    assert "held by runs that live: LLD-1" in agentos(harness, "doctor").out
 
 
-def test_every_setting_says_where_it_comes_from(stage: Stage) -> None:
-    stage.home.mkdir(mode=0o700)
-    (stage.home / "config.toml").write_text("retries = 1\nparallel = 4\n\ntimeout = 60\n")
-    project = stage.project / "agentos.toml"
+def test_every_setting_says_where_it_comes_from(harness: RunHarness) -> None:
+    harness.home.mkdir(mode=0o700)
+    (harness.home / "config.toml").write_text("retries = 1\nparallel = 4\n\ntimeout = 60\n")
+    project = harness.project / "agentos.toml"
     project.write_text('# words\nparallel = 2\ndrafter = [\n  "gemini/a",\n  "gemini/b",\n]\nbudget = 3\n')
     done = agentos(
-        stage,
+        harness,
         *("config", "show", "--origin", "--budget", "7"),
         AGENTOS_CREDENTIAL_LIMIT="2",
         GEMINI_API_KEY_1=CANARY,
@@ -245,15 +245,15 @@ def test_every_setting_says_where_it_comes_from(stage: Stage) -> None:
     assert found["credential_limit"] == ["2", "environment AGENTOS_CREDENTIAL_LIMIT"]
     assert found["parallel"] == ["2", f"{project}:2"]
     assert found["drafter"] == ["gemini/a, gemini/b", f"{project}:3"]
-    assert found["timeout"] == ["60 (1m)", f"{stage.home}/config.toml:4"]
-    assert found["retries"] == ["1", f"{stage.home}/config.toml:1"]
+    assert found["timeout"] == ["60 (1m)", f"{harness.home}/config.toml:4"]
+    assert found["retries"] == ["1", f"{harness.home}/config.toml:1"]
     assert found["max_wait"] == ["3600 (1h)", "default"]
     assert found["project"][1] == "this folder"
 
 
-def test_a_bad_setting_is_told_as_a_run_would(stage: Stage) -> None:
-    (stage.project / "agentos.toml").write_text("paralel = 3\n")
-    done = agentos(stage, "config", "show")
+def test_a_bad_setting_is_told_as_a_run_would(harness: RunHarness) -> None:
+    (harness.project / "agentos.toml").write_text("paralel = 3\n")
+    done = agentos(harness, "config", "show")
     assert done.code == 3 and "unknown setting 'paralel'" in done.err
 
 

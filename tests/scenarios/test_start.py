@@ -4,18 +4,18 @@ import re
 import subprocess
 import sys
 
-from .stage import Stage
+from .harness import RunHarness
 from .test_own_workflows import tutorial_code
 
 SOON = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.request, agentos.core.planning.plan, sys"
 
 
-def test_a_worker_imports_nothing(stage: Stage) -> None:
+def test_a_worker_imports_nothing(harness: RunHarness) -> None:
     """Python tells what it imports: of the template in our errors, of a worker in its item's output."""
-    stage.issue(42)
-    done = stage.run("42", "--offline", PYTHONPROFILEIMPORTTIME="1")
+    harness.issue(42)
+    done = harness.run("42", "--offline", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0, done.out
-    assert _imported("\n".join(done.of("LLD-42"))) == []
+    assert _imported("\n".join(done.lines_of("LLD-42"))) == []
     before = _imported(done.err)
     assert {"google.genai.types", "langgraph.pregel"} <= set(before)
     # Of these, only what is needed.
@@ -23,14 +23,14 @@ def test_a_worker_imports_nothing(stage: Stage) -> None:
     assert "langgraph_sdk.auth" in before and "langgraph_sdk.client" not in before
 
 
-def test_a_worker_imports_what_a_workflow_that_is_not_ours_needs_besides(stage: Stage) -> None:
-    (stage.project / "haiku_flow.py").write_text(f"import sched\n{tutorial_code()}")
-    (stage.project / "notes").mkdir()
-    (stage.project / "notes" / "1-note.md").write_text("# Note\n\nSnow falls.\n")
+def test_a_worker_imports_what_a_workflow_that_is_not_ours_needs_besides(harness: RunHarness) -> None:
+    (harness.project / "haiku_flow.py").write_text(f"import sched\n{tutorial_code()}")
+    (harness.project / "notes").mkdir()
+    (harness.project / "notes" / "1-note.md").write_text("# Note\n\nSnow falls.\n")
     words = ("run", "haiku_flow:Haiku", "1", "--offline")
-    done = stage.run(*words, program="agentos", PYTHONPROFILEIMPORTTIME="1")
+    done = harness.run(*words, program="agentos", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0, done.out
-    assert _imported("\n".join(done.of("HAIKU-1"))) == ["sched"]
+    assert _imported("\n".join(done.lines_of("HAIKU-1"))) == ["sched"]
 
 
 def test_the_template_can_start_before_most_of_the_coordinator_is_loaded() -> None:

@@ -4,26 +4,26 @@ import os
 import re
 import signal
 
+from .harness import RunHarness, wait_until
 from .screens import OLD, WIDE, Screen, Shell
-from .stage import Stage, until
 
 PATIENCE = 60.0
 
 
-def test_for_ctrl_z_every_command_says_that_it_stands_still(stage: Stage) -> None:
-    stage.issues(40, 41)
-    with stage.server().holding():
-        shell = Shell(stage)
+def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    with harness.server().frozen():
+        shell = Shell(harness)
         shell.type("lld-workflow --all --parallel 2")
-        until(lambda: len(stage.events("LeaseGranted")) == 2, PATIENCE)
+        wait_until(lambda: len(harness.events("LeaseGranted")) == 2, PATIENCE)
         shell.terminal.press("\x1a")
         shell.screen.shows("Stopped")
-        first, second = (stage.run("status", program="agentos") for _ in range(2))
-        waited = stage.run("wait", "--timeout", "0.1s", program="agentos")
-        watching = Screen(stage.terminal("watch", program="agentos", size=WIDE, **OLD))
+        first, second = (harness.run("status", program="agentos") for _ in range(2))
+        waited = harness.run("wait", "--timeout", "0.1s", program="agentos")
+        watching = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
         watching.shows("STANDING STILL (fg)", PATIENCE)
         watching.terminal.press("q")
-        watching.terminal.end(30)
+        watching.terminal.wait(30)
         shell.type("fg")
         shell.screen.shows("Going on after")
     still = re.compile(r"stands still \(Ctrl-Z\): type fg in its terminal, or kill -CONT \d+\.")
@@ -35,57 +35,57 @@ def test_for_ctrl_z_every_command_says_that_it_stands_still(stage: Stage) -> Non
     shell.screen.shows("2 approved", PATIENCE)
 
 
-def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(stage: Stage) -> None:
-    stage.issues(40)
-    with stage.server().holding():
-        running = stage.start("--all")
-        until(lambda: stage.events("LeaseGranted"))
+def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(harness: RunHarness) -> None:
+    harness.issues(40)
+    with harness.server().frozen():
+        running = harness.start("--all")
+        wait_until(lambda: harness.events("LeaseGranted"))
         running.signal(signal.SIGSTOP)
-        until(lambda: "stands still" in stage.run("status", program="agentos").out, 10)
-        asked = stage.run("status", program="agentos")
+        wait_until(lambda: "stands still" in harness.run("status", program="agentos").out, 10)
+        asked = harness.run("status", program="agentos")
         running.signal(signal.SIGCONT)
     assert asked.lines[-1] == f"Go on with it: type fg in its terminal, or kill -CONT {running.pid}"
-    assert running.end().code == 0
+    assert running.wait().code == 0
 
 
-def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(stage: Stage) -> None:
-    stage.issues(40)
-    witness = stage.server("--latency", "0.3,0.3", "--review-latency", "60,60")
-    running = stage.start("--all")
-    until(lambda: witness.answered())
-    assert stage.run("pause", "--now", program="agentos").code == 0
-    until(lambda: stage.events("ItemSetAside"))
-    (row,) = [line for line in stage.run("status", program="agentos").lines if "LLD-40" in line]
+def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarness) -> None:
+    harness.issues(40)
+    server = harness.server("--latency", "0.3,0.3", "--review-latency", "60,60")
+    running = harness.start("--all")
+    wait_until(lambda: server.answered())
+    assert harness.run("pause", "--now", program="agentos").code == 0
+    wait_until(lambda: harness.events("ItemSetAside"))
+    (row,) = [line for line in harness.run("status", program="agentos").lines if "LLD-40" in line]
     found = re.search(r"waiting +1 round +(\d+\.\d)s", row)
     assert found and float(found[1]) >= 0.3, row
     running.signal(signal.SIGTERM)
-    assert running.end().code == 143
+    assert running.wait().code == 143
 
 
-def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(stage: Stage) -> None:
-    stage.issues(40, 41)
-    with stage.server().holding():
-        running = stage.start("--all", "--parallel", 2, "--retries", 0)
-        until(lambda: len(stage.events("LeaseGranted")) == 2)
-        assert "keys in use: 2/4" in stage.run("status", program="agentos").out
-        os.kill(stage.worker("LLD-40"), signal.SIGKILL)
-        until(lambda: stage.events("ItemEnded"))
-        assert "keys in use: 1/4" in stage.run("status", program="agentos").out
-    assert running.end().code == 1
+def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    with harness.server().frozen():
+        running = harness.start("--all", "--parallel", 2, "--retries", 0)
+        wait_until(lambda: len(harness.events("LeaseGranted")) == 2)
+        assert "keys in use: 2/4" in harness.run("status", program="agentos").out
+        os.kill(harness.worker("LLD-40"), signal.SIGKILL)
+        wait_until(lambda: harness.events("ItemEnded"))
+        assert "keys in use: 1/4" in harness.run("status", program="agentos").out
+    assert running.wait().code == 1
 
 
-def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(stage: Stage) -> None:
-    stage.issues(40, 41, 42)
-    with stage.server().holding():
-        running = stage.start("--all")
-        until(lambda: stage.events("LeaseGranted"))
+def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42)
+    with harness.server().frozen():
+        running = harness.start("--all")
+        wait_until(lambda: harness.events("LeaseGranted"))
         running.signal(signal.SIGINT)
-        assert running.end().code == 130
-    (row,) = stage.run("runs", program="agentos").lines
+        assert running.wait().code == 130
+    (row,) = harness.run("runs", program="agentos").lines
     assert "3 items: 0 approved, 0 to revise, 0 failed, 1 interrupted, 2 not begun" in row
 
 
-def test_a_program_that_failed_was_never_to_be_approved(stage: Stage) -> None:
-    assert stage.run("exec", "q", "--", "false", program="agentos").code == 1
-    (row,) = stage.run("runs", program="agentos").lines
+def test_a_program_that_failed_was_never_to_be_approved(harness: RunHarness) -> None:
+    assert harness.run("exec", "q", "--", "false", program="agentos").code == 1
+    (row,) = harness.run("runs", program="agentos").lines
     assert "1 item: 0 done, 1 failed  " in row, row

@@ -6,66 +6,66 @@ import os
 import re
 import signal
 
-from .stage import Stage, until
+from .harness import RunHarness, wait_until
 
 
-def test_two_runs_share_a_backlog_and_do_nothing_twice(stage: Stage) -> None:
+def test_two_runs_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> None:
     numbers = range(40, 48)
-    stage.issues(*numbers)
-    witness = stage.server("--latency", "0.4,0.4")
-    first = stage.start("--all", "--parallel", 2)
-    second = stage.start("--all", "--parallel", 2)
-    one, two = first.end(), second.end()
+    harness.issues(*numbers)
+    server = harness.server("--latency", "0.4,0.4")
+    first = harness.start("--all", "--parallel", 2)
+    second = harness.start("--all", "--parallel", 2)
+    one, two = first.wait(), second.wait()
     assert (one.code, two.code) == (0, 0), one.out + two.out
-    assert all(stage.document(number).exists() for number in numbers)
-    assert len(witness.calls()) == 16 and not witness.asked_twice()
+    assert all(harness.document(number).exists() for number in numbers)
+    assert len(server.calls()) == 16 and not server.repeated_prompts()
     carried = [
-        {event["item"] for event in stage.events("NodeStarted", run) if event["node"] == "N4_finalize"}
-        for run in stage.runs()
+        {event["item"] for event in harness.events("NodeStarted", run) if event["node"] == "N4_finalize"}
+        for run in harness.runs()
     ]
     assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
-    assert stage.databases() == []
-    assert not list((stage.project / "docs/lineage/active").iterdir())
+    assert harness.databases() == []
+    assert not list((harness.project / "docs/lineage/active").iterdir())
 
 
-def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(stage: Stage) -> None:
+def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(harness: RunHarness) -> None:
     numbers = range(40, 46)
-    stage.issues(*numbers)
-    witness = stage.server("--latency", "0.5,1.0", keys=("canary-key-one-3e11", "canary-key-two-90ab"))
-    runs = [stage.start("--all", "--parallel", 2) for _ in range(3)]
-    assert [running.end(90).code for running in runs] == [0, 0, 0]
-    calls = witness.calls()
-    assert len(calls) == 12 and not witness.asked_twice()
-    assert all(stage.document(number).exists() for number in numbers)
+    harness.issues(*numbers)
+    server = harness.server("--latency", "0.5,1.0", keys=("canary-key-one-3e11", "canary-key-two-90ab"))
+    runs = [harness.start("--all", "--parallel", 2) for _ in range(3)]
+    assert [running.wait(90).code for running in runs] == [0, 0, 0]
+    calls = server.calls()
+    assert len(calls) == 12 and not server.repeated_prompts()
+    assert all(harness.document(number).exists() for number in numbers)
     for kind, many in (("item", 6), ("key", 2)):
         assert len({call[kind] for call in calls}) == many
         for one, other in itertools.combinations(calls, 2):
             together = one["started"] < other["ended"] and other["started"] < one["ended"]
             assert not (together and one[kind] == other[kind]), (kind, one["seq"], other["seq"])
-    carried = [{event["item"] for event in stage.events("NodeStarted", run)} for run in stage.runs()]
+    carried = [{event["item"] for event in harness.events("NodeStarted", run)} for run in harness.runs()]
     assert sum(map(bool, carried)) >= 2, "one run did it all: nobody contended"
 
 
-def test_two_runs_file_each_brief_once(stage: Stage) -> None:
+def test_two_runs_file_each_brief_once(harness: RunHarness) -> None:
     for number in (17, 18, 19, 20):
-        stage.brief(f"{number}-thing.md", number)
-    stage.brief("nameless.md", 99)
-    witness = stage.server("--latency", "0.2,0.2")
-    runs = [stage.start("--all", "--parallel", 2, program="issue-workflow") for _ in range(2)]
-    assert [running.end().code for running in runs] == [0, 0]
-    filed = [path.read_text() for path in (stage.project / "issues").iterdir()]
+        harness.brief(f"{number}-thing.md", number)
+    harness.brief("nameless.md", 99)
+    server = harness.server("--latency", "0.2,0.2")
+    runs = [harness.start("--all", "--parallel", 2, program="issue-workflow") for _ in range(2)]
+    assert [running.wait().code for running in runs] == [0, 0]
+    filed = [path.read_text() for path in (harness.project / "issues").iterdir()]
     origins = sorted(found[1] for text in filed if (found := re.search(r'origin: "(ISSUE-\d+)"', text)))
     assert origins == ["ISSUE-17", "ISSUE-18", "ISSUE-19", "ISSUE-20", "ISSUE-21"]
-    assert len(witness.calls()) == 10 and not witness.asked_twice()
-    assert len(list((stage.project / "ideas/done").iterdir())) == 5
+    assert len(server.calls()) == 10 and not server.repeated_prompts()
+    assert len(list((harness.project / "ideas/done").iterdir())) == 5
 
 
-def test_the_second_run_says_who_holds_what_it_leaves_alone(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server(fault={"kind": "hang", "times": None})
-    first = stage.start("--all", "--parallel", 2)
-    until(lambda: len(witness.calls()) == 2)
-    second = stage.run("--all", "--parallel", 2)
+def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server(fault={"kind": "hang", "times": None})
+    first = harness.start("--all", "--parallel", 2)
+    wait_until(lambda: len(server.calls()) == 2)
+    second = harness.run("--all", "--parallel", 2)
     assert second.code == 0
     held = re.findall(
         r"\[COORDINATOR\] LLD-(42|43) is being worked on by process (\d+), run (\S+)", second.out
@@ -73,79 +73,81 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(stage: Stage) -> Non
     assert [found[0] for found in held] == ["42", "43"]
     assert second.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
     assert {int(found[1]) for found in held} == {first.pid}
-    assert {found[2] for found in held} == {stage.runs()[0].name}
-    named = stage.run(42)
+    assert {found[2] for found in held} == {harness.runs()[0].name}
+    named = harness.run(42)
     assert named.code == 0 and "LLD-42 is being worked on by" in named.out
-    stage.issue(44)
-    third = stage.run("--all", "--offline")
-    assert third.code == 0 and stage.document(44).exists(), third.out
+    harness.issue(44)
+    third = harness.run("--all", "--offline")
+    assert third.code == 0 and harness.document(44).exists(), third.out
     assert "[COORDINATOR] LLD-42 is being worked on by process" in third.out, "also when something is free"
-    stage.issue(45)
-    fourth = stage.run("44", "45", "--offline")
+    harness.issue(45)
+    fourth = harness.run("44", "45", "--offline")
     assert "[COORDINATOR] LLD-44 is approved already; do it again with --fresh 44" in fourth.lines
-    assert stage.document(45).exists()
+    assert harness.document(45).exists()
     first.signal(signal.SIGINT)
-    assert first.end().code == 130
-    assert len(witness.calls()) == 2
+    assert first.wait().code == 130
+    assert len(server.calls()) == 2
 
 
-def test_a_lock_that_another_process_holds_is_left_alone(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    locks = stage.project / ".locks"
+def test_a_lock_that_another_process_holds_is_left_alone(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    locks = harness.project / ".locks"
     locks.mkdir()
     with open(locks / "task-LLD-42.lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        done = stage.run("--all", "--parallel", 2)
+        done = harness.run("--all", "--parallel", 2)
         assert done.code == 0, done.out
-        assert stage.document(43).exists() and not stage.document(42).exists()
-        assert not witness.calls(42) and len(witness.calls(43)) == 2
-        alone = stage.run("--all")
+        assert harness.document(43).exists() and not harness.document(42).exists()
+        assert not server.calls(42) and len(server.calls(43)) == 2
+        alone = harness.run("--all")
         assert alone.code == 0 and "LLD-42 is being worked on by another process" in alone.out
-    free = stage.run("--all")
-    assert free.code == 0 and stage.document(42).exists()
+    free = harness.run("--all")
+    assert free.code == 0 and harness.document(42).exists()
     assert (locks / ".gitignore").read_text() == "*\n"
 
 
-def test_a_lock_taken_between_plan_and_start_is_respected(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server("--latency", "0.5,0.5")
-    locks = stage.project / ".locks"
-    running = stage.start("--all")
-    until(lambda: bool(witness.calls(42)))
+def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server("--latency", "0.5,0.5")
+    locks = harness.project / ".locks"
+    running = harness.start("--all")
+    wait_until(lambda: bool(server.calls(42)))
     with open(os.open(locks / "task-LLD-43.lock", os.O_RDWR | os.O_CREAT, 0o600), "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        done = running.end()
+        done = running.wait()
     assert done.code == 0, done.out
     assert "[LLD-43] Left alone: another run works on it" in done.out
     assert "1 on another run (LLD-43)" in done.out
-    assert not witness.calls(43) and stage.document(42).exists()
+    assert not server.calls(43) and harness.document(42).exists()
 
 
-def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(stage: Stage) -> None:
-    stage.issues(42, 43)
-    witness = stage.server()
-    victim = stage.root / "victim"
+def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    victim = harness.root / "victim"
     victim.write_text("precious")
-    (stage.project / ".locks").mkdir()
-    (stage.project / ".locks" / "task-LLD-42.lock").symlink_to(victim)
-    done = stage.run("--all", "--parallel", 2)
+    (harness.project / ".locks").mkdir()
+    (harness.project / ".locks" / "task-LLD-42.lock").symlink_to(victim)
+    done = harness.run("--all", "--parallel", 2)
     assert done.code == 1 and "1 failed (LLD-42)" in done.out and "Traceback" not in done.out
-    (said,) = [line for line in done.of("LLD-42") if line.startswith("FAILED: its lock cannot be taken")]
+    (said,) = [
+        line for line in done.lines_of("LLD-42") if line.startswith("FAILED: its lock cannot be taken")
+    ]
     assert "symbolic links" in said and "task-LLD-42.lock" in said and "attempt 2" not in done.out
-    assert victim.read_text() == "precious" and stage.document(43).exists() and not witness.calls(42)
+    assert victim.read_text() == "precious" and harness.document(43).exists() and not server.calls(42)
 
 
-def test_two_projects_with_the_same_number_have_checkpoints_of_their_own(stage: Stage) -> None:
-    stage.issue(42)
-    other = stage.root / "elsewhere" / "project"
+def test_two_projects_with_the_same_number_have_checkpoints_of_their_own(harness: RunHarness) -> None:
+    harness.issue(42)
+    other = harness.root / "elsewhere" / "project"
     (other / "issues").mkdir(parents=True)
     (other / "issues" / "042-thing.md").write_text(
-        stage.issue(42).read_text().replace("Thing 42", "Thing 77")
+        harness.issue(42).read_text().replace("Thing 42", "Thing 77")
     )
-    witness = stage.server("--latency", "1.2,1.2")
-    first, second = stage.start("--all"), stage.start("--all", "--repo", other)
-    until(lambda: len(list(stage.home.glob("checkpoints/*/lld_workflow_42.db"))) == 2)
-    assert first.end().code == second.end().code == 0
-    assert stage.document(42).exists() and (other / "docs/lld/active/LLD-042.md").exists()
-    assert len(witness.calls(42)) == len(witness.calls(77)) == 2
+    server = harness.server("--latency", "1.2,1.2")
+    first, second = harness.start("--all"), harness.start("--all", "--repo", other)
+    wait_until(lambda: len(list(harness.home.glob("checkpoints/*/lld_workflow_42.db"))) == 2)
+    assert first.wait().code == second.wait().code == 0
+    assert harness.document(42).exists() and (other / "docs/lld/active/LLD-042.md").exists()
+    assert len(server.calls(42)) == len(server.calls(77)) == 2

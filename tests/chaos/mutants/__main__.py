@@ -42,7 +42,7 @@ def _run(step: str, environment: dict[str, str]) -> list[str]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentos-mutant-") as folder:
         try:
-            return STEPS[step](Path(folder) / "stage", environment)
+            return STEPS[step](Path(folder) / "work", environment)
         except AssertionError as error:
             # A step that cannot be carried out has caught nothing.
             print(f"{step} broke off after {time.monotonic() - began:.0f} s: {str(error)[:300]}")

@@ -31,7 +31,7 @@ Readers ask for feature {number} of the list.
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BenchProject:
     project: Path
     environment: dict[str, str]
 
@@ -51,7 +51,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(items: int, server: list[str]) -> Iterator[Stage]:
+def bench_project(items: int, server: list[str]) -> Iterator[BenchProject]:
     """A project with so many good issues, and keys of a server with these flags."""
     with tempfile.TemporaryDirectory() as folder, _server(server) as ready:
         project = Path(folder) / "project"
@@ -62,7 +62,7 @@ def stage(items: int, server: list[str]) -> Iterator[Stage]:
         for number, key in enumerate(ready["keys"], 1):
             environment[f"GEMINI_API_KEY_{number}"] = key
             environment[f"GEMINI_BASE_URL_{number}"] = ready["url"]
-        yield Stage(project, environment)
+        yield BenchProject(project, environment)
 
 
 @contextlib.contextmanager

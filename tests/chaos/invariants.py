@@ -20,7 +20,7 @@ from tests.chaos.backlog import (
 from tests.chaos.injector import Injector
 from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
-from tests.scenarios.stage import Stage, title_of
+from tests.scenarios.harness import RunHarness, title_of
 
 CONCURRENCY = 1
 FOLDERS = {"active": APPROVED, "needs-revision": REVISION}
@@ -40,7 +40,7 @@ class Finding:
 class Evidence:
     """All that was gathered while the campaign went on."""
 
-    stage: Stage
+    harness: RunHarness
     backlog: Backlog
     injector: Injector
     reader: Reader
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def project(self) -> Path:
-        return self.stage.project
+        return self.harness.project
 
     def answered(self) -> list[Call]:
         """Calls whose answer was sent as a whole and can be used."""
@@ -70,7 +70,7 @@ def judge(metadata: Evidence) -> list[Finding]:
         "calls repeated beyond one per death": repeated(metadata),
         "calls for items that were over": after_the_end(metadata),
         "orphans after 2 s": iter(metadata.orphans),
-        "temporary files, checkpoints and locks left": leftovers(metadata.stage),
+        "temporary files, checkpoints and locks left": leftovers(metadata.harness),
         "tracebacks": (line for line in metadata.said.splitlines() if "Traceback (most" in line),
         "empty passes": empty_passes(metadata),
     }

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 PROGRAMS = Path(sys.executable).parent
 # What is started here ends with this process, also when a test run is killed.
-LEASH = (found, "--pdeathsig", "KILL") if (found := shutil.which("setpriv")) else ()
+DIE_WITH_PARENT = (found, "--pdeathsig", "KILL") if (found := shutil.which("setpriv")) else ()
 KEYS = ("canary-key-alpha-9f31", "canary-key-beta-77c2", "canary-key-gamma-05de", "canary-key-delta-e410")
 _GOOD = """
 People need item {number} every day and have no way to do it.
@@ -58,7 +58,7 @@ def title_of(number: int) -> str:
     return f"Thing {number} can be used"
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> float:
+def wait_until(true: Callable[[], object], seconds: float = 30.0) -> float:
     """Waits for something outside of this process; gives how long that took."""
     began = time.monotonic()
     while not true():
@@ -69,7 +69,7 @@ def until(true: Callable[[], object], seconds: float = 30.0) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedCommand:
     """A command that has ended."""
 
     code: int
@@ -80,14 +80,14 @@ class Done:
     def lines(self) -> list[str]:
         return self.out.splitlines()
 
-    def of(self, speaker: str) -> list[str]:
+    def lines_of(self, speaker: str) -> list[str]:
         """What one speaker said, without the prefix."""
         prefix = f"[{speaker}] "
         return [line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProcessHandle:
     """One process, never mistaken for a later one of the same number."""
 
     pid: int
@@ -107,7 +107,7 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def descendants(root: int) -> list[Mark]:
+def descendants(root: int) -> list[ProcessHandle]:
     """Every living process below one, itself not among them."""
     stats = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     parents = {pid: int(found[1]) for pid, found in stats.items() if found}
@@ -115,7 +115,9 @@ def descendants(root: int) -> list[Mark]:
     while fresh:
         fresh = {pid for pid, parent in parents.items() if parent in fresh and pid not in below}
         below |= fresh
-    return [Mark(pid, found[19]) for pid in sorted(below) if (found := stats[pid]) and found[0] != "Z"]
+    return [
+        ProcessHandle(pid, found[19]) for pid in sorted(below) if (found := stats[pid]) and found[0] != "Z"
+    ]
 
 
 def command_line(pid: int) -> str:
@@ -126,7 +128,7 @@ def command_line(pid: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCommand:
     """A command under way; its output goes to files, so that no test holds it up."""
 
     process: subprocess.Popen[bytes]
@@ -145,9 +147,9 @@ class Running:
     def err(self) -> str:
         return self.err_path.read_text("utf-8", "replace")
 
-    def says(self, text: str, seconds: float = 30.0) -> float:
+    def wait_for(self, text: str, seconds: float = 30.0) -> float:
         """Waits until the text is there."""
-        return until(lambda: text in self.out or self._ended_without(text), seconds)
+        return wait_until(lambda: text in self.out or self._ended_without(text), seconds)
 
     def _ended_without(self, text: str) -> bool:
         if self.process.poll() is not None and text not in self.out:
@@ -156,27 +158,27 @@ class Running:
             )
         return False
 
-    def processes(self) -> list[Mark]:
+    def processes(self) -> list[ProcessHandle]:
         """Every process of the run but the coordinator."""
         return descendants(self.pid)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 30.0) -> Done:
+    def wait(self, seconds: float = 30.0) -> CompletedCommand:
         code = self.process.wait(seconds)
-        return Done(code, self.out, self.err)
+        return CompletedCommand(code, self.out, self.err)
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class ModelServer:
     """The model server, and what it saw."""
 
     url: str
     pid: int
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Calls under way stay under way, however long the test takes for what it does meanwhile."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
@@ -202,7 +204,7 @@ class Witness:
     def answered(self, number: int | None = None) -> list[Json]:
         return [call for call in self.calls(number) if call["status"] == 200 and call["ending"] == "complete"]
 
-    def asked_twice(self) -> list[tuple[str, str]]:
+    def repeated_prompts(self) -> list[tuple[str, str]]:
         """Prompts that were answered more than once, item by item."""
         seen = [(call["item"], call["prompt_sha256"]) for call in self.answered()]
         return sorted({one for one in seen if seen.count(one) > 1})
@@ -215,14 +217,14 @@ class Witness:
 
 
 @dataclass(slots=True)
-class Stage:
+class RunHarness:
     """One project with one home; everything that is started here ends here."""
 
     root: Path
     _stack: contextlib.ExitStack
     keys: tuple[str, ...] = KEYS
     urls: list[str] = field(default_factory=list)
-    surroundings: dict[str, str] = field(default_factory=dict)
+    extra_env: dict[str, str] = field(default_factory=dict)
     """What every command finds in its environment besides."""
     _count: int = 0
 
@@ -230,10 +232,10 @@ class Stage:
     @contextlib.contextmanager
     def open(cls, root: Path) -> Iterator[Self]:
         with contextlib.ExitStack() as stack:
-            stage = cls(root, stack)
-            for folder in (stage.project / "issues", stage.user):
+            harness = cls(root, stack)
+            for folder in (harness.project / "issues", harness.user):
                 folder.mkdir(parents=True)
-            yield stage
+            yield harness
 
     @property
     def project(self) -> Path:
@@ -277,7 +279,7 @@ class Stage:
 
     # The model.
 
-    def server(self, *flags: str, keys: tuple[str, ...] = KEYS, fault: Json | None = None) -> Witness:
+    def server(self, *flags: str, keys: tuple[str, ...] = KEYS, fault: Json | None = None) -> ModelServer:
         """Starts the model server; the commands that follow are given its address and these keys."""
         file = self.root / "server-keys"
         file.write_text("".join(f"key-{n}={key}\n" for n, key in enumerate(keys, 1)))
@@ -294,7 +296,7 @@ class Stage:
         assert process.stdout
         self.urls.append(json.loads(process.stdout.readline())["url"])
         self.keys = keys
-        return Witness(self.urls[-1], process.pid)
+        return ModelServer(self.urls[-1], process.pid)
 
     # The commands.
 
@@ -306,7 +308,7 @@ class Stage:
             "LANG": "C.UTF-8",
             "AGENTOS_HOME": str(self.home),
             **self._credentials(),
-            **self.surroundings,
+            **self.extra_env,
             **more,
         }
 
@@ -330,13 +332,13 @@ class Stage:
         stdout: int | None = None,
         before: tuple[str, ...] = (),
         **env: str,
-    ) -> Running:
+    ) -> RunningCommand:
         """Starts a command in the project; `env` is added to its environment, `before` to its words."""
         self._count += 1
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
             process = subprocess.Popen(
-                [*LEASH, *before, str(PROGRAMS / program), *map(str, words)],
+                [*DIE_WITH_PARENT, *before, str(PROGRAMS / program), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
@@ -345,10 +347,10 @@ class Stage:
                 start_new_session=True,
             )
         self._stack.callback(_end_tree, process)
-        return Running(process, out, err)
+        return RunningCommand(process, out, err)
 
-    def run(self, *words: object, program: str = "lld-workflow", **env: str) -> Done:
-        return self.start(*words, program=program, stdout=None, before=(), **env).end(60)
+    def run(self, *words: object, program: str = "lld-workflow", **env: str) -> CompletedCommand:
+        return self.start(*words, program=program, stdout=None, before=(), **env).wait(60)
 
     def terminal(
         self,
@@ -361,7 +363,7 @@ class Stage:
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (size[1], size[0]))
         process = subprocess.Popen(
-            [*LEASH, sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
+            [*DIE_WITH_PARENT, sys.executable, "-c", _FOREGROUND, str(PROGRAMS / program), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -397,7 +399,7 @@ class Stage:
 
     def worker(self, item: str) -> int:
         """The process that carries the item now."""
-        until(lambda: any(event["item"] == item for event in self.events("WorkerStarted")))
+        wait_until(lambda: any(event["item"] == item for event in self.events("WorkerStarted")))
         pids: list[int] = [event["pid"] for event in self.events("WorkerStarted") if event["item"] == item]
         return pids[-1]
 
@@ -457,19 +459,19 @@ class Terminal:
         """How the terminal treats keys."""
         return termios.tcgetattr(self.keyboard)
 
-    def says(self, text: str, seconds: float = 30.0) -> float:
-        return until(lambda: text in self.screen, seconds)
+    def wait_for(self, text: str, seconds: float = 30.0) -> float:
+        return wait_until(lambda: text in self.screen, seconds)
 
     def ctrl_c(self, times: int = 1) -> None:
         for _ in range(times):
             os.write(self.keyboard, b"\x03")
 
-    def processes(self) -> list[Mark]:
+    def processes(self) -> list[ProcessHandle]:
         return descendants(self.pid)
 
-    def end(self, seconds: float = 30.0) -> Done:
-        until(lambda: [self.screen, self.process.poll() is not None][1], seconds)
-        return Done(self.process.wait(), self.screen, "")
+    def wait(self, seconds: float = 30.0) -> CompletedCommand:
+        wait_until(lambda: [self.screen, self.process.poll() is not None][1], seconds)
+        return CompletedCommand(self.process.wait(), self.screen, "")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
