@@ -1,4 +1,4 @@
-"""A call before the first one, with the SDKs as they are installed."""
+"""Warm-up calls, with the SDKs as installed."""
 
 import subprocess
 import sys
@@ -6,30 +6,29 @@ import sys
 import pytest
 
 from agentos.models.registry import PROVIDERS
-from agentos.models.warmup import ANSWERS, warm_up
+from agentos.models.warmup import RESPONSES, warm_up_sdk
 
-# Whatever looks for an address or connects is told to the hook; a loop's own pair of sockets does neither.
+# The audit hook sees every connect and name lookup; an event loop's own socket pair needs neither.
 PROBE = """
 import sys, threading
-asked = []
-sys.addaudithook(lambda name, _: asked.append(name) if name in ("socket.connect", "socket.getaddrinfo") else None)
-import agentos.models.gemini
-import agentos.models.warmup
-assert agentos.models.warmup.warm_up("gemini")
-print(asked, threading.active_count())
+calls = []
+sys.addaudithook(lambda name, _: calls.append(name) if name in ("socket.connect", "socket.getaddrinfo") else None)
+from agentos.models.warmup import warm_up_sdk
+assert warm_up_sdk("gemini")
+print(calls, threading.active_count())
 """
 
 
-def test_every_vendor_can_be_rehearsed() -> None:
-    assert set(ANSWERS) == set(PROVIDERS)
+def test_every_provider_has_a_warm_up_response() -> None:
+    assert set(RESPONSES) == set(PROVIDERS)
 
 
-@pytest.mark.parametrize("vendor", ANSWERS)
-def test_the_sdk_takes_the_prepared_answer(vendor: str) -> None:
-    assert warm_up(vendor)
+@pytest.mark.parametrize("vendor", RESPONSES)
+def test_the_sdk_accepts_the_canned_response(vendor: str) -> None:
+    assert warm_up_sdk(vendor)
 
 
-def test_nobody_is_asked_and_no_thread_is_left_so_that_forking_is_safe() -> None:
+def test_warming_up_opens_no_connection_and_leaves_no_thread_so_that_forking_is_safe() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
         env={"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9"},

@@ -160,30 +160,38 @@ def _children_of(parent: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-def main(control_fd: int, coordinator: int, entry: str, preload: list[str], postponed: list[str]) -> None:
-    """The life of the template process."""
+def main() -> None:
+    """Import, warm up, then serve until the coordinator is gone."""
+    control_fd, coordinator, entry, preload, lazy, warm_up = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    die_with_parent(coordinator)
+    die_with_parent(int(coordinator))
     set_child_subreaper()
-    # Looking for garbage among what is imported takes a tenth of the time, and finds none.
+    # Collections during these imports take a tenth of their time and find nothing.
     gc.disable()
-    make_lazy(postponed)
-    for name in preload:
+    make_lazy(_names(lazy))
+    for name in _names(preload):
         importlib.import_module(name)
-    module, _, function = entry.partition(":")
-    worker: Entry = getattr(importlib.import_module(module), function)
-    # Nor is any given back now: workers would put their own things into the gaps, and get a copy of each page for it.
+    worker: Entry = _function(entry)
+    if warm_up:
+        _function(warm_up)()
+    # No collection here either: workers would allocate in the gaps, and each page they touch is copied.
     gc.freeze()
     gc.enable()
-    ForkServer(socket.socket(fileno=control_fd), worker).serve()
-    os._exit(0)  # nothing is left to finalise, and the coordinator waits
+    ForkServer(socket.socket(fileno=int(control_fd)), worker).serve()
+    os._exit(0)  # skip finalisers: there is nothing to finalise, and the coordinator is waiting
+
+
+def _function(path: str) -> Callable[..., None]:
+    """The function that "module:name" refers to."""
+    module, _, name = path.partition(":")
+    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _names(argument: str) -> list[str]:
+    return [name for name in argument.split(",") if name]
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]),
-        int(sys.argv[2]),
-        sys.argv[3],
-        *([*filter(None, word.split(","))] for word in sys.argv[4:6]),
-    )
+    main()

@@ -18,9 +18,14 @@ LARGEST = 65536
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """How a worker is made: what it runs, what is loaded before, what it finds around it.
+    """How the fork server prepares workers and what each one runs.
 
-    The code of a package in `postponed` is run when something of it is asked for, not when it is imported.
+    entry: "module:function" that a worker calls with its channel's socket.
+    preload: modules imported before the first fork.
+    environment: the only variables that the fork server and its workers see.
+    inherited: descriptors kept open in the fork server and in every worker.
+    lazy: packages whose code runs at the first attribute access instead of at import.
+    warm_up: "module:function" called once, after the preload and before the first fork.
     """
 
     entry: str
@@ -28,6 +33,7 @@ class WorkerSpec:
     environment: Mapping[str, str]
     inherited: tuple[int, ...] = ()
     lazy: tuple[str, ...] = ()
+    warm_up: str = ""
 
 
 class TemplateProcess:
@@ -76,11 +82,11 @@ class TemplateProcess:
 
 
 def _start(spec: WorkerSpec, control: socket.socket) -> subprocess.Popen[bytes]:
-    lists = [",".join(names) for names in (spec.preload, spec.lazy)]
+    modules = [",".join(names) for names in (spec.preload, spec.lazy)]
     return subprocess.Popen(
         [
             *(sys.executable, "-P", "-m", "agentos.engines.template"),
-            *(str(control.fileno()), str(os.getpid()), spec.entry, *lists),
+            *(str(control.fileno()), str(os.getpid()), spec.entry, *modules, spec.warm_up),
         ],
         stdin=subprocess.DEVNULL,
         pass_fds=[control.fileno()],

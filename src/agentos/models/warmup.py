@@ -1,10 +1,9 @@
-"""Asks every vendor that is loaded once, when it is imported; nobody is there to hear it.
+"""Warm-up calls that make a vendor's SDK build its caches before workers are forked.
 
-An SDK builds most of what a call needs at its first call. Done before workers are forked it is done once, and shared by
-all of them. No connection is made: the question ends where the network would begin, and a prepared answer comes back.
+An SDK builds most of what a call needs at its first call. Made in the fork server, that work is done once and shared
+by all workers. No connection is opened: a mock transport returns a canned response.
 """
 
-import functools
 import sys
 from typing import Any
 
@@ -12,10 +11,10 @@ from agentos.core.errors import ModelError
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, Provider
 from agentos.models.registry import PROVIDERS
 
-NOWHERE = "http://rehearsal.invalid"
+BASE_URL = "http://warm-up.invalid"
 TEXT = "{}"
-QUESTIONS = (ModelRequest("drafter", TEXT), ModelRequest("reviewer", TEXT, '{"type": "object"}'))
-ANSWERS: dict[str, dict[str, Any]] = {
+REQUESTS = (ModelRequest("drafter", TEXT), ModelRequest("reviewer", TEXT, '{"type": "object"}'))
+RESPONSES: dict[str, dict[str, Any]] = {
     "gemini": {
         "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
@@ -41,30 +40,27 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def warm_up(vendor: str) -> bool:
-    """Whether it came to an answer; where it did not, each worker's first call does what is missing."""
+def warm_up_imported_sdks() -> None:
+    """Warm up each vendor whose client module has been imported."""
+    for vendor in RESPONSES:
+        if f"agentos.models.{vendor}.client" in sys.modules:
+            warm_up_sdk(vendor)
+
+
+def warm_up_sdk(vendor: str) -> bool:
+    """Whether the SDK accepted the canned response; if not, each worker's first call is slower, nothing else."""
     try:
-        # Through anyio, since the SDKs' HTTP library loads its half for asyncio only when something runs.
+        # Through anyio, because the SDKs' HTTP library loads its asyncio backend only inside a running loop.
         import anyio
         import httpx2
 
-        answer = functools.partial(_answer, httpx2.Response, vendor)
-        provider = PROVIDERS[vendor](httpx2.MockTransport(answer))
-        anyio.run(_ask, provider)
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=RESPONSES[vendor]))
+        anyio.run(_complete_all, PROVIDERS[vendor](transport))
     except (ImportError, AttributeError, ModelError):
         return False
     return True
 
 
-async def _ask(provider: Provider) -> None:
-    for question in QUESTIONS:
-        await provider.complete(question, LeasedKey("", "nobody's", NOWHERE, "none"))
-
-
-def _answer(response: Any, vendor: str, request: Any) -> Any:
-    return response(200, json=ANSWERS[vendor])
-
-
-for _vendor in ANSWERS:
-    if f"agentos.models.{_vendor}.client" in sys.modules:
-        warm_up(_vendor)
+async def _complete_all(provider: Provider) -> None:
+    for request in REQUESTS:
+        await provider.complete(request, LeasedKey("", "no-key", BASE_URL, "none"))

@@ -17,26 +17,9 @@ from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 
 WORKER = "agentos.worker.main:main"
-PRELOAD = (
-    "agentos.workflows.import_tweaks",
-    "agentos.worker.main",
-    "agentos.models.preloaded",
-    "agentos.workflows.preloaded",
-    "agentos.workflows.lld",
-    "agentos.workflows.issue",
-    "encodings.utf_8_sig",
-    "langchain_core.tracers.context",
-    "langchain_core.tracers.run_collector",
-    "langchain_core.tracers.stdout",
-    "langgraph.checkpoint.sqlite.aio",
-    "langgraph.errors",
-    "langgraph.graph",
-    "langgraph.runtime",
-    "tomllib",
-    "yaml",
-)
-POSTPONED = ("langgraph_sdk", "langsmith.types")
-"""LangGraph takes one small part of each; all of them is as much code as LangGraph itself."""
+WARM_UP = "agentos.worker.main:warm_up"
+# LangGraph uses one small part of each; all of them together are as much code as LangGraph itself.
+LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +40,7 @@ def prestart(request: RunRequest) -> Iterator[Prestarted]:
     settings, source = request.settings, _source(request.settings)
     found = [] if request.offline else source.read()
     token = None if request.offline else _token(settings)
-    spec = _recipe(found, [token] if token else [])
+    spec = _worker_spec(found, [token] if token else [])
     with contextlib.ExitStack() as stack:
         template = server = None
         if settings.engine == "process":
@@ -85,9 +68,12 @@ def _token(settings: Settings) -> Secret | None:
     return github_token(settings.github, settings.github_url, environment())
 
 
-def _recipe(credentials: list[Credential], tokens: list[Secret]) -> WorkerSpec:
-    surroundings = worker_environment((*(credential.secret for credential in credentials), *tokens))
+def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerSpec:
     providers = {credential.provider for credential in credentials} or {"gemini"}
-    models = (f"agentos.models.{provider}.client" for provider in sorted(providers))
-    preload = (*PRELOAD, *models, "agentos.models.warmup")
-    return WorkerSpec(WORKER, preload, surroundings, lazy=POSTPONED)
+    return WorkerSpec(
+        WORKER,
+        preload=tuple(f"agentos.models.{provider}.client" for provider in sorted(providers)),
+        environment=worker_environment((*(credential.secret for credential in credentials), *tokens)),
+        lazy=LAZY_PACKAGES,
+        warm_up=WARM_UP,
+    )

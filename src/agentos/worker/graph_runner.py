@@ -117,7 +117,7 @@ class GraphRunner:
             max_iterations=self.task.max_iterations,
             prompts=self.workflow.prompts,
             gates=self.task.gates,
-            parked=unpack(ParkedItem, json.loads(kept)).asked.number if kept else 0,
+            parked=unpack(ParkedItem, json.loads(kept)).request.number if kept else 0,
             text=self.task.text,
             tracker=_tracker(self.task, self.say),
         )

@@ -1,6 +1,7 @@
-"""A worker process: hears its order, has it carried, reports."""
+"""Entry points of a worker process: what the fork server prepares, and what each worker runs."""
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -11,28 +12,71 @@ from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.events import WorkerReported
 from agentos.engines.channel import SocketChannel
+from agentos.models.tls import tls_context
+from agentos.models.warmup import warm_up_imported_sdks
 from agentos.worker.item_runner import run_item
+from agentos.workflows.prompt_files import load_all_prompt_files
+
+# Everything that workers would otherwise import themselves, each at its first use.
+_MODULES = (
+    "agentos.workflows.lld",
+    "agentos.workflows.issue",
+    "encodings.utf_8_sig",
+    "langchain_core.tracers.context",
+    "langchain_core.tracers.run_collector",
+    "langchain_core.tracers.stdout",
+    "langgraph.checkpoint.sqlite.aio",
+    "langgraph.errors",
+    "langgraph.graph",
+    "langgraph.runtime",
+    "tomllib",
+    "yaml",
+)
+
+
+def warm_up() -> None:
+    """Prepare the fork server: do once, before any fork, what every worker would otherwise repeat.
+
+    Workers share the imported modules, certificates, prompt files and SDK caches as copy-on-write pages, and no
+    longer depend on the files they were read from.
+    """
+    _import_tracers()
+    for name in _MODULES:
+        importlib.import_module(name)
+    tls_context()
+    load_all_prompt_files()
+    warm_up_imported_sdks()
 
 
 def main(connection: socket.socket) -> None:
-    """The entry of a worker process; its channel is all it has."""
+    """Run one item: read the task from `connection`, report the outcome over it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_live(connection))
+    asyncio.run(_run_task(connection))
 
 
-async def _live(connection: socket.socket) -> None:
+async def _run_task(connection: socket.socket) -> None:
     channel = await SocketChannel.open(connection)
     line = await channel.first_line()
     if not line:
         return
-    order: WorkerTask = unpack(WorkerTask, json.loads(line))
-    os.environ["AGENTOS_WORKFLOW_DB"] = order.database
-    outcome = await run_item(order, channel, _say)
+    task: WorkerTask = unpack(WorkerTask, json.loads(line))
+    os.environ["AGENTOS_WORKFLOW_DB"] = task.database
+    outcome = await run_item(task, channel, lambda text: print(text, flush=True))
     sys.stdout.flush()
-    channel.send(WorkerReported(order.item.id, outcome))
+    channel.send(WorkerReported(task.item.id, outcome))
     await channel.drain()
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+def _import_tracers() -> None:
+    """Import LangChain's tracers without building their pydantic models, since nothing is traced.
+
+    Pydantic then builds a model at its first use. `defer_build` can be set for all of them only on the base class.
+    """
+    from pydantic import BaseModel
+
+    BaseModel.model_config["defer_build"] = True
+    try:
+        importlib.import_module("langchain_core.tracers.langchain")
+    finally:
+        del BaseModel.model_config["defer_build"]
