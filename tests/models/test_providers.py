@@ -17,7 +17,9 @@ from agentos.models.anthropic.client import Anthropic
 from agentos.models.gemini.client import Gemini
 from agentos.models.openai.client import OpenAI
 from agentos.models.response_limit import MAX_BYTES
-from agentos.offline import FaultKind, OfflineLimits, ServerConfig
+from agentos.offline.config import ServerConfig
+from agentos.offline.faults.script import FaultKind
+from agentos.offline.limits.limiter import OfflineLimits
 from tests.offline.asking import SCHEMA, script
 from tests.offline.serving import ISSUE, KEYS, Running, running
 

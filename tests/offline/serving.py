@@ -16,7 +16,10 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from agentos.offline import Fault, FaultKind, Match, OfflineKey, ServerConfig, serve
+from agentos.offline.config import ServerConfig
+from agentos.offline.faults.script import Fault, FaultKind, Match
+from agentos.offline.keys import OfflineKey
+from agentos.offline.server import serve
 
 KEYS = (OfflineKey("key-1", "secret-one"), OfflineKey("key-2", "secret-two"))
 UNENCRYPTED = {"verify": False}

@@ -11,7 +11,9 @@ from anthropic.types.shared.enforced_spend_limit_reached_error import EnforcedSp
 from anthropic.types.shared.ramp_limit_exceeded_error import RampLimitExceededError
 from pydantic import BaseModel
 
-from agentos.offline import FaultKind, Hints, OfflineLimits, ServerConfig
+from agentos.offline.config import Hints, ServerConfig
+from agentos.offline.faults.script import FaultKind
+from agentos.offline.limits.limiter import OfflineLimits
 
 from .asking import SCHEMA, message, script, with_anthropic
 from .serving import ISSUE, KEYS, running

@@ -8,8 +8,9 @@ import httpx2
 import pytest
 from google.genai import errors, types
 
-from agentos.offline import FaultKind, ServerConfig
+from agentos.offline.config import ServerConfig
 from agentos.offline.faults.hostile_payloads import PAYLOADS
+from agentos.offline.faults.script import FaultKind
 
 from .serving import ISSUE, KEYS, Running, failing, running
 

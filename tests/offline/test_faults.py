@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentos.offline import FaultKind, parse_faults
-from agentos.offline.faults.script import CallInfo, FaultScript
+from agentos.offline.faults.parse import parse_faults
+from agentos.offline.faults.script import CallInfo, FaultKind, FaultScript
 
 
 def met(script: str, calls: list[CallInfo]) -> list[str | None]:

@@ -7,7 +7,8 @@ import pytest
 from google.genai import errors, types
 
 from agentos.http.loopback import loopback
-from agentos.offline import Hints, Latency, OfflineLimits, ServerConfig
+from agentos.offline.config import Hints, Latency, ServerConfig
+from agentos.offline.limits.limiter import OfflineLimits
 
 from .serving import ISSUE, KEYS, running
 

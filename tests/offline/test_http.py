@@ -5,7 +5,7 @@ import json
 import socket
 from urllib.parse import urlsplit
 
-from agentos.offline import Latency, ServerConfig
+from agentos.offline.config import Latency, ServerConfig
 
 from .serving import ISSUE, KEYS, Running, running
 

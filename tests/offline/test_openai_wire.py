@@ -7,7 +7,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from agentos.offline import FaultKind, Hints, OfflineLimits, ServerConfig
+from agentos.offline.config import Hints, ServerConfig
+from agentos.offline.faults.script import FaultKind
+from agentos.offline.limits.limiter import OfflineLimits
 from agentos.offline.vendors.openai_errors import duration
 
 from .asking import SCHEMA, completion, script, with_openai

@@ -142,8 +142,8 @@ def test_a_wrong_flag_is_a_usage_error(flags: list[str], complaint: str) -> None
 
 
 def test_the_help_shows_examples_and_every_kind_of_fault() -> None:
-    from agentos.offline import FaultKind
     from agentos.offline.faults.hostile_payloads import PAYLOADS
+    from agentos.offline.faults.script import FaultKind
 
     said = CliRunner().invoke(command, ["--help"]).output
     assert "agentos offline-server --rpm 10" in said

@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from agentos.offline import Fault, Latency, OfflineKey, OfflineLimits, ServerConfig
+    from agentos.offline.config import Latency, ServerConfig
+    from agentos.offline.faults.script import Fault
+    from agentos.offline.keys import OfflineKey
+    from agentos.offline.limits.limiter import OfflineLimits
 
 
 class OfflineOptions(TypedDict):
@@ -40,7 +43,7 @@ class OfflineOptions(TypedDict):
 
 
 def keys_of(words: OfflineOptions) -> "tuple[tuple[OfflineKey, ...], tuple[OfflineKey, ...]]":
-    from agentos.offline import make_keys, parse_key
+    from agentos.offline.keys import make_keys, parse_key
 
     lines = [*words["key"], *_lines(words["keys_file"])]
     given = tuple(parse_key(line) for line in lines if line.strip() and not line.startswith("#"))
@@ -58,7 +61,7 @@ def _lines(file: Path | None) -> list[str]:
 
 
 def behaviour_of(words: OfflineOptions) -> "ServerConfig":
-    from agentos.offline import Hints, ServerConfig
+    from agentos.offline.config import Hints, ServerConfig
 
     limits = _limits(words)
     return ServerConfig(
@@ -77,7 +80,8 @@ def behaviour_of(words: OfflineOptions) -> "ServerConfig":
 
 
 def _limits(words: OfflineOptions) -> "OfflineLimits":
-    from agentos.offline import OfflineLimits, WindowKind
+    from agentos.offline.limits.limiter import OfflineLimits
+    from agentos.offline.limits.windows import WindowKind
 
     return OfflineLimits(
         rate=words["rpm"],
@@ -94,7 +98,7 @@ def _limits(words: OfflineOptions) -> "OfflineLimits":
 
 
 def _special_limits(texts: tuple[str, ...], usual: "OfflineLimits") -> "dict[str, OfflineLimits]":
-    from agentos.offline import parse_limits
+    from agentos.offline.limits.parse import parse_limits
 
     found = [parse_limits(text, usual) for text in texts]
     return {named.name: named.limits for named in found}
@@ -111,7 +115,7 @@ def check_limits(config: "ServerConfig", keys: "tuple[OfflineKey, ...]") -> None
 
 
 def _latency(text: str) -> "Latency":
-    from agentos.offline import Latency
+    from agentos.offline.config import Latency
 
     low, _, high = text.partition(",")
     try:
@@ -130,7 +134,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _faults(words: OfflineOptions) -> "tuple[Fault, ...]":
-    from agentos.offline import parse_faults
+    from agentos.offline.faults.parse import parse_faults
 
     texts = [
         *words["fault"],

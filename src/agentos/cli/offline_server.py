@@ -9,7 +9,7 @@ import click
 from agentos.cli.offline_options import OfflineOptions, behaviour_of, check_limits, keys_of
 
 if TYPE_CHECKING:
-    from agentos.offline import OfflineKey
+    from agentos.offline.keys import OfflineKey
 
 EPILOG = """\b
 Examples:
