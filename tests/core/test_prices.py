@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentos.config.prices import price_list
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, Price, PriceList
 from agentos.core.ratelimit.limits import CallCost
-from agentos.models.prices import price_list
 
 PRICES = PriceList((("gpt-5", Price(1.0, 10.0)), ("gpt-5-mini", Price(0.1, 1.0))))
 THOUSAND = CallCost(1000, 1000)  # costs 0.011 with gpt-5

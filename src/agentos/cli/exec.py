@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import Duration, Workers, capped
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
@@ -77,6 +78,7 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
             display=words["display"],
         )
     )
+    warn_held_back(settings, err=words["json"])
     codes, everything = _codes(words["retry_on"])
     request = ExecRequest(
         sources=tuple(_sources(words, settings.project)),

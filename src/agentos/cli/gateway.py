@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import Duration
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def _run(
     from agentos.gateway.server import GatewayOptions, run_gateway
 
     settings = read_settings(Flags(repo=repo, budget=budget))
+    warn_held_back(settings, err=True)
     items = item or ("agent",)
     service = GatewayOptions(
         settings, max_wait, port, offline, ends_with_stdin=die_with_parent, tell_events=format == "events"

@@ -25,6 +25,7 @@ COMMANDS = {
     "gateway": "Share the keys with any agent: a loopback endpoint for its calls",
     "doctor": "Check this machine and this project",
     "config": "The settings, and where they come from",
+    "trust": "Let a project's agentos.toml name a GitHub repository, prices, retention",
     "completion": "Complete commands in bash, zsh or fish",
     "offline-server": "Run the embedded model server by itself",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import ImpliedInt, Workers, capped
 from agentos.cli.run_options import EXAMPLES, RunOptions, options
 from agentos.cli.shell_complete import completer, workflows
@@ -85,8 +86,10 @@ def _execute(workflow: str, words: RunOptions, name: str) -> int:
             budget=words.budget,
             review=words.review,
             display=words.display,
+            trust=words.trust or None,
         )
     )
+    warn_held_back(settings, workflow, err=words.json)
     selection = Selection(
         everything=words.all,
         words=tuple(_relative(word, settings.project) for word in words.items),

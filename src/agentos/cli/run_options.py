@@ -56,6 +56,7 @@ class RunOptions:
     display: str | None
     json: bool
     repo: Path | None
+    trust: bool
 
 
 def options() -> list[click.Parameter]:
@@ -138,5 +139,10 @@ def options() -> list[click.Parameter]:
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
             help="The project's folder (this one).",
+        ),
+        click.Option(
+            ["--trust"],
+            is_flag=True,
+            help="Use all settings of the project's agentos.toml for this run (see: agentos trust).",
         ),
     ]

@@ -11,6 +11,7 @@ from agentos.core.constants import DISPLAYS, MAX_PARALLEL, REVIEWS
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
 from agentos.core.text.toml_lines import line_in
+from agentos.regular_files import read_regular
 
 FILE_KEYS: dict[str, type] = {
     "drafter": tuple,
@@ -38,10 +39,10 @@ _BOUNDS: dict[str, tuple[float, float | None]] = {
 }
 
 
-def read_file(path: Path) -> dict[str, object]:
-    """Its settings, each checked; a file that is not there says nothing."""
+def read_file(path: Path, root: Path | None = None) -> dict[str, object]:
+    """The settings in the file, each checked; a missing file has none. With a `root`, no link may lead to it."""
     try:
-        text = path.read_text("utf-8")
+        text = read_regular(path, root).decode("utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:

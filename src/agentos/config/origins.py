@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentos.config.settings import PROJECT_FILE, Flags, Settings, environment, home_folder, read_settings
 from agentos.core.text.toml_lines import line_in
+from agentos.regular_files import read_regular
 
 # Settings that the environment gives; the others come from flags, files or their defaults.
 VARIABLES = {
@@ -38,12 +39,23 @@ def origins(flags: Flags, around: Mapping[str, str] | None = None) -> list[Setti
     files = (settings.project / PROJECT_FILE, home_folder(env) / "config.toml")
     given = {name for name in ("repo", *_names(Flags)) if getattr(flags, name) is not None}
     return [
-        SettingOrigin(name, getattr(settings, name), _source(name, given, env, files))
+        SettingOrigin(name, getattr(settings, name), _source(name, given, env, files, settings.held_back))
         for name in _names(Settings)
     ]
 
 
-def _source(name: str, flags: set[str], env: Mapping[str, str], files: tuple[Path, Path]) -> str:
+def _source(
+    name: str,
+    flags: set[str],
+    env: Mapping[str, str],
+    files: tuple[Path, ...],
+    held_back: tuple[str, ...],
+) -> str:
+    if name == "held_back":
+        return "this project is not trusted: agentos trust" if held_back else "default"
+    if name in held_back:
+        others = _source(name, flags, env, files[1:], ())
+        return f"{others} ({files[0]} is held back)"
     if name == "project":
         return "flag --repo" if "repo" in flags else "this folder"
     if name in flags:
@@ -59,7 +71,7 @@ def _source(name: str, flags: set[str], env: Mapping[str, str], files: tuple[Pat
 def line_of(path: Path, name: str) -> int | None:
     """The line where a setting stands in a file; None if it does not, 0 if only the parser can tell."""
     try:
-        return line_in(path.read_text("utf-8"), name)
+        return line_in(read_regular(path).decode("utf-8"), name)
     except FileNotFoundError:
         return None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentos.config.file import FILE_KEYS, read_file
+from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
 from agentos.core.constants import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.planning.model_roles import resolve_role
@@ -52,6 +53,7 @@ class Settings:
     simulate_429: int | None = None
     step_summary: Path | None = None
     engine: str = "process"
+    held_back: tuple[str, ...] = ()
 
     def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
         return tuple(resolve_role(role, getattr(self, role), providers) for role in ROLES)
@@ -73,6 +75,7 @@ class Flags:
     budget: float | None = None
     review: str | None = None
     display: str | None = None
+    trust: bool | None = None
 
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
@@ -83,7 +86,9 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         raise PreflightError(
             f"{project} is not a folder: expected a project folder; name one with --repo PATH"
         )
-    merged = {**read_file(home / "config.toml"), **read_file(project / PROJECT_FILE)}
+    user = read_file(home / "config.toml")
+    vetted = _project_settings(home, project, user, bool(flags.trust) or _switch(env, "AGENTOS_TRUST"))
+    merged = {**user, **vetted.settings}
     said = {name: value for name in FILE_KEYS if (value := getattr(flags, name, None)) is not None}
     return Settings(
         home=home,
@@ -95,8 +100,34 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         engine=_engine(env),
         github_url=_api_url(env),
+        held_back=vetted.held_back,
         **{**merged, **_display(env), **said},
     )
+
+
+def _project_settings(home: Path, project: Path, user: dict[str, object], trusted: bool) -> VettedSettings:
+    """The settings of the project file that hold for this user."""
+    path = project / PROJECT_FILE
+    found = read_file(path, project)
+    if not trusted and not NEEDS_TRUST.keys().isdisjoint(found) and not is_trusted(home, project, path):
+        from agentos.config.prices import price_list
+
+        own = user.get("prices", ())
+        assert isinstance(own, tuple)
+        vetted = vet(found, user, price_list(own).of)
+    else:
+        vetted = VettedSettings(found)
+    if "prices" in user and "prices" in vetted.settings:
+        prices = {**dict(user["prices"]), **dict(vetted.settings["prices"])}  # type: ignore[call-overload]
+        vetted.settings["prices"] = tuple(prices.items())
+    return vetted
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    value = env.get(name, "").casefold()
+    if value not in ("", "0", "false", "no", "1", "true", "yes"):
+        raise UsageError(f"invalid {name}={value}: expected 1 or 0")
+    return value in ("1", "true", "yes")
 
 
 def home_folder(environment: Mapping[str, str] | None = None) -> Path:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.config.prices import price_list
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.quota.credentials import Credential
-from agentos.models.prices import price_list
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.files import check_home
@@ -185,11 +185,14 @@ def _skew(place: Path) -> float:
 
 def _settings(context: CheckContext) -> Iterator[Finding]:
     try:
-        _read(context)
+        settings = _read(context)
     except AgentosError as error:
         yield Finding("settings", "cannot be used", str(error))
-    else:
-        yield Finding("settings", "can be read (see: agentos config show --origin)")
+        return
+    yield Finding("settings", "can be read (see: agentos config show --origin)")
+    if settings.held_back:
+        names = ", ".join(settings.held_back)
+        yield Finding("trust", f"not used from agentos.toml: {names}", "read it, then type: agentos trust")
 
 
 def _keys(context: CheckContext) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from agentos.config.prices import price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.protocol import events
 from agentos.core.protocol.ports import PeerLog
@@ -30,7 +31,6 @@ from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
 from agentos.gateway.way import Clocks
 from agentos.http.server import listening
-from agentos.models.prices import price_list
 from agentos.offline.child import start_offline_server
 from agentos.offline.process import watch_stdin
 from agentos.outputs.jsonlines import JsonLines

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from agentos.config.prices import price_list
 from agentos.config.settings import current_folder, moved_home, trace_nothing
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
@@ -26,7 +27,6 @@ from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Redactor
 from agentos.engines.fault_injection import Inject429Engine
 from agentos.engines.process import ProcessEngine
-from agentos.models.prices import price_list
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
 from agentos.run.discovery import check_project, clean_finished, discover
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs

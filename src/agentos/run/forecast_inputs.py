@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from agentos.config.prices import price_list
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import AgentosError
 from agentos.core.forecast.forecast import Forecast, Unknown, forecast
@@ -9,7 +10,6 @@ from agentos.core.forecast.history import ModelSet
 from agentos.core.forecast.simulation import SimulationInputs
 from agentos.core.planning.plan import Plan
 from agentos.core.quota.credentials import Credential
-from agentos.models.prices import price_list
 from agentos.offline.child import expected_credentials
 from agentos.run.model_selection import ModelSelection, select_models
 from agentos.storage.clock import host_clock
