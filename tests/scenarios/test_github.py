@@ -16,6 +16,7 @@ from .screens import Shell
 @pytest.fixture
 def github(harness: RunHarness) -> Iterator[FakeGitHub]:
     (harness.project / "agentos.toml").write_text(f'github = "{REPOSITORY}"\n')
+    harness.extra_env["AGENTOS_TRUST"] = "1"
     (harness.project / "issues").rmdir()
     with FakeGitHub().serve() as server:
         yield server
