@@ -37,11 +37,11 @@ def _pauses(told: list[dict[str, Any]]) -> list[float]:
     found = []
     for event in told:
         match event["type"]:
-            case "ItemStarted":
+            case "item_started":
                 place[event["item"]] = event["slot"]
-            case "ItemEnded":
+            case "item_ended":
                 free[place[event["item"]]] = event["at"]
-            case "NodeStarted":
+            case "node_started":
                 if (since := free.pop(place[event["item"]], None)) is not None:
                     found.append(event["at"] - since)
             case _:
@@ -56,15 +56,15 @@ def _coordination(told: list[dict[str, Any]]) -> float:
     ended: list[float] = []
     for event in told:
         match event["type"]:
-            case "LeaseRequested":
+            case "lease_requested":
                 wished[event["item"]] = event["at"]
-            case "LeaseGranted":
+            case "lease_granted":
                 waited += event["at"] - wished[event["item"]]
-            case "WorkerExited":
+            case "worker_exited":
                 ended.append(event["at"])
-            case "ItemStarted" if ended:
+            case "item_started" if ended:
                 waited += event["at"] - ended.pop(0)
-            case "ItemEnded":
+            case "item_ended":
                 lived += event["seconds"]
             case _:
                 pass

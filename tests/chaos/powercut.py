@@ -58,9 +58,9 @@ def cut_everywhere(
 def _promises(call: Call, promised: dict[str, set[str]]) -> int:
     before = sum(map(len, promised.values()))
     for event in told(call):
-        if event["type"] == "WorkerReported" and '"finished"' in call.data.decode():
+        if event["type"] == "worker_reported" and '"finished"' in call.data.decode():
             promised["ended"].add(str(event["item"]))
-        if event["type"] == "LeaseRequested" and (needed := NEEDED.get(str(event["call"]))):
+        if event["type"] == "lease_requested" and (needed := NEEDED.get(str(event["call"]))):
             promised["kept"].add(f"{event['item']}/{needed}")
     return sum(map(len, promised.values())) - before
 

@@ -116,10 +116,10 @@ def _counted(harness: RunHarness, server: ModelServer, kills: int) -> Iterator[s
     lines = (harness.home / "quota/notes.jsonl").read_text().splitlines()
     notes = [json.loads(line) for line in lines if line.endswith("}")]
     refused = {
-        (note["run"], note["lease"]) for note in notes if note["type"] == "CallEnded" and note["refused"]
+        (note["run"], note["lease"]) for note in notes if note["type"] == "call_ended" and note["refused"]
     }
-    sent = [(note["run"], note["lease"]) for note in notes if note["type"] == "CallStarted"]
-    earlier = sum(hour["calls"] for note in notes if note["type"] == "BucketUsage" for hour in note["hours"])
+    sent = [(note["run"], note["lease"]) for note in notes if note["type"] == "call_started"]
+    earlier = sum(hour["calls"] for note in notes if note["type"] == "bucket_usage" for hour in note["hours"])
     counted = earlier + sum(one not in refused for one in sent)
     answered = sum(call["status"] == 200 for call in server.calls())
     if not answered <= counted <= answered + kills:

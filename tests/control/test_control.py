@@ -72,8 +72,8 @@ def test_a_request_comes_through_and_its_answer_goes_back(folder: Path, control:
     [
         (b"hello\n", "Expecting value"),
         (b'{"type": "Nothing"}\n', "unknown type"),
-        (b'{"type": "RunEnded", "exit_code": 0, "seconds": 1, "waited": 0}\n', "not a request"),
-        (b'{"type": "WorkerCountRequested", "workers": "many"}\n', "expected int"),
+        (b'{"type": "run_ended", "exit_code": 0, "seconds": 1, "waited_seconds": 0}\n', "not a request"),
+        (b'{"type": "worker_count_requested", "workers": "many"}\n', "expected int"),
     ],
 )
 def test_what_is_no_request_is_declined(

@@ -20,7 +20,7 @@ def test_a_paused_run_grants_no_key_and_starts_nothing_until_it_is_resumed() -> 
     run.hear(events.ResumeRequested())
     assert run.held("LLD-1") and run.started() == ["LLD-1", "LLD-2", "LLD-3"]
     assert run.of(events.RunResumed) == [events.RunResumed(8000.0)]
-    assert run.of(events.LeaseGranted)[0].waited == 0.0, "it waited for a person, not for a key"
+    assert run.of(events.LeaseGranted)[0].waited_seconds == 0.0, "it waited for a person, not for a key"
 
 
 def test_pause_now_sets_items_aside_without_using_up_a_try() -> None:

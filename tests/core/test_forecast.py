@@ -102,7 +102,7 @@ def test_the_tightest_of_several_limits_is_named() -> None:
 
 def test_a_rate_that_an_earlier_run_found_out_counts() -> None:
     key = replace(keys(1)[0], concurrency=8)
-    learnt = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", per_second=0.1)
+    learnt = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", requests_per_second=0.1)
     found = forecast(replace(scene(12, 4, [key]), notes=(learnt,)), known(life(1.0)))
     assert found.seconds is not None and found.seconds >= 23 * 10.0
 
@@ -111,12 +111,13 @@ def test_a_rate_that_is_still_sought_is_tempered_by_what_the_last_run_got_throug
     """Just after a search the rate found may be too high, and what there was too low."""
     credentials = keys(2)
     notes = tuple(
-        BucketLimitsLearned("before", key.quota, "gemini-2.5-pro", per_second=0.5) for key in credentials
+        BucketLimitsLearned("before", key.quota, "gemini-2.5-pro", requests_per_second=0.5)
+        for key in credentials
     )
     planned = replace(scene(10, parallel=4, credentials=credentials), notes=notes)
     hopeful = forecast(planned, known(life(0.5)))
     sober = forecast(planned, replace(known(life(0.5)), calls_per_second=0.4))
-    named = tuple(replace(note, window=10.0) for note in notes)
+    named = tuple(replace(note, window_seconds=10.0) for note in notes)
     sure = [
         forecast(replace(planned, notes=named), replace(known(life(0.5)), calls_per_second=pace)).seconds
         for pace in (None, 0.4)

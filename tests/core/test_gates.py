@@ -50,4 +50,4 @@ def test_tries_from_before_the_decision_are_not_held_against_the_item() -> None:
     conducted.hear(events.ItemDecided("LLD-1", "approve"))
     conducted.finish("LLD-1", failed_transient("OSError: no space left"))
     (retried,) = [told for told in conducted.told if isinstance(told, events.ItemRetried)]
-    assert (retried.attempt, retried.attempts) == (2, 2)
+    assert (retried.attempt, retried.max_attempts) == (2, 2)

@@ -189,7 +189,7 @@ def test_what_another_run_was_told_of_limits_is_kept_to_here() -> None:
 
 def test_a_rate_that_another_run_has_found_is_a_beginning_here() -> None:
     run = Conducted(keys(1))
-    run.learn(BucketLimitsLearned("there", keys(1)[0].quota, MODEL, per_second=3.0))
+    run.learn(BucketLimitsLearned("there", keys(1)[0].quota, MODEL, requests_per_second=3.0))
     assert run.pool.bucket("key-1", MODEL).limiter.per_second() == 3.0
 
 

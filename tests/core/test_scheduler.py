@@ -265,7 +265,7 @@ def test_an_error_that_can_pass_is_tried_again_with_growing_waits() -> None:
         stage.at(stage.now + 0.01)
         assert len(stage.started()) == prestarted + 1
     stage.report("LLD-1", failed_transient("OSError"))
-    assert [(told.attempt, told.attempts) for told in stage.told(events.ItemRetried)] == [(2, 3), (3, 3)]
+    assert [(told.attempt, told.max_attempts) for told in stage.told(events.ItemRetried)] == [(2, 3), (3, 3)]
     assert stage.told(events.ItemEnded)[0].attempts == 3
     assert stage.run.exit_code() == 1
 
@@ -392,13 +392,13 @@ def test_waiting_for_a_key_does_not_count_against_the_items_time() -> None:
     stage.refuse("LLD-1", Refusal(RefusalKind.RATE_LIMITED, "429", 1000.0))
     stage.hear(events.LeaseRequested("LLD-1", "again", ("gemini",)))
     stage.at(1010.0)
-    assert stage.told(events.LeaseGranted)[-1].waited == 1000.0
+    assert stage.told(events.LeaseGranted)[-1].waited_seconds == 1000.0
     stage.at(1099.9)
     assert stage.told(KillWorker) == []
     stage.at(1100.0)
     assert stage.told(KillWorker) == [KillWorker("LLD-1")]
     stage.hear(events.StopRequested("SIGINT"), ended("LLD-1", "signal 9"))
-    assert stage.told(events.RunEnded)[-1].waited == 1000.0
+    assert stage.told(events.RunEnded)[-1].waited_seconds == 1000.0
 
 
 def test_a_silent_item_is_slow_then_stalled_each_said_once() -> None:

@@ -204,7 +204,7 @@ def test_what_earlier_runs_have_sent_counts_for_the_day() -> None:
     run.answer(lease)
     assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     assert [round(told.seconds) for told in run.of(events.KeyExhausted)] == [round(-9000 + DAY + 0.15 - 1000)]
-    assert any(isinstance(note, CooldownStarted) and note.spent_until for note in run.notes)
+    assert any(isinstance(note, CooldownStarted) and note.exhausted_until for note in run.notes)
 
 
 def test_a_run_that_begins_with_a_day_used_up_sends_nothing_and_says_when_to_come_back() -> None:

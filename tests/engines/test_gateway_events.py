@@ -114,7 +114,7 @@ def test_what_is_held_back_starts_when_no_gateway_comes_or_its_worker_is_wanted(
     stand.say(events.GatewayExited("killed by SIGKILL"))
     stand.engine.execute(start)
     if given_up:
-        stand.say(events.GatewayExited("exit status 3", again=False))
+        stand.say(events.GatewayExited("exit status 3", restarting=False))
         assert stand.inner.obeyed == [start]
     else:
         stand.engine.execute(kill)

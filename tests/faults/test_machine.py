@@ -50,7 +50,7 @@ def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(harness: R
     done = harness.run("--all", "--parallel", 2, **shim.environment(forks=6))
     assert shim.unforked >= 6 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row" in done.out and "Resource temporarily unavailable" in done.out
-    assert len(server.answered()) == 4 and {e["attempts"] for e in harness.events("ItemEnded")} == {1}
+    assert len(server.answered()) == 4 and {e["attempts"] for e in harness.events("item_ended")} == {1}
 
 
 def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(harness: RunHarness) -> None:
@@ -61,7 +61,7 @@ def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(ha
     assert shim.unforked >= 3 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row ([Errno 11] Resource temporarily unavailable)" in done.out
     assert len(server.answered()) == 6 and server.ledger()["max_concurrent_all"] == 1
-    assert {event["attempts"] for event in harness.events("ItemEnded")} == {1}
+    assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
 
 def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(harness: RunHarness) -> None:
@@ -150,7 +150,7 @@ def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(harness: RunHarn
     first, second = server.calls()[:2]
     assert 2.8 <= second["started"] - first["started"] < 10
     assert 3 <= harness.summary()["seconds"] < 40
-    assert 3 <= harness.events("RunEnded")[0]["seconds"] < 40
+    assert 3 <= harness.events("run_ended")[0]["seconds"] < 40
 
 
 @pytest.mark.parametrize("year", [1970, 2100])

@@ -46,7 +46,7 @@ def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable
     done = harness.start(*words, before=("unshare", "-n"), **urls).wait(60)
     assert done.code == 75, done.out + done.err
     assert "no answer" in done.out and "FAILED" not in done.out and "Traceback" not in done.out
-    assert len(harness.events("LeaseReleased")) > 2, "it was not tried again"
+    assert len(harness.events("lease_released")) > 2, "it was not tried again"
     server = harness.server()
     assert harness.run("--all", "--parallel", 2).code == 0
     assert len(server.answered()) == 4

@@ -106,7 +106,7 @@ def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alo
         ended = running.wait(60)
         assert memory.ended == 2 and ended.code == 1, ended.out + ended.err
     assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
-    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
     assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
 
 
@@ -121,7 +121,7 @@ def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(
     ended = harness.start(*ALL, "--retries", 1, program="agentos", before=limit).wait(90)
     assert ended.code == 1 and "FAILED: MemoryError" in ended.out, ended.out + ended.err
     assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
-    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
     assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
     deeds(project, "pass", "pass", "pass", "pass")
     assert harness.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
@@ -132,7 +132,7 @@ def test_a_worker_that_ends_well_without_an_outcome_has_failed(harness: RunHarne
     ended = harness.start(*ALL, "--retries", 1, program="agentos").wait(60)
     assert ended.code == 1 and done(project) == ["DEED-2"], ended.out
     assert "[DEED-1] FAILED: its worker ended without an outcome: exit status 0" in ended.lines
-    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
@@ -150,7 +150,7 @@ def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
     ended = harness.start(*ALL, "--timeout", "3s", program="agentos").wait(60)
     assert ended.code == 0 and done(project) == ["DEED-1", "DEED-2"], ended.out
     assert "ran out of time (--timeout)" in ended.out and "attempt 2 of 3" in ended.out
-    tries = {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}
+    tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
@@ -168,7 +168,7 @@ def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_seco
     ended = running.wait()
     assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
     prestarted, killed, over = (
-        harness.events(kind)[0]["at"] for kind in ("ShutdownStarted", "WorkersKilled", "RunEnded")
+        harness.events(kind)[0]["at"] for kind in ("shutdown_started", "workers_killed", "run_ended")
     )
     assert (killed - prestarted < 4) == (presses == 2) and over - prestarted < 7
     assert harness.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
@@ -185,7 +185,7 @@ def test_a_grandchild_that_a_worker_leaves_is_gone_before_the_run_is_over(
     wait_until((project / "left").exists, 30)
     left = next(mark for mark in descendants(running.pid) if mark.pid == int((project / "left").read_text()))
     (project / "seen").touch()
-    wait_until(lambda: any(event["item"] == "DEED-1" for event in harness.events("ItemEnded")), 30)
+    wait_until(lambda: any(event["item"] == "DEED-1" for event in harness.events("item_ended")), 30)
     wait_until(lambda: not left.alive, 2.0)
     assert running.process.poll() is None and descendants(running.pid)
     (project / "go").touch()

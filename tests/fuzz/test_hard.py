@@ -25,11 +25,11 @@ from agentos.workflows.sources.markdown import read_page
 HARD = {
     "lists": b"[" * 100_000,
     "tables": b'{"a":' * 100_000,
-    "a list in a message": b'{"type":"NodeStarted","item":' + b"[" * 100_000,
+    "a list in a message": b'{"type":"node_started","item":' + b"[" * 100_000,
     "a long number": b"1" * 5000,
-    "a longer time": b'{"type":"CooldownStarted","boot":"x","wall":1' + b"0" * 400 + b',"clock":1}',
-    "half a character": b'{"type":"NodeStarted","item":"\\ud800","node":"N","round":1,"at":1}',
-    "no number": b'{"type":"NodeStarted","item":"x","node":"N","round":NaN,"at":Infinity}',
+    "a longer time": b'{"type":"cooldown_started","boot":"x","wall":1' + b"0" * 400 + b',"clock":1}',
+    "half a character": b'{"type":"node_started","item":"\\ud800","node":"N","round":1,"at":1}',
+    "no number": b'{"type":"node_started","item":"x","node":"N","round":NaN,"at":Infinity}',
     "zeros": bytes(4096),
     "a bomb of references": b"a: &a [x, x]\n"
     + b"".join(b"%c: &%c [%s]\n" % (98 + n, 98 + n, b", ".join([b"*%c" % (97 + n)] * 9)) for n in range(8))

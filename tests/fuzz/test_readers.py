@@ -30,7 +30,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-KINDS = st.sampled_from(["NodeStarted", "LeaseReleased", "GrantLease", "CallStarted", "ItemEnded", "Nothing"])
+KINDS = st.sampled_from(
+    ["node_started", "lease_released", "grant_lease", "call_started", "item_ended", "Nothing"]
+)
 NAMES = st.sampled_from(
     ["item", "node", "lease", "usage", "refusal", "outcome", "at", "run", "secret", "boot"]
 )

@@ -9,7 +9,7 @@ from agentos.outputs.resume_command import documents, resume_command, retry_comm
 
 STARTED = RunStarted(
     *("r", "lld", "/a b/shop", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh --repo shop", "shop/"),
-    folder="/a b",
+    cwd="/a b",
 )
 
 
@@ -46,4 +46,4 @@ def test_flags_of_ours_do_not_touch_the_words_of_a_program() -> None:
 
 
 def test_records_that_do_not_say_where_a_run_was_started_change_nothing() -> None:
-    assert resume_command(replace(STARTED, folder=""), "/tmp") == "lld-workflow --all --repo shop"
+    assert resume_command(replace(STARTED, cwd=""), "/tmp") == "lld-workflow --all --repo shop"

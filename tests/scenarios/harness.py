@@ -399,8 +399,8 @@ class RunHarness:
 
     def worker(self, item: str) -> int:
         """The process that carries the item now."""
-        wait_until(lambda: any(event["item"] == item for event in self.events("WorkerStarted")))
-        pids: list[int] = [event["pid"] for event in self.events("WorkerStarted") if event["item"] == item]
+        wait_until(lambda: any(event["item"] == item for event in self.events("worker_started")))
+        pids: list[int] = [event["pid"] for event in self.events("worker_started") if event["item"] == item]
         return pids[-1]
 
 

@@ -107,7 +107,7 @@ def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(harness: Ru
     wait_until(lambda: server.ledger()["running"] == 2, 60)
     assert fish(harness, "agentos retry L") == []
     os.kill(harness.worker("LLD-40"), signal.SIGKILL)
-    wait_until(lambda: harness.events("ItemEnded"), 30)
+    wait_until(lambda: harness.events("item_ended"), 30)
     for name in ("bash", "zsh"):
         offers(Screen(shell(harness, name)), "agentos retry l", "agentos retry LLD-40")
     assert fish(harness, "agentos retry L") == ["LLD-40"]

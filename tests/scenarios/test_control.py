@@ -16,26 +16,26 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(harness: RunHarness) -> N
     harness.issues(40, 41, 42, 43)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all", "--parallel", 2)
-        wait_until(lambda: len(harness.events("LeaseGranted")) == 2)
+        wait_until(lambda: len(harness.events("lease_granted")) == 2)
         asked = harness.run("pause", program="agentos")
     assert asked.code == 0 and PAUSED in asked.out, asked
     assert f"[COORDINATOR] {PAUSED} Go on with: agentos resume" in running.out
     wait_until(lambda: not open_leases(harness))
-    granted = len(harness.events("LeaseGranted"))
-    wait_until(lambda: len(harness.events("LeaseRequested")) > granted)
+    granted = len(harness.events("lease_granted"))
+    wait_until(lambda: len(harness.events("lease_requested")) > granted)
     status = harness.run("status", program="agentos")
     assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
     assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
     assert "keys in use: 0/4" in status.lines[-2]
     assert "paused already" in harness.run("pause", program="agentos").out
-    assert len(harness.events("LeaseGranted")) == granted
+    assert len(harness.events("lease_granted")) == granted
     assert "Resumed after" in harness.run("resume", program="agentos").out
     assert running.wait().code == 0
     assert all(harness.document(number).exists() for number in (40, 41, 42, 43))
 
 
 def open_leases(harness: RunHarness) -> int:
-    return len(harness.events("LeaseGranted")) - len(harness.events("LeaseReleased"))
+    return len(harness.events("lease_granted")) - len(harness.events("lease_released"))
 
 
 def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: RunHarness) -> None:
@@ -44,21 +44,21 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: Run
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: len(server.answered()) >= 2)
     assert harness.run("pause", "--now", program="agentos").code == 0
-    wait_until(lambda: len(harness.events("ItemSetAside")) == 2)
-    assert len(harness.events("WorkerExited")) == 2 and running.process.poll() is None
+    wait_until(lambda: len(harness.events("item_suspended")) == 2)
+    assert len(harness.events("worker_exited")) == 2 and running.process.poll() is None
     assert "lld_workflow_40.db" in harness.databases()
     assert harness.run("resume", program="agentos").code == 0
     done = running.wait()
     assert done.code == 0 and "LLD-40 is set aside at N3_review" in done.out, done.out
     assert not server.repeated_prompts() and harness.databases() == []
-    assert [event["attempt"] for event in harness.events("ItemStarted")] == [1, 1, 2, 2]
+    assert [event["attempt"] for event in harness.events("item_started")] == [1, 1, 2, 2]
 
 
 def test_a_log_is_followed_from_its_beginning_to_the_end_of_the_run(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         following = harness.start("logs", "-f", "lld-40", program="agentos")
         later = harness.start("logs", "-f", "LLD-41", program="agentos")
         following.wait_for(">>> Executing: N1_design")
@@ -74,7 +74,7 @@ def test_status_for_programs_says_the_same_with_and_without_a_running_process(ha
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         during = json.loads(harness.run("status", "--json", program="agentos").out)
     assert during["alive"] and not during["paused"]
     assert {one["item"]: one["state"] for one in during["items"]} == {
@@ -91,9 +91,9 @@ def test_a_failed_item_is_put_back_into_the_run(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all", "--parallel", 2, "--retries", 0)
-        wait_until(lambda: len(harness.events("LeaseGranted")) == 2)
+        wait_until(lambda: len(harness.events("lease_granted")) == 2)
         os.kill(harness.worker("LLD-40"), signal.SIGKILL)
-        wait_until(lambda: harness.events("ItemEnded"))
+        wait_until(lambda: harness.events("item_ended"))
         again = harness.run("retry", "40", program="agentos")
         assert again.code == 0 and "LLD-40 is tried again, from its checkpoint." in again.out, again
         unknown = harness.run("retry", "LLD-99", program="agentos")
@@ -109,11 +109,11 @@ def test_the_number_of_workers_changes_during_the_run(harness: RunHarness) -> No
     harness.issues(40, 41, 42, 43)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("WorkerStarted"))
+        wait_until(lambda: harness.events("worker_started"))
         more = harness.run("set", "parallel", 12, program="agentos")
         assert "Warning: Requested parallelism 12 exceeds maximum 10. Capping to 10." in more.err
         assert more.code == 0 and "10 workers from now on (before: 1)." in more.out
-        wait_until(lambda: len(harness.events("WorkerStarted")) == 4)
+        wait_until(lambda: len(harness.events("worker_started")) == 4)
         none = harness.run("set", "parallel", 0, program="agentos")
     assert none.code == 2 and none.err.endswith("expected 1 to 10\n")
     assert running.wait().code == 0
@@ -123,7 +123,7 @@ def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(har
     harness.issues(40, 41)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         waiting = harness.start("wait", program="agentos")
         wait_until(lambda: "Waiting for run" in waiting.err)
         asked = harness.run("stop", program="agentos")
@@ -142,7 +142,7 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> 
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("WorkerStarted"))
+        wait_until(lambda: harness.events("worker_started"))
         timed = harness.run("wait", "--timeout", "0.2s", program="agentos")
         assert timed.code == 124 and "goes on" in timed.err
         waiting = harness.start("wait", program="agentos")
@@ -159,7 +159,7 @@ def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) ->
         wait_until(
             lambda: (
                 len(harness.runs()) == 2
-                and all(harness.events("WorkerStarted", run) for run in harness.runs())
+                and all(harness.events("worker_started", run) for run in harness.runs())
             )
         )
         asked = harness.run("pause", program="agentos")
@@ -167,8 +167,8 @@ def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) ->
         name = harness.runs()[0].name
         assert f"agentos pause --run {name}   ({harness.project})" in asked.err
         assert f"Run {name}: Paused" in harness.run("pause", "--run", name, program="agentos").out
-        assert len(harness.events("RunPaused", harness.runs()[0])) == 1
-        assert harness.events("RunPaused", harness.runs()[1]) == []
+        assert len(harness.events("run_paused", harness.runs()[0])) == 1
+        assert harness.events("run_paused", harness.runs()[1]) == []
         for run in harness.runs():
             assert harness.run("stop", "--run", run.name, program="agentos").code == 0
     assert first.wait(8).code == second.wait(8).code == 143
@@ -178,7 +178,7 @@ def test_the_socket_is_the_owners_alone_and_gone_after_the_run(harness: RunHarne
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("WorkerStarted"))
+        wait_until(lambda: harness.events("worker_started"))
         socket = harness.runs()[0] / "control.sock"
         assert stat.S_IMODE(socket.stat().st_mode) == 0o600
         assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
@@ -189,7 +189,7 @@ def test_a_run_that_stands_still_is_named_as_such(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("WorkerStarted"))
+        wait_until(lambda: harness.events("worker_started"))
         os.kill(running.pid, signal.SIGSTOP)
         try:
             asked = harness.run("pause", program="agentos")
@@ -200,7 +200,7 @@ def test_a_run_that_stands_still_is_named_as_such(harness: RunHarness) -> None:
         and f"stands still (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in asked.err
     )
     assert running.wait().code == 0, "what nobody waits for any more is not done"
-    assert harness.events("RunPaused") == []
+    assert harness.events("run_paused") == []
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_a_killed_worker_costs_its_item_a_retry_and_nobody_else_anything(harness
     assert done.code == 0, done.out
     assert "LLD-42: its worker ended without an outcome: killed by SIGKILL" in done.out
     assert "attempt 2 of 3" in done.out
-    assert {event["item"]: event["attempts"] for event in harness.events("ItemEnded")} == {
+    assert {event["item"]: event["attempts"] for event in harness.events("item_ended")} == {
         "LLD-42": 2,
         "LLD-43": 1,
         "LLD-44": 1,
@@ -101,7 +101,7 @@ def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(harness
     done = running.wait()
     assert done.code == 0, done.out
     assert harness.document(42).exists() and harness.document(43).exists()
-    assert {event["attempts"] for event in harness.events("ItemEnded")} == {2}
+    assert {event["attempts"] for event in harness.events("item_ended")} == {2}
     assert len(server.answered()) == 4
 
 
@@ -115,7 +115,7 @@ def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(harness:
     assert done.lines[at + 1].startswith("[LLD-42]   issues/042-broken.md: it has no heading")
     assert "2 completed, 1 failed (LLD-42)" in done.out
     assert {call["item"] for call in server.calls()} == {f"Thing {number} can be used" for number in (41, 43)}
-    assert {event["item"]: event["attempts"] for event in harness.events("ItemEnded")}["LLD-42"] == 1
+    assert {event["item"]: event["attempts"] for event in harness.events("item_ended")}["LLD-42"] == 1
 
 
 def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(harness: RunHarness) -> None:
@@ -204,8 +204,8 @@ def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(harne
     deaths = 0
     while deaths < 5 and running.process.poll() is None:
         threading.Event().wait(0.25)
-        ended = {event["item"] for event in harness.events("ItemEnded")}
-        started = [event for event in harness.events("WorkerStarted") if event["item"] not in ended]
+        ended = {event["item"] for event in harness.events("item_ended")}
+        started = [event for event in harness.events("worker_started") if event["item"] not in ended]
         living = {mark.pid for mark in running.processes()}
         victims = [event["pid"] for event in started if event["pid"] in living]
         if victims:

@@ -206,7 +206,7 @@ def test_programs_can_listen(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 4")
     done = exec_(harness, "--json")
     found = [json.loads(line) for line in done.lines]
-    ended = next(event for event in found if event["type"] == "ProgramEnded")
+    ended = next(event for event in found if event["type"] == "program_ended")
     assert ended["status"] == 4 and ended["item"] == "a"
     assert "[a] FAILED: exit status 4" in done.err
 

@@ -25,7 +25,7 @@ def test_watching_ends_when_nobody_reads_it(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         watching = subprocess.Popen(
             [PROGRAMS / "agentos", "watch", "--display", "plain"],
             stdout=subprocess.PIPE,

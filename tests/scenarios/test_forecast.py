@@ -9,7 +9,7 @@ def forecast_of(harness: RunHarness, *words: object) -> dict[str, object]:
     done = harness.run("--all", "--dry-run", "--json", *words)
     assert done.code == 0, done.err
     found: dict[str, object] = json.loads(done.out.splitlines()[-1])
-    assert found["type"] == "Forecast"
+    assert found["type"] == "forecast"
     return found
 
 

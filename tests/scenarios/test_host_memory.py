@@ -23,7 +23,7 @@ def two_terminals(harness: RunHarness, *words: object) -> list[RunningCommand]:
 
 
 def attempts(harness: RunHarness) -> list[int]:
-    return [event["attempts"] for run in harness.runs() for event in harness.events("ItemEnded", run)]
+    return [event["attempts"] for run in harness.runs() for event in harness.events("item_ended", run)]
 
 
 # Dead keys.
@@ -76,15 +76,15 @@ def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(harness: R
     server = harness.server(keys=KEYS[:1], fault=told)
     credentials(harness, server.url, table(1))
     first = harness.start("--all")
-    wait_until(lambda: harness.events("KeyLimited"))
+    wait_until(lambda: harness.events("key_limited"))
     first.signal(signal.SIGKILL)
     first.wait()
     assert "1 of 1 requests/60s" in line(keys(harness), "key-1")
     second = harness.start("--all")
-    wait_until(lambda: len(harness.runs()) == 2 and harness.events("LeaseRequested", harness.runs()[-1]))
+    wait_until(lambda: len(harness.runs()) == 2 and harness.events("lease_requested", harness.runs()[-1]))
     second.signal(signal.SIGINT)
     assert second.wait().code == 130
-    assert not harness.events("LeaseGranted", harness.runs()[-1]), "its minute is not over"
+    assert not harness.events("lease_granted", harness.runs()[-1]), "its minute is not over"
     assert [call["status"] for call in server.calls()] == [200, 429]
 
 
@@ -112,7 +112,7 @@ def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(h
     assert answer["started"] - probe["ended"] > 2.9, "each look in vain makes the wait longer"
     assert attempts(harness) == [1] * 4 and len(server.answered()) == 8
     assert all(
-        "ItemRetried" not in {event["type"] for event in harness.journal(run)} for run in harness.runs()
+        "item_retried" not in {event["type"] for event in harness.journal(run)} for run in harness.runs()
     )
 
 

@@ -99,7 +99,7 @@ def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: Ru
     server.add_fault(kind="hostile", payload=PATHS, times=None)
     assert harness.run(42, "--max-iterations", 2).code == 0
     assert snapshot(*theirs) == before
-    assert {event["item"] for event in harness.events("ItemEnded")} == {"LLD-42"}
+    assert {event["item"] for event in harness.events("item_ended")} == {"LLD-42"}
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])

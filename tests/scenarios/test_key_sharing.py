@@ -103,7 +103,7 @@ def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHa
     credentials(harness, server.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
     with server.frozen():
         running = harness.start("--all", "--parallel", 2)
-        wait_until(lambda: {event["key"] for event in harness.events("LeaseGranted")} == {"key-1", "key-2"})
+        wait_until(lambda: {event["key"] for event in harness.events("lease_granted")} == {"key-1", "key-2"})
         rested = keys(harness, "rest", "key-1", "--for", "10m")
     assert rested.code == 0 and "key-1 rests for 10m" in rested.out
     done = running.wait(60)
@@ -192,7 +192,7 @@ def test_a_key_that_is_disabled_during_a_run_is_not_used_any_more(harness: RunHa
     credentials(harness, server.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
     with server.frozen():
         running = harness.start("--all", "--parallel", 2)
-        wait_until(lambda: {event["key"] for event in harness.events("LeaseGranted")} == {"key-1", "key-2"})
+        wait_until(lambda: {event["key"] for event in harness.events("lease_granted")} == {"key-1", "key-2"})
         assert keys(harness, "disable", "key-1").code == 0
         running.wait_for("The credentials were changed (disabled: key-1).")
     done = running.wait()
@@ -310,8 +310,8 @@ def test_three_providers_play_the_roles_they_are_given(harness: RunHarness) -> N
     played = {(call["role"], call["key"], call["model"]) for call in server.calls()}
     assert played == {("draft", "key-1", "claude-sonnet-4-5"), ("review", "key-2", "gpt-5")}
     assert {call["status"] for call in server.calls()} == {200}
-    assert {"anthropic-1", "openai-1"} == {event["key"] for event in harness.events("LeaseGranted")}
-    assert all(event["cost"] > 0 for event in harness.events("CallCompleted"))
+    assert {"anthropic-1", "openai-1"} == {event["key"] for event in harness.events("lease_granted")}
+    assert all(event["cost"] > 0 for event in harness.events("call_completed"))
 
 
 def test_a_fallback_reviews_when_the_preferred_provider_has_no_usable_key(harness: RunHarness) -> None:

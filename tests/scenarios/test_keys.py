@@ -34,9 +34,9 @@ def test_two_keys_for_five_workers_pause_once_an_episode_and_all_items_finish(ha
     assert all(harness.document(number).exists() for number in range(40, 46))
     assert "2 key slots for 5 workers" in done.out and "AGENTOS_KEY_CONCURRENCY" in done.out
     episodes = [
-        event["type"] for event in harness.journal() if event["type"] in ("PoolExhausted", "PoolRestored")
+        event["type"] for event in harness.journal() if event["type"] in ("pool_exhausted", "pool_restored")
     ]
-    assert episodes and episodes == ["PoolExhausted", "PoolRestored"] * (len(episodes) // 2)
+    assert episodes and episodes == ["pool_exhausted", "pool_restored"] * (len(episodes) // 2)
     assert said(done, "Credential pool exhausted. Pausing all workflows...") == len(episodes) // 2
     assert said(done, "Resuming workflows...") == len(episodes) // 2
     assert "Rate limit" not in done.out and said(done, "rate limited") == 0
@@ -64,9 +64,9 @@ def test_a_simulated_refusal_rests_one_key_and_the_item_goes_on_with_another(har
     )
     assert len(found) == 1
     assert all(harness.document(number).exists() for number in (42, 43, 44))
-    granted = [event["key"] for event in harness.events("LeaseGranted")]
+    granted = [event["key"] for event in harness.events("lease_granted")]
     assert granted[2] == found[0] and found[0] not in granted[3:]
-    assert {event["attempts"] for event in harness.events("ItemEnded")} == {1}
+    assert {event["attempts"] for event in harness.events("item_ended")} == {1}
     assert "1 refusal (429)" in done.out
 
 
@@ -86,7 +86,7 @@ def test_a_limited_key_is_not_used_before_its_time(harness: RunHarness, fault: d
     assert later and min(call["started"] for call in later) - refused["ended"] >= 2 - 0.01
     between = [call for call in server.calls() if refused["ended"] < call["started"] < refused["ended"] + 2]
     assert between and {call["key"] for call in between} == {"key-2"}
-    assert {event["attempts"] for event in harness.events("ItemEnded")} == {1}
+    assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
 
 def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(harness: RunHarness) -> None:
@@ -172,7 +172,7 @@ def test_a_key_that_is_spent_for_one_model_is_told_apart_by_model(harness: RunHa
         rf"key-1  gemini    available for ([\w.-]+); exhausted for the day for ([\w.-]+), {until}, ", row
     )
     assert found and set(found.groups()) == {"gemini-2.5-flash", "gemini-2.5-pro"}, row
-    (event,) = harness.events("KeyExhausted")
+    (event,) = harness.events("key_exhausted")
     assert "last refusal: " in row and event["reason"] in row
 
 
@@ -214,9 +214,9 @@ def test_a_storm_of_server_errors_costs_time_and_no_attempt(harness: RunHarness)
     assert done.code == 0, done.out
     assert {call["fault"] for call in server.calls()} >= {fault["kind"] for fault in faults}
     assert len(server.answered()) == 6
-    assert {event["attempts"] for event in harness.events("ItemEnded")} == {1}
-    assert not harness.events("KeyQuarantined") and not harness.events("KeyLimited")
-    assert not harness.events("ItemRetried")
+    assert {event["attempts"] for event in harness.events("item_ended")} == {1}
+    assert not harness.events("key_quarantined") and not harness.events("key_limited")
+    assert not harness.events("item_retried")
 
 
 def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
@@ -227,9 +227,9 @@ def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
     done = harness.run("--all")
     assert done.code == 0, done.out
     assert [call["fault"] for call in server.calls()] == ["cut", "html", None, None]
-    assert harness.document(42).exists() and {event["attempts"] for event in harness.events("ItemEnded")} == {
-        1
-    }
+    assert harness.document(42).exists() and {
+        event["attempts"] for event in harness.events("item_ended")
+    } == {1}
 
 
 def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -> None:
@@ -246,8 +246,8 @@ def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -
     kinds = [event["type"] for event in harness.journal()]
     granted = [
         event["key"]
-        for event in harness.journal()[kinds.index("KeysChanged") :]
-        if event["type"] == "LeaseGranted"
+        for event in harness.journal()[kinds.index("keys_changed") :]
+        if event["type"] == "lease_granted"
     ]
     assert set(granted) == {"key-2", "key-3", "key-4"}
     assert {call["key"] for call in server.calls()} == {"key-1", "key-2", "key-3", "key-4"}

@@ -173,7 +173,7 @@ def test_a_graph_that_cannot_be_built_fails_its_item_at_once(harness: RunHarness
     (project / "haiku_flow.py").write_text(code)
     done = run(harness, "haiku_flow:Haiku", "1", "--offline")
     assert done.code == 1 and done.out.count("graph() raised NameError") == 2
-    assert harness.events("ItemRetried") == []
+    assert harness.events("item_retried") == []
 
 
 def test_files_of_the_project_stand_in_for_no_module(harness: RunHarness) -> None:

@@ -28,7 +28,7 @@ def side_by_side(harness: RunHarness) -> list[int]:
     """How many items were under way, after each start and end that the journal tells of."""
     now, counts = 0, []
     for event in harness.journal():
-        now += {"ItemStarted": 1, "ItemEnded": -1, "ItemRetried": -1}.get(event["type"], 0)
+        now += {"item_started": 1, "item_ended": -1, "item_retried": -1}.get(event["type"], 0)
         counts.append(now)
     return counts
 
@@ -88,7 +88,7 @@ def check_records(harness: RunHarness, done: CompletedCommand) -> None:
         said = (folder / f"LLD-{number}.log").read_text().splitlines()
         assert said == done.lines_of(f"LLD-{number}")[: len(said)] and ">>> Executing: N4_finalize" in said
         facts = json_lines(folder / f"workflow-audit-{number}.jsonl")
-        assert {fact["item"] for fact in facts} == {f"LLD-{number}"} and facts[-1]["type"] == "ItemEnded"
+        assert {fact["item"] for fact in facts} == {f"LLD-{number}"} and facts[-1]["type"] == "item_ended"
     merged = json_lines(folder / "workflow-audit.jsonl")
     assert {fact["item"] for fact in merged} == {f"LLD-{number}" for number in TEN}
     assert [fact["at"] for fact in merged] == sorted(fact["at"] for fact in merged)
@@ -224,8 +224,8 @@ def test_json_is_one_event_a_line_and_nothing_else_on_stdout(harness: RunHarness
     done = harness.run("--all", "--parallel", 2, "--json")
     events = [json.loads(line) for line in done.lines]
     assert done.code == 0
-    assert events[0]["type"] == "RunStarted" and events[-1]["type"] == "RunEnded"
-    assert {"LineWritten", "ItemEnded", "LeaseGranted"} <= {event["type"] for event in events}
+    assert events[0]["type"] == "run_started" and events[-1]["type"] == "run_ended"
+    assert {"line_written", "item_ended", "lease_granted"} <= {event["type"] for event in events}
     assert "[COORDINATOR] Execution complete:" in done.err
     nothing = harness.run("--all", "--json")
     assert (nothing.code, nothing.out) == (0, "") and "Nothing is pending" in nothing.err

@@ -60,7 +60,7 @@ def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harnes
     harness.issues(1, 2)
     harness.server("--latency", "60,60")
     running = harness.start("--all", "--parallel", 2)
-    wait_until(lambda: len(harness.events("LeaseGranted")) == 2, 60)
+    wait_until(lambda: len(harness.events("lease_granted")) == 2, 60)
     underway = report(harness)
     assert underway.code == 0 and "The run is running: this is how far it had come." in underway.out
     assert "running" in underway.out and "died here" not in underway.out
@@ -129,7 +129,7 @@ def test_runs_are_compared_and_pruned_but_never_a_living_one(harness: RunHarness
     ]
     harness.server("--latency", "60,60")
     running = harness.start("2")
-    wait_until(lambda: "LLD-2" in [event["item"] for event in harness.events("LeaseGranted")], 60)
+    wait_until(lambda: "LLD-2" in [event["item"] for event in harness.events("lease_granted")], 60)
     living = harness.runs()[-1]
     harness.server("--latency", "0.05,0.05")
     assert harness.run("1", "--fresh").code == 0

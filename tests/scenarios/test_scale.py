@@ -57,7 +57,7 @@ def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: P
     stopped = run_folders(Home(backlog / "home").runs)[0]
     # What was not begun has nothing of its own to show, and is written down all the same.
     unbegun = [
-        event for event in events_of(stopped) if event["type"] == "ItemEnded" and not event["attempts"]
+        event for event in events_of(stopped) if event["type"] == "item_ended" and not event["attempts"]
     ]
     assert len(unbegun) >= ITEMS - done - 10
     assert not (stopped / f"{unbegun[0]['item']}.log").exists()
@@ -68,7 +68,7 @@ def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: P
     assert resumed["code"] == 0
     assert len(list(documents.iterdir())) == ITEMS
     newest = run_folders(Home(backlog / "home").runs)[0]
-    ended = [event["item"] for event in events_of(newest) if event["type"] == "ItemEnded"]
+    ended = [event["item"] for event in events_of(newest) if event["type"] == "item_ended"]
     assert len(ended) == len(set(ended)) == ITEMS - done
     assert prune(Home(backlog / "home").runs, RetentionPolicy(runs=1), 0.0) and run_folders(
         newest.parent

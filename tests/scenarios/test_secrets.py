@@ -86,8 +86,8 @@ def _over_the_socket(harness: RunHarness) -> list[str]:
     said = []
     for line in (
         b"secrets",
-        b'{"type": "GrantLease"}',
-        b'{"type": "PauseRequested", "now": "' + b"x" * 99 + b'"}',
+        b'{"type": "grant_lease"}',
+        b'{"type": "pause_requested", "now": "' + b"x" * 99 + b'"}',
     ):
         folder = (harness.home / "logs/parallel/latest").resolve()
         with address(folder) as place, socket.socket(socket.AF_UNIX) as wire:

@@ -15,7 +15,7 @@ def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness)
     with harness.server().frozen():
         shell = Shell(harness)
         shell.type("lld-workflow --all --parallel 2")
-        wait_until(lambda: len(harness.events("LeaseGranted")) == 2, PATIENCE)
+        wait_until(lambda: len(harness.events("lease_granted")) == 2, PATIENCE)
         shell.terminal.press("\x1a")
         shell.screen.shows("Stopped")
         first, second = (harness.run("status", program="agentos") for _ in range(2))
@@ -39,7 +39,7 @@ def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(ha
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         running.signal(signal.SIGSTOP)
         wait_until(lambda: "stands still" in harness.run("status", program="agentos").out, 10)
         asked = harness.run("status", program="agentos")
@@ -54,7 +54,7 @@ def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarne
     running = harness.start("--all")
     wait_until(lambda: server.answered())
     assert harness.run("pause", "--now", program="agentos").code == 0
-    wait_until(lambda: harness.events("ItemSetAside"))
+    wait_until(lambda: harness.events("item_suspended"))
     (row,) = [line for line in harness.run("status", program="agentos").lines if "LLD-40" in line]
     found = re.search(r"waiting +1 round +(\d+\.\d)s", row)
     assert found and float(found[1]) >= 0.3, row
@@ -66,10 +66,10 @@ def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarn
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all", "--parallel", 2, "--retries", 0)
-        wait_until(lambda: len(harness.events("LeaseGranted")) == 2)
+        wait_until(lambda: len(harness.events("lease_granted")) == 2)
         assert "keys in use: 2/4" in harness.run("status", program="agentos").out
         os.kill(harness.worker("LLD-40"), signal.SIGKILL)
-        wait_until(lambda: harness.events("ItemEnded"))
+        wait_until(lambda: harness.events("item_ended"))
         assert "keys in use: 1/4" in harness.run("status", program="agentos").out
     assert running.wait().code == 1
 
@@ -78,7 +78,7 @@ def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHar
     harness.issues(40, 41, 42)
     with harness.server().frozen():
         running = harness.start("--all")
-        wait_until(lambda: harness.events("LeaseGranted"))
+        wait_until(lambda: harness.events("lease_granted"))
         running.signal(signal.SIGINT)
         assert running.wait().code == 130
     (row,) = harness.run("runs", program="agentos").lines

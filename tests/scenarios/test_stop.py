@@ -154,7 +154,7 @@ def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: Run
         case "word":
             terminal.wait_for("[COORDINATOR]")
         case "worker":
-            wait_until(lambda: harness.events("WorkerStarted"))
+            wait_until(lambda: harness.events("worker_started"))
     family = terminal.processes()
     terminal.ctrl_c()
     done = terminal.wait(8)

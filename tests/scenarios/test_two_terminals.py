@@ -20,7 +20,7 @@ def test_two_runs_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> N
     assert all(harness.document(number).exists() for number in numbers)
     assert len(server.calls()) == 16 and not server.repeated_prompts()
     carried = [
-        {event["item"] for event in harness.events("NodeStarted", run) if event["node"] == "N4_finalize"}
+        {event["item"] for event in harness.events("node_started", run) if event["node"] == "N4_finalize"}
         for run in harness.runs()
     ]
     assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
@@ -42,7 +42,7 @@ def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(harness: RunHar
         for one, other in itertools.combinations(calls, 2):
             together = one["started"] < other["ended"] and other["started"] < one["ended"]
             assert not (together and one[kind] == other[kind]), (kind, one["seq"], other["seq"])
-    carried = [{event["item"] for event in harness.events("NodeStarted", run)} for run in harness.runs()]
+    carried = [{event["item"] for event in harness.events("node_started", run)} for run in harness.runs()]
     assert sum(map(bool, carried)) >= 2, "one run did it all: nobody contended"
 
 

@@ -396,7 +396,7 @@ class RunMachine(RuleBasedStateMachine):
             case events.ItemStarted():
                 assert 1 <= news.attempt <= self.allowed[news.item]
             case events.SlotRetired():
-                self.slots_left = news.left
+                self.slots_left = news.slots_left
             case events.ShutdownStarted():
                 self.stop_began = True
             case events.RunEnded():
@@ -414,7 +414,7 @@ class RunMachine(RuleBasedStateMachine):
                 assert ended.ending in (Ending.FAILED, Ending.ELSEWHERE)
                 self.allowed[news.item] += self.limits.retries + 1
             case events.WorkerCountChanged():
-                assert 1 <= news.workers != news.before == self.workers
+                assert 1 <= news.workers != news.previous == self.workers
                 self.workers = news.workers
             case events.RunPaused():
                 self.paused = True

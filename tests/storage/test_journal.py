@@ -50,10 +50,10 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path, cut: int) -> None:
         b"[]",
         b'"at"',
         b"{}",
-        b'{"at": null, "type": "ItemStarted"}',
+        b'{"at": null, "type": "item_started"}',
         b'{"at": 1, "type": "Unknown"}',
-        b'{"at": 1, "type": "Heartbeat", "seconds": ' + b"1" * 400 + b"}",
-        b'{"at": ' + b"1" * 400 + b', "type": "Heartbeat", "seconds": 1}',
+        b'{"at": 1, "type": "heartbeat", "seconds": ' + b"1" * 400 + b"}",
+        b'{"at": ' + b"1" * 400 + b', "type": "heartbeat", "seconds": 1}',
         b"[" * 100_000,
         b"\0" * 4096,
     ],
@@ -83,7 +83,7 @@ def test_a_name_that_is_not_utf8_can_be_told_and_read(tmp_path: Path) -> None:
 def test_a_journal_is_one_json_object_a_line_for_its_owner_alone(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ENDED)
     lines = (tmp_path / NAME).read_text("utf-8").splitlines()
-    assert [json.loads(line)["type"] for line in lines] == ["ItemStarted", "ItemEnded"]
+    assert [json.loads(line)["type"] for line in lines] == ["item_started", "item_ended"]
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
 
 
@@ -95,9 +95,9 @@ def test_there_is_no_journal_of_a_run_that_wrote_none(tmp_path: Path) -> None:
 def test_lines_are_found_by_what_they_hold(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ENDED, STARTED, ENDED)
     with open(tmp_path / NAME, "ab") as file:
-        file.write(b'{"at":9,"type":"ItemEnded","it')
-    found = list(lines_with(tmp_path, b'"type":"ItemEnded"'))
+        file.write(b'{"at":9,"type":"item_ended","it')
+    found = list(lines_with(tmp_path, b'"type":"item_ended"'))
     assert [json.loads(line)["item"] for line in found[:2]] == ["LLD-1", "LLD-1"]
-    assert found[2:] == [b'{"at":9,"type":"ItemEnded","it']
+    assert found[2:] == [b'{"at":9,"type":"item_ended","it']
     (tmp_path / NAME).write_bytes(b"")
-    assert list(lines_with(tmp_path, b"ItemEnded")) == []
+    assert list(lines_with(tmp_path, b"item_ended")) == []

@@ -280,7 +280,7 @@ def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_f
 
 def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: FilePeerLog) -> None:
     with open(tmp_path / NAME, "a") as file:
-        file.write('{"type":"CallEnded","run":"dead","lea')
+        file.write('{"type":"call_ended","run":"dead","lea')
     assert read(log) == []
     with neighbour(tmp_path, "there") as there:
         there.leave("lease-1")
@@ -288,7 +288,7 @@ def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path
     assert read(log) == [CallEnded("there", "lease-1"), CallEnded("there", "lease-2")]
 
 
-@pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"RunGone","run":3}'])
+@pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"run_gone","run":3}'])
 def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
     with open(tmp_path / NAME, "a") as file:
         file.write(f"{line}\n")
@@ -306,7 +306,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
     shifted, same = read_notes(tmp_path)
     assert isinstance(shifted, CooldownStarted)
     assert shifted.until - host_clock() == pytest.approx(90.0, abs=1.0)
-    assert shifted.spent_until - host_clock() == pytest.approx(590.0, abs=1.0)
+    assert shifted.exhausted_until - host_clock() == pytest.approx(590.0, abs=1.0)
     assert shifted.at - host_clock() == pytest.approx(-11.0, abs=1.0)
     assert same == SENT
 
@@ -316,7 +316,7 @@ def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path)
     stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     (shifted,) = read_notes(tmp_path)
-    assert isinstance(shifted, CooldownStarted) and shifted.spent_until <= 0.0
+    assert isinstance(shifted, CooldownStarted) and shifted.exhausted_until <= 0.0
 
 
 # Growing and being shortened.
@@ -327,7 +327,7 @@ def ahead(model: str = "pro", seconds: float = 100.0) -> CooldownStarted:
 
 
 def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(tmp_path: Path) -> None:
-    learnt = BucketLimitsLearned("", "bucket", "pro", per_second=2.5)
+    learnt = BucketLimitsLearned("", "bucket", "pro", requests_per_second=2.5)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, replace(SENT, at=host_clock() - 90000), CallEnded("", "lease-1"), rest, over, learnt)
@@ -380,7 +380,7 @@ def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_p
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 10.0),)),
-        BucketLimitsLearned("", "bucket", "flash", per_second=2.5),
+        BucketLimitsLearned("", "bucket", "flash", requests_per_second=2.5),
     ]
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, *notes)
@@ -394,7 +394,9 @@ def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_p
     }
     assert limits == {("pro", Dimension.REQUESTS): 10.0, ("pro", Dimension.INPUT): 900.0}
     assert [
-        note.per_second for note in found if isinstance(note, BucketLimitsLearned) and note.per_second
+        note.requests_per_second
+        for note in found
+        if isinstance(note, BucketLimitsLearned) and note.requests_per_second
     ] == [2.5]
 
 

@@ -36,4 +36,4 @@ def dry_run(request: RunRequest) -> int:
 
 
 def _planned(entry: PlanEntry) -> dict[str, str]:
-    return {"type": "Planned", "item": entry.item.id, "reason": entry.reason, "title": entry.item.title}
+    return {"type": "item_planned", "item": entry.item.id, "reason": entry.reason, "title": entry.item.title}

@@ -62,7 +62,7 @@ class GatewayAwareEngine:
                     returned = events.LeaseReleased(event.item, "", 0.0, event.usage, model=event.model)
                     found.append(returned)
                 case events.GatewayExited():
-                    self._is_down = event.again
+                    self._is_down = event.restarting
                     self._excused_items |= self._running
                 case events.GatewayRestored():
                     self._is_down = False

@@ -256,7 +256,7 @@ class ExecRunBuilder:
             workers=self._settings.parallel,
             keys=(),
             command=self._request.command,
-            folder=current_folder(),
+            cwd=current_folder(),
             home=moved_home(self._settings.home),
         )
 

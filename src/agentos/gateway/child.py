@@ -78,7 +78,7 @@ class GatewayChild:
             if self._closed:
                 return
             _close(process)
-            yield GatewayExited(_cause(process.returncode), again=life + 1 < MAX_STARTS)
+            yield GatewayExited(_cause(process.returncode), restarting=life + 1 < MAX_STARTS)
 
     def close(self) -> None:
         with self._lock:

@@ -28,7 +28,7 @@ def forecast_json(found: Forecast) -> dict[str, Any]:
     """The same for programs; null where nothing is known."""
     narrow, usage = found.bottleneck, found.usage
     return {
-        "type": "Forecast",
+        "type": "forecast",
         "items": found.items,
         "calls": usage.calls if usage else None,
         "input_tokens": usage.input_tokens if usage else None,

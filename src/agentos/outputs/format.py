@@ -71,7 +71,7 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
         case events.ItemRetried():
             return (
                 f"{event.item}: {event.reason}. Trying again in {duration(event.seconds)} "
-                f"(attempt {event.attempt} of {event.attempts})"
+                f"(attempt {event.attempt} of {event.max_attempts})"
             )
         case events.ItemQuiet():
             where = f" in {event.node}" if event.node else ""
@@ -118,7 +118,7 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             return f"{event.provider} answers again after {duration(event.seconds)}. {resuming}"
         case events.DiskWaitStarted():
             return (
-                f"No space left on the disk of {event.place}. Pausing all workflows: free some, and they go on "
+                f"No space left on the disk of {event.path}. Pausing all workflows: free some, and they go on "
                 "by themselves..."
             )
         case events.DiskWaitEnded():
@@ -126,7 +126,9 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
         case events.SlotCooldownStarted():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():
-            return f"Worker slot {event.slot} keeps failing. Going on with {count(event.left, 'worker')}."
+            return (
+                f"Worker slot {event.slot} keeps failing. Going on with {count(event.slots_left, 'worker')}."
+            )
         case events.ShutdownStarted():
             return _stopping(event, at)
         case events.RunPaused():
@@ -144,7 +146,7 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
         case events.RunContinued():
             return f"Going on after {duration(event.seconds)}."
         case events.GatewayExited():
-            following = "Starting it again..." if event.again else "Programs have no keys from now on."
+            following = "Starting it again..." if event.restarting else "Programs have no keys from now on."
             return f"The gateway has ended ({event.cause}). {following}"
         case events.GatewayRestored():
             return "The gateway is back. What has failed meanwhile is tried again."
@@ -178,8 +180,8 @@ def _paused(event: events.RunPaused) -> str:
 
 
 def _workers(event: events.WorkerCountChanged) -> str:
-    fewer = " Those at work finish their items first." if event.workers < event.before else ""
-    return f"{count(event.workers, 'worker')} from now on (before: {event.before}).{fewer}"
+    fewer = " Those at work finish their items first." if event.workers < event.previous else ""
+    return f"{count(event.workers, 'worker')} from now on (before: {event.previous}).{fewer}"
 
 
 def _seconds(seconds: float) -> str:

@@ -44,16 +44,16 @@ def _typed(started: RunStarted, command: str, here: Here) -> str:
     if not _is_elsewhere(started, here):
         return command
     home = f"{HOME}{shlex.quote(started.home)} " if started.home and not command.startswith(HOME) else ""
-    return f"(cd {shlex.quote(started.folder)} && {home}{command})"
+    return f"(cd {shlex.quote(started.cwd)} && {home}{command})"
 
 
 def _place(started: RunStarted, here: Here) -> str:
     """The way from here to the project; empty when we are there."""
     if not _is_elsewhere(started, here):
-        return started.place
+        return started.project_path
     return "" if started.project == here else f"{started.project}/"
 
 
 def _is_elsewhere(started: RunStarted, here: Here) -> bool:
     """Never, where the records do not say where the run was started."""
-    return here is not None and bool(started.folder) and started.folder != here
+    return here is not None and bool(started.cwd) and started.cwd != here

@@ -93,7 +93,7 @@ def overhead(stats: RunStats) -> float | None:
     """Per cent of the workers' time that was neither a model's call nor waiting for a key; None without any."""
     lived = sum(row.seconds for row in stats.rows.values())
     called = sum(row.calls for row in stats.rows.values())
-    waited = stats.ended.waited if stats.ended else 0.0
+    waited = stats.ended.waited_seconds if stats.ended else 0.0
     return max(0.0, 100 * (lived - called - waited) / lived) if lived else None
 
 
@@ -111,7 +111,7 @@ def as_json(stats: RunStats) -> dict[str, Any]:
         "began": stats.began,
         "exit_code": stats.ended.exit_code if stats.ended else None,
         "seconds": stats.ended.seconds if stats.ended else None,
-        "waited": stats.ended.waited if stats.ended else None,
+        "waited": stats.ended.waited_seconds if stats.ended else None,
         "refusals": stats.refusals,
         "overhead_percent": _rounded(overhead(stats), 2),
         "warm_up": _rounded(stats.warm_up, 3),
@@ -220,7 +220,7 @@ def _names(rows: list[ItemStats]) -> str:
 
 
 def _keys(stats: RunStats) -> str:
-    waited = stats.ended.waited if stats.ended else 0.0
+    waited = stats.ended.waited_seconds if stats.ended else 0.0
     return f"{count(stats.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
 
 

@@ -251,10 +251,10 @@ class RunBuilder:
             workers=self._settings.parallel,
             keys=tuple(pool.keys.names()),
             command=self._request.command,
-            place=_place(self._settings.project),
+            project_path=_place(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
             offline=self._request.offline,
-            folder=current_folder(),
+            cwd=current_folder(),
             home=moved_home(self._settings.home),
         )
 

@@ -272,10 +272,12 @@ def _shifted(note: Note, seconds: float) -> Note:
             return replace(note, at=note.at + seconds)
         case CooldownStarted():
             # A rest that is for no day says so with a zero.
-            spent_until = note.spent_until + seconds if note.spent_until else 0.0
-            return replace(note, until=note.until + seconds, spent_until=spent_until, at=note.at + seconds)
+            spent_until = note.exhausted_until + seconds if note.exhausted_until else 0.0
+            return replace(
+                note, until=note.until + seconds, exhausted_until=spent_until, at=note.at + seconds
+            )
         case BucketLimitsLearned():
-            return replace(note, boundary=note.boundary + seconds)
+            return replace(note, window_start=note.window_start + seconds)
         case BucketUsage():
             hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
             return replace(note, hours=hours, at=note.at + seconds)

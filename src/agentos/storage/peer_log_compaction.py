@@ -58,7 +58,7 @@ class NoteCompactor:
     def _add_state(self, note: Note) -> None:
         """What holds until it is taken back, or over."""
         match note:
-            case CooldownStarted() if max(note.until, note.spent_until) > self.now:
+            case CooldownStarted() if max(note.until, note.exhausted_until) > self.now:
                 self._rests[note.bucket, note.model] = note
             case CooldownCleared():
                 self._rests.pop((note.bucket, note.model), None)
@@ -106,14 +106,14 @@ class NoteCompactor:
 def _together(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
     """What both have to say; of two things about the same, the later."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
-    found = earlier if later.per_second is None else later
+    found = earlier if later.requests_per_second is None else later
     counted = earlier if later.counting is None else later
     return replace(
         later,
         limits=tuple(limits.values()),
-        per_second=found.per_second,
-        window=found.window,
-        weight=found.weight,
+        requests_per_second=found.requests_per_second,
+        window_seconds=found.window_seconds,
+        token_rate=found.token_rate,
         counting=counted.counting,
-        boundary=counted.boundary,
+        window_start=counted.window_start,
     )

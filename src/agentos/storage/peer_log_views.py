@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agentos.core.protocol.codec import type_marker
 from agentos.core.protocol.peer_notes import CallEnded, CallStarted, KeyRejected, Note, QuarantineLifted
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
@@ -30,7 +31,7 @@ def pool_from_notes(folder: Path, credentials: list[Credential]) -> Pool:
     return pool
 
 
-_TELLING = (b'"type":"CallStarted"', b'"type":"CallEnded"')
+_TELLING = (type_marker(CallStarted), type_marker(CallEnded))
 
 
 def recent_calls(folder: Path) -> list[Note]:

@@ -8,6 +8,7 @@ from statistics import median
 
 from agentos.core.forecast.history import ItemTrace, RunHistory, TraceBuilder
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import type_marker
 from agentos.storage.journal import NAME, JournalEntry, read_entry
 from agentos.storage.runs import run_folders
 
@@ -17,7 +18,7 @@ ENOUGH_LIVES = 200
 RECENT = 3
 LARGEST_PART = 1024 * 1024
 _TELLING = tuple(
-    f'"type":"{kind.__name__}"'.encode()
+    type_marker(kind)
     for kind in (
         events.ItemStarted,
         events.WorkerStarted,

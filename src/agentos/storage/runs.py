@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import type_marker
 from agentos.core.protocol.results import Ending
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.run_stats import RunStats
@@ -108,7 +109,7 @@ def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
 def _endings(run: Path) -> dict[str, str]:
     """How each item ended, without reading anything else of a journal that may be long."""
     found = {}
-    for line in lines_with(run, b'"type":"ItemEnded"'):
+    for line in lines_with(run, type_marker(events.ItemEnded)):
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
             found[str(record["item"])] = str(record["outcome"]["ending"])

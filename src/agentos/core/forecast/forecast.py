@@ -99,12 +99,15 @@ def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
 
 
 def _is_sought(note: BucketLimitsLearned) -> bool:
-    return note.per_second is not None and note.window is None and note.weight is None
+    return note.requests_per_second is not None and note.window_seconds is None and note.token_rate is None
 
 
 def _slowed(note: Note, share: float) -> Note:
-    if isinstance(note, BucketLimitsLearned) and note.per_second is not None:
-        return replace(note, per_second=min(note.per_second, math.sqrt(note.per_second * share)))
+    if isinstance(note, BucketLimitsLearned) and note.requests_per_second is not None:
+        return replace(
+            note,
+            requests_per_second=min(note.requests_per_second, math.sqrt(note.requests_per_second * share)),
+        )
     return note
 
 

@@ -215,15 +215,15 @@ def _pool(inputs: SimulationInputs) -> Pool:
 def _certain(note: Note) -> Note:
     if not isinstance(note, BucketLimitsLearned):
         return note
-    rate = RateEstimator(per_second=note.per_second, window=note.window).rate
+    rate = RateEstimator(per_second=note.requests_per_second, window=note.window_seconds).rate
     if rate is None:
         return note
-    if note.weight is not None:
-        found = LimitSeen(Dimension.TOKENS, note.weight.amount, note.weight.seconds)
+    if note.token_rate is not None:
+        found = LimitSeen(Dimension.TOKENS, note.token_rate.amount, note.token_rate.seconds)
     else:
         found = LimitSeen(Dimension.REQUESTS, rate.amount, rate.seconds)
     named = tuple(limit for limit in note.limits if limit.dimension is not found.dimension)
-    return replace(note, limits=(*named, found), per_second=None, weight=None)
+    return replace(note, limits=(*named, found), requests_per_second=None, token_rate=None)
 
 
 def _sent(usage: Usage, dimension: Dimension) -> float:

@@ -18,24 +18,111 @@ _PLAIN = frozenset((type(None), bool, int, float, str))
 one_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+WIRE_NAMES: dict[type, str] = {
+    events.NodeStarted: "node_started",
+    events.NodeFinished: "node_finished",
+    events.LeaseRequested: "lease_requested",
+    events.LeaseReleased: "lease_released",
+    events.DiskFull: "disk_full",
+    events.DiskFreed: "disk_freed",
+    events.ProgramEnded: "program_ended",
+    events.WorkerReported: "worker_reported",
+    events.WorkerStarted: "worker_started",
+    events.WorkerExited: "worker_exited",
+    events.WorkerStartFailed: "worker_start_failed",
+    events.LineWritten: "line_written",
+    events.StopRequested: "stop_requested",
+    events.PauseRequested: "pause_requested",
+    events.ResumeRequested: "resume_requested",
+    events.RetryRequested: "retry_requested",
+    events.WorkerCountRequested: "worker_count_requested",
+    events.RunSuspended: "run_suspended",
+    events.RunContinued: "run_continued",
+    events.CredentialsRejected: "credentials_rejected",
+    events.ItemDecided: "item_decided",
+    events.RunStarted: "run_started",
+    events.KeysFewerThanWorkers: "keys_fewer_than_workers",
+    events.ItemStarted: "item_started",
+    events.ItemRetried: "item_retried",
+    events.ItemEnded: "item_ended",
+    events.ItemQuiet: "item_quiet",
+    events.LeaseGranted: "lease_granted",
+    events.CallCompleted: "call_completed",
+    events.KeyLimited: "key_limited",
+    events.KeyExhausted: "key_exhausted",
+    events.KeyQuarantined: "key_quarantined",
+    events.KeyRecovered: "key_recovered",
+    events.LimitLearned: "limit_learned",
+    events.KeysChanged: "keys_changed",
+    events.PoolLow: "pool_low",
+    events.PoolExhausted: "pool_exhausted",
+    events.PoolRestored: "pool_restored",
+    events.AllKeysLimited: "all_keys_limited",
+    events.KeysAvailable: "keys_available",
+    events.CallsThrottled: "calls_throttled",
+    events.BreakerOpened: "breaker_opened",
+    events.BreakerClosed: "breaker_closed",
+    events.DiskWaitStarted: "disk_wait_started",
+    events.DiskWaitEnded: "disk_wait_ended",
+    events.SlotCooldownStarted: "slot_cooldown_started",
+    events.SlotRetired: "slot_retired",
+    events.ShutdownStarted: "shutdown_started",
+    events.RunPaused: "run_paused",
+    events.RunResumed: "run_resumed",
+    events.ItemSuspended: "item_suspended",
+    events.ItemRequeued: "item_requeued",
+    events.WorkerCountChanged: "worker_count_changed",
+    events.RequestDeclined: "request_declined",
+    events.GatewayExited: "gateway_exited",
+    events.GatewayRestored: "gateway_restored",
+    events.WorkersKilled: "workers_killed",
+    events.Heartbeat: "heartbeat",
+    events.RunEnded: "run_ended",
+    commands.StartWorker: "start_worker",
+    commands.StopWorker: "stop_worker",
+    commands.KillWorker: "kill_worker",
+    commands.FreezeWorker: "freeze_worker",
+    commands.ThawWorker: "thaw_worker",
+    commands.GrantLease: "grant_lease",
+    peer_notes.CallStarted: "call_started",
+    peer_notes.CallEnded: "call_ended",
+    peer_notes.CooldownStarted: "cooldown_started",
+    peer_notes.CooldownCleared: "cooldown_cleared",
+    peer_notes.BucketLimitsLearned: "bucket_limits_learned",
+    peer_notes.BucketUsage: "bucket_usage",
+    peer_notes.KeyRejected: "key_rejected",
+    peer_notes.QuarantineLifted: "quarantine_lifted",
+    peer_notes.ProviderFailed: "provider_failed",
+    peer_notes.ProviderRecovered: "provider_recovered",
+    peer_notes.RunGone: "run_gone",
+}
+"""The JSON `type` of every event, command and peer note. Renaming a class leaves its wire name as it is."""
+_TYPES = {wire_name: kind for kind, wire_name in WIRE_NAMES.items()}
+
+
 class CodecError(ValueError):
     """A line that is not one of ours."""
 
 
 def encode(message: object) -> dict[str, Any]:
-    """The message as JSON types, its class under `type`."""
-    return {"type": type(message).__name__, **_pack_fields(message)}
+    """The message as JSON types, its wire name under `type`."""
+    return {"type": WIRE_NAMES[type(message)], **_pack_fields(message)}
 
 
 def dumps(message: object) -> str:
     return one_line(encode(message))
 
 
+def type_marker(kind: type) -> bytes:
+    """The bytes by which a line that `dumps` wrote for this type is found without decoding it."""
+    return f'"type":"{WIRE_NAMES[kind]}"'.encode()
+
+
 def decode(record: object) -> Any:
     """The event or command that a record stands for; unknown fields are left out."""
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         raise CodecError("expected a JSON object with a type")
-    kind = _KINDS.get(record["type"])
+    kind = _TYPES.get(record["type"])
     if kind is None:
         raise CodecError(f"unknown type {record['type'][:40]!r}")
     return unpack(kind, record)
@@ -139,10 +226,3 @@ def _readers(kind: type) -> dict[str, Reader]:
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
-
-
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for union in (events.Event, commands.Command, peer_notes.Note)
-    for kind in typing.get_args(union)
-}

@@ -8,6 +8,9 @@ from agentos.core.protocol.results import Outcome, Usage
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal
 
+FORMAT = 2
+"""Version of the wire names and fields. Raise it with every change that an older reader would misread."""
+
 # Told by a worker.
 
 
@@ -49,10 +52,10 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class DiskFull:
-    """The item waits, as it is, for space where this place is."""
+    """The item waits, as it is, for space on the disk of `path`."""
 
     item: str
-    place: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +177,12 @@ class RunStarted:
     workers: int
     keys: tuple[str, ...]
     command: str = ""
-    place: str = ""
+    project_path: str = ""
     titles: tuple[str, ...] = ()
     offline: bool = False
-    folder: str = ""
+    cwd: str = ""
     home: str = ""
+    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,7 @@ class ItemRetried:
     item: str
     reason: str
     attempt: int
-    attempts: int
+    max_attempts: int
     seconds: float
 
 
@@ -230,7 +234,7 @@ class LeaseGranted:
     item: str
     key: str
     lease: str
-    waited: float
+    waited_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +349,7 @@ class BreakerClosed:
 
 @dataclass(frozen=True, slots=True)
 class DiskWaitStarted:
-    place: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +367,7 @@ class SlotCooldownStarted:
 @dataclass(frozen=True, slots=True)
 class SlotRetired:
     slot: int
-    left: int
+    slots_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +409,7 @@ class ItemRequeued:
 @dataclass(frozen=True, slots=True)
 class WorkerCountChanged:
     workers: int
-    before: int
+    previous: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,10 +422,10 @@ class RequestDeclined:
 
 @dataclass(frozen=True, slots=True)
 class GatewayExited:
-    """The gateway beside the programs is gone, by no wish of the run; `again`: another is started in its place."""
+    """The gateway beside the programs is gone, by no wish of the run; `restarting`: another is started in its place."""
 
     cause: str
-    again: bool = True
+    restarting: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +449,7 @@ class Heartbeat:
 class RunEnded:
     exit_code: int
     seconds: float
-    waited: float
+    waited_seconds: float
     detail: str = ""
 
 

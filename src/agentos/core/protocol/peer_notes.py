@@ -10,7 +10,7 @@ from agentos.core.ratelimit.provider_profile import Counting
 class CallStarted:
     """A call began: it holds a slot of its key and counts for its bucket.
 
-    `probes` is the address of the provider that fails for everybody, if it looks whether that is over.
+    `probed_provider` is the address of the provider that fails for everybody, if it looks whether that is over.
     """
 
     run: str
@@ -20,7 +20,7 @@ class CallStarted:
     model: str
     at: float
     cost: CallCost
-    probes: str = ""
+    probed_provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class CooldownStarted:
-    """A bucket rests: `until` by the host's clock, `spent_until` for a day's quota; told at `at`."""
+    """A bucket rests: `until` by the host's clock, `exhausted_until` for a day's quota; told at `at`."""
 
     run: str
     bucket: str
     model: str
     until: float
-    spent_until: float
+    exhausted_until: float
     reason: str
     at: float = 0.0
 
@@ -59,19 +59,19 @@ class CooldownCleared:
 class BucketLimitsLearned:
     """What was told or found out about a bucket's limits, and how its provider counts.
 
-    `window`: in what time a found rate may be used up; `weight`: if tokens were found to be counted, the largest
-    call and in what time as many are admitted; `boundary`: when one of the fixed windows begins.
+    `window_seconds`: in what time a found rate may be used up; `token_rate`: if tokens were found to be counted, the largest
+    call and in what time as many are admitted; `window_start`: when one of the fixed windows begins.
     """
 
     run: str
     bucket: str
     model: str
     limits: tuple[LimitSeen, ...] = ()
-    per_second: float | None = None
-    window: float | None = None
-    weight: Rate | None = None
+    requests_per_second: float | None = None
+    window_seconds: float | None = None
+    token_rate: Rate | None = None
     counting: Counting | None = None
-    boundary: float = 0.0
+    window_start: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Buckets:
             pace = RateLimiter(dict(credential.rates), self.profile(credential), credential.midnight)
             self._add(place, Bucket(pace))
             if note := self._resting.get(credential.quota):
-                self._known[place].cooldown.merge(note.until, note.spent_until, note.reason, note.at)
+                self._known[place].cooldown.merge(note.until, note.exhausted_until, note.reason, note.at)
         return self._known[place]
 
     def profile(self, credential: Credential) -> ProviderProfile:
@@ -66,7 +66,7 @@ class Buckets:
         """Also for those that nobody has asked for yet."""
         self._resting[note.bucket] = note
         for rest in self.cooldowns(note.bucket):
-            rest.merge(note.until, note.spent_until, note.reason, note.at)
+            rest.merge(note.until, note.exhausted_until, note.reason, note.at)
 
     def rekey(self, moves: Moves) -> None:
         """Credentials with the quotas that they had: a bucket rests on as long as one of its keys is there."""

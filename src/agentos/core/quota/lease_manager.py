@@ -270,7 +270,7 @@ class LeaseManager:
             model=lease.model,
             at=lease.granted_at,
             cost=lease.request.cost,
-            probes=lease.credential.address if breaker.probe == lease.id else "",
+            probed_provider=lease.credential.address if breaker.probe == lease.id else "",
         )
 
     def _note_rest(self, lease: Lease, bucket: Bucket) -> None:

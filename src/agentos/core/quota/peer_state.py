@@ -79,7 +79,7 @@ class PeerState:
         self._calls[lease] = note
         for key in self._keys.of_fingerprint(note.key):
             key.leased_slots(lease, note.at)
-        if note.probes and (breaker := self._breaker(note.probes)) is not None:
+        if note.probed_provider and (breaker := self._breaker(note.probed_provider)) is not None:
             breaker.sent(lease)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at)
@@ -91,7 +91,7 @@ class PeerState:
         if sent and note.used != CallCost():
             for key in self._keys.of_fingerprint(sent.key):
                 key.proven = True
-        if sent and sent.probes and (breaker := self._breaker(sent.probes)) is not None:
+        if sent and sent.probed_provider and (breaker := self._breaker(sent.probed_provider)) is not None:
             breaker.over(lease)
         if sent and reservation and (bucket := self._bucket(sent.bucket, sent.model)) is not None:
             if note.refused:
@@ -127,7 +127,7 @@ class PeerState:
         if note.model == EVERY_MODEL:
             self._buckets.cool_down_all_models(note)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
-            bucket.cooldown.merge(note.until, note.spent_until, note.reason, note.at)
+            bucket.cooldown.merge(note.until, note.exhausted_until, note.reason, note.at)
 
     def _learnt(self, note: BucketLimitsLearned) -> None:
         bucket = self._bucket(note.bucket, note.model)
@@ -135,10 +135,10 @@ class PeerState:
             return
         for limit in note.limits:
             bucket.limiter.add_limit(limit.dimension, limit.rate)
-        if note.per_second is not None:
-            bucket.limiter.merge(note.per_second, note.window, note.weight)
+        if note.requests_per_second is not None:
+            bucket.limiter.merge(note.requests_per_second, note.window_seconds, note.token_rate)
         if note.counting is not None:
-            bucket.limiter.profile.merge(note.counting, note.boundary)
+            bucket.limiter.profile.merge(note.counting, note.window_start)
 
     def _breaker(self, address: str) -> CircuitBreaker | None:
         """Of the provider at this address, if one of our keys is for it."""

@@ -18,7 +18,7 @@ class DiskWait:
             return self.drop_item(event.item, now)
         if not self._waiting:
             self._since = now
-        news: list[News] = [] if self._waiting else [DiskWaitStarted(event.place)]
+        news: list[News] = [] if self._waiting else [DiskWaitStarted(event.path)]
         self._waiting.add(event.item)
         return news
 

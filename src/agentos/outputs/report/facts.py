@@ -157,7 +157,7 @@ def remarks(record: RunRecord) -> list[str]:
 
 def waited(record: RunRecord) -> float:
     if record.stats.ended:
-        return record.stats.ended.waited
+        return record.stats.ended.waited_seconds
     return sum(_waited(record, item) for item in record.timeline.items)
 
 
