@@ -71,7 +71,7 @@ def _standing(row: Any, alive: bool, at: float) -> str:
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import count, duration, tokens
 
-    word = "died here" if row.running and not alive else row.word
+    word = "died here" if row.running and not alive else row.status
     if word in ("waiting", "not begun") and not row.usage.calls:
         return str(word)
     where = f" at {row.node}" if row.running and row.node else ""
