@@ -7,19 +7,26 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
-.PHONY: demo test long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test test-all long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
-# Most tests wait for processes: half as many again as there are cores keep these busy.
-test: $(DEV) $(DOCS)
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
+# Most tests wait for processes, so run three for every two cores.
+PYTEST := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
 
-# Those that take long, and have siblings that do not; then new examples for all that is tried with many.
+# The tests to run before every commit: about five minutes on two cores.
+test: $(DEV) $(DOCS)
+	@$(PYTEST)
+
+# Everything that `make test` leaves out: slower variants, whole campaigns, the documented examples.
+test-all: $(DEV) $(DOCS)
+	@$(PYTEST) -m 'slow and not long'
+
+# Tests that take minutes, then new random examples for every property-based test.
 long: $(DEV)
 	@$(BIN)/python -m pytest -m long
-	@$(BIN)/python -m pytest --hypothesis-profile=fresh tests/state_machines tests/fuzz tests/core tests/simulation
+	@$(BIN)/python -m pytest --hypothesis-profile=fresh -m 'not long' tests/state_machines tests/fuzz tests/core tests/simulation
 
 check: $(DEV)
 	$(BIN)/ruff check .

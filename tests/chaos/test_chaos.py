@@ -25,6 +25,7 @@ It works.
 """
 
 
+@pytest.mark.slow
 def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
     report = conduct(tmp_path / "work", WISH)
     assert report.evidence.injector.total > 0

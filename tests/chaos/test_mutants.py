@@ -26,11 +26,13 @@ def test_there_are_at_least_those_that_matter() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.step == "locks"], ids=lambda one: one.name)
 def test_contention_catches_locks_that_are_none(tmp_path: Path, mutant: Mutant) -> None:
     found = locks(tmp_path / "work", mutant.environment())
     assert any(one.startswith("overlap") for one in found), found
 
 
+@pytest.mark.slow
 def test_contention_finds_nothing_against_the_real_lock(tmp_path: Path) -> None:
     assert not locks(tmp_path / "work", {})

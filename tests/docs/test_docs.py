@@ -22,7 +22,9 @@ def test_an_audit_passes_and_is_quoted_word_for_word(run: Callable[[], Report]) 
     )
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [name if name == "README.md" else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
+)
 def test_every_marked_example_runs_as_its_page_says(name: str) -> None:
     objections = examples.run_page(name)
     assert not objections, "\n" + "\n".join(objections)

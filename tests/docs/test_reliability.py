@@ -38,6 +38,7 @@ def test_the_bill_of_materials_is_that_of_the_lock() -> None:
     assert len(sbom.bill()["components"]) == len(sbom.locked()) > 10
 
 
+@pytest.mark.slow
 def test_installed_files_are_what_their_records_say() -> None:
     assert installed.counted() > 1000
     assert not list(installed.objections())

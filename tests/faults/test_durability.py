@@ -21,7 +21,11 @@ from .shim import shim_for
 
 @pytest.mark.parametrize(
     ("sweep", "places"),
-    [(sweep_designs, (60, 190)), (sweep_filings, (90, 212)), (sweep_coordinators, (9, 40))],
+    [
+        (sweep_designs, (60, 190)),
+        pytest.param(sweep_filings, (90, 212), marks=pytest.mark.slow),
+        pytest.param(sweep_coordinators, (9, 40), marks=pytest.mark.slow),
+    ],
 )
 def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, harness: RunHarness, sweep: object, places: tuple[int, ...]
@@ -31,7 +35,14 @@ def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
     assert found.kills == len(places) and not found.violations, found.violations
 
 
-@pytest.mark.parametrize(("who", "places"), [(COORDINATOR, (44,)), (WORKER, (8,)), (GATEWAY, (10,))])
+@pytest.mark.parametrize(
+    ("who", "places"),
+    [
+        pytest.param(COORDINATOR, (44,), marks=pytest.mark.slow),
+        (WORKER, (8,)),
+        pytest.param(GATEWAY, (10,), marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that_is_done(
     tmp_path: Path, harness: RunHarness, who: str, places: tuple[int, ...]
 ) -> None:
@@ -40,6 +51,7 @@ def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that
     assert found.kills == len(places) and not found.violations, found.violations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "places"), [(Act.SEND_BACK, (15,)), pytest.param(Act.EDIT, (12, 30), marks=pytest.mark.long)]
 )
@@ -51,12 +63,14 @@ def test_a_decision_is_kept_whole_and_once_wherever_its_command_is_killed(
     assert found.kills == len(places) and not found.violations, found.violations
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, harness: RunHarness) -> None:
     shim_for(harness)
     found = sweep_parkings(tmp_path / "sweep", (110,))
     assert found.kills == 1 and not found.violations, found.violations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "places"),
     [(Act.SEND_BACK, (30,)), pytest.param(Act.REJECT, (20, 40, 80), marks=pytest.mark.long)],
@@ -69,6 +83,7 @@ def test_a_worker_killed_after_a_decision_neither_loses_nor_repeats_it_at_any_ca
     assert found.kills == len(places) and not found.violations, found.violations
 
 
+@pytest.mark.slow
 def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(
     tmp_path: Path, harness: RunHarness
 ) -> None:
@@ -77,7 +92,9 @@ def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(
     assert found.kills == 1 and not found.violations, found.violations
 
 
-@pytest.mark.parametrize(("manner", "places"), [(ALONE, (9,)), (BESIDE, (6,))])
+@pytest.mark.parametrize(
+    ("manner", "places"), [(ALONE, (9,)), pytest.param(BESIDE, (6,), marks=pytest.mark.slow)]
+)
 def test_a_gateway_killed_at_a_note_holds_no_key_and_what_it_was_told_is_known(
     tmp_path: Path, harness: RunHarness, manner: str, places: tuple[int, ...]
 ) -> None:
@@ -86,6 +103,7 @@ def test_a_gateway_killed_at_a_note_holds_no_key_and_what_it_was_told_is_known(
     assert found.kills == len(places) and not found.violations, found.violations
 
 
+@pytest.mark.slow
 def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_run_again(
     harness: RunHarness,
 ) -> None:
@@ -104,7 +122,7 @@ def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_ru
     assert not list((harness.project / "docs/lineage/active").iterdir())
 
 
-@pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
+@pytest.mark.parametrize("program", [pytest.param("lld-workflow", marks=pytest.mark.slow), "issue-workflow"])
 def test_a_power_cut_loses_nothing_that_was_acknowledged(harness: RunHarness, program: str) -> None:
     harness.server()
     if program == "lld-workflow":
@@ -142,6 +160,7 @@ def test_a_journal_whose_sync_fails_costs_one_warning(harness: RunHarness) -> No
     assert harness.document(42).exists() and harness.document(43).exists()
 
 
+@pytest.mark.slow
 def test_on_a_slow_disk_a_stop_still_takes_less_than_five_seconds(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server("--latency", "0.2,0.2")

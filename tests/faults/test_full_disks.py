@@ -6,6 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.reader import EVIDENCE, flaw
 from tests.scenarios.harness import RunHarness, wait_until
 
@@ -31,6 +33,7 @@ def soundness(disk: SmallDisk, copies: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_full_home_pauses_the_run_and_space_lets_it_go_on(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server("--latency", "0.3,0.3")
@@ -70,6 +73,7 @@ def test_a_full_project_pauses_the_run_and_no_document_is_half_written(harness: 
     assert len(server.answered()) == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_for_space_can_be_stopped_and_goes_on_later(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.2,0.2")
@@ -101,6 +105,7 @@ def test_a_home_that_is_full_from_the_beginning_is_refused_with_the_cure(harness
     assert len(server.calls()) == 2
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_logs_alone_costs_one_warning(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.2,0.2")

@@ -19,6 +19,7 @@ from .shim import shim_for
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "hang", "role": "review"})
@@ -43,6 +44,7 @@ def test_a_coordinator_that_stands_still_goes_on(harness: RunHarness) -> None:
     assert harness.document(42).exists() and harness.document(43).exists() and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -53,6 +55,7 @@ def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(harness: R
     assert len(server.answered()) == 4 and {e["attempts"] for e in harness.events("item_ended")} == {1}
 
 
+@pytest.mark.slow
 def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server()
@@ -136,6 +139,7 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(harness: RunHarness) -> N
     assert "3 failed (LLD-42, LLD-43, LLD-44)" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump", [600, -7200])
 def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(harness: RunHarness, jump: int) -> None:
     harness.issues(42, 43)
@@ -205,6 +209,7 @@ def _peak(pid: int) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(harness: RunHarness) -> None:
     copy = harness.root / "copy" / "agentos"
     shutil.copytree(ROOT / "src" / "agentos", copy)

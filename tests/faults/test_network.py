@@ -32,6 +32,7 @@ def test_without_a_network_the_run_waits_and_leaves_everything_resumable(harness
     assert len(server.answered()) == 4
 
 
+@pytest.mark.slow
 def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable(harness: RunHarness) -> None:
     """Neither a name nor an address can be reached: not refused, but without any network."""
     _require_namespaces()
@@ -52,6 +53,7 @@ def test_where_no_packet_can_leave_the_run_waits_and_leaves_everything_resumable
     assert len(server.answered()) == 4
 
 
+@pytest.mark.slow
 def test_a_run_needs_no_network_but_loopback(harness: RunHarness) -> None:
     """The same run, in a network namespace with nothing but loopback, and outside of it."""
     inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null || true; exec "$@"', "sh")

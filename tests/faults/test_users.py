@@ -46,6 +46,7 @@ def held_by_another(path: Path, mode: int) -> Iterator[None]:
         os.waitpid(child, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o600, 0o666])
 def test_a_lock_that_another_user_holds_is_held_and_never_taken(harness: RunHarness, mode: int) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:

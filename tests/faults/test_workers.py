@@ -95,6 +95,7 @@ def done(project: Path) -> list[str]:
     return sorted(path.stem for path in (project / "out").glob("*.md"))
 
 
+@pytest.mark.slow
 def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alone(
     harness: RunHarness, project: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(
     assert harness.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_well_without_an_outcome_has_failed(harness: RunHarness, project: Path) -> None:
     deeds(project, "os._exit(0)", "pass")
     ended = harness.start(*ALL, "--retries", 1, program="agentos").wait(60)
@@ -136,6 +138,7 @@ def test_a_worker_that_ends_well_without_an_outcome_has_failed(harness: RunHarne
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
+@pytest.mark.slow
 def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(harness: RunHarness, project: Path) -> None:
     asked = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)"
     deeds(project, f"import ctypes, resource; (root / 'said').write_text(str(({asked})))")
@@ -143,6 +146,7 @@ def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(harness: RunHarne
     assert (project / "said").read_text() == "(0, (0, 0))"
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
     harness: RunHarness, project: Path
 ) -> None:
@@ -154,6 +158,7 @@ def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
     assert tries == {"DEED-1": 2, "DEED-2": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
 def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_second_ctrl_c(
     harness: RunHarness, project: Path, presses: int
@@ -175,7 +180,12 @@ def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_seco
 
 
 @pytest.mark.parametrize(
-    ("ending", "code"), [("pass", 0), ("os._exit(3)", 1), ("os.kill(os.getpid(), signal.SIGKILL)", 1)]
+    ("ending", "code"),
+    [
+        ("pass", 0),
+        pytest.param("os._exit(3)", 1, marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_grandchild_that_a_worker_leaves_is_gone_before_the_run_is_over(
     harness: RunHarness, project: Path, ending: str, code: int

@@ -105,6 +105,7 @@ def test_keys_that_rest_shortly_are_waited_for(harness: RunHarness) -> None:
         gate.wait_for("waited ")
 
 
+@pytest.mark.slow
 def test_trouble_that_passes_is_hidden_and_trouble_that_stays_is_passed_on(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "503", "nth": 1})
     with gateway(harness) as gate:
@@ -124,6 +125,7 @@ def test_a_bad_request_is_the_agents_own(harness: RunHarness) -> None:
         assert len(server.calls()) == 2
 
 
+@pytest.mark.slow
 def test_a_provider_that_cannot_be_reached_is_named(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness, url="http://127.0.0.1:9") as gate:

@@ -169,7 +169,7 @@ print(coordinator.execute_parallel([7], lambda *_: 1, str).stats.success_count, 
 
 @pytest.mark.parametrize(
     ("kind", "finished", "left"),
-    [("working", 2, 3), ("waiting", 1, 4), ("hanging", 0, 5)],
+    [("working", 2, 3), ("waiting", 1, 4), pytest.param("hanging", 0, 5, marks=pytest.mark.slow)],
 )
 def test_ctrl_c_returns_and_names_what_is_left(kind: str, finished: int, left: int) -> None:
     done = subprocess.run(

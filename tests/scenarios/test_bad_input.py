@@ -135,6 +135,7 @@ def test_a_file_without_a_number_says_what_it_lacks(harness: RunHarness) -> None
     assert "a file needs a number, first in its name (42-title.md) or in its front matter" in said
 
 
+@pytest.mark.slow
 def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_overwritten(
     harness: RunHarness,
 ) -> None:

@@ -88,6 +88,7 @@ def backlog(harness: RunHarness) -> None:
     (harness.home / "logs/parallel/latest/LLD-40.log").write_text("said before\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 def test_tab_completes_items_by_id_or_number(harness: RunHarness, name: str) -> None:
     backlog(harness)
@@ -96,6 +97,7 @@ def test_tab_completes_items_by_id_or_number(harness: RunHarness, name: str) -> 
         offers(screen, typed, completed)
 
 
+@pytest.mark.slow
 def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(harness: RunHarness) -> None:
     """In three shells; neither what is at work nor what has failed in an earlier run."""
     harness.issue(39).write_text("no heading\n")

@@ -38,6 +38,7 @@ def open_leases(harness: RunHarness) -> int:
     return len(harness.events("lease_granted")) - len(harness.events("lease_released"))
 
 
+@pytest.mark.slow
 def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.1,0.1", "--review-latency", "5,5")
@@ -138,6 +139,7 @@ def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(har
     assert too_late.code == 2 and "is not under way" in too_late.err and "lld-workflow --all" in too_late.err
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
@@ -152,6 +154,7 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> 
     assert "it was killed. Go on with: lld-workflow --all" in harness.run("pause", program="agentos").err
 
 
+@pytest.mark.slow
 def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
@@ -185,6 +188,7 @@ def test_the_socket_is_the_owners_alone_and_gone_after_the_run(harness: RunHarne
     assert running.wait().code == 0 and not socket.exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_stands_still_is_named_as_such(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():

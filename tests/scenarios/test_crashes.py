@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from .harness import CALLS, RunHarness, command_line, wait_until
 
 
@@ -130,6 +132,7 @@ def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(
     assert len(server.calls(42)) == 1 and len(server.answered(43)) == CALLS["good"]
 
 
+@pytest.mark.slow
 def test_a_hanging_item_is_tried_again_and_finishes(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "hang", "role": "review"})
@@ -161,6 +164,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_item_starts_over(harness: Run
     assert len(harness.databases()) == 3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_newer_version_is_refused_with_the_reason(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "400", "role": "review", "times": 2})
@@ -196,6 +200,7 @@ def test_a_stopped_worker_is_not_robbed_and_finishes_when_it_goes_on(harness: Ru
     assert len(server.calls()) == 2 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.1,0.4")
@@ -220,6 +225,7 @@ def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(harne
     assert harness.databases() == []
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_files_issues_files_each_of_them_once(harness: RunHarness) -> None:
     for number in (17, 18, 19):
         harness.brief(f"{number}-thing.md", number)

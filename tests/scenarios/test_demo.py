@@ -3,9 +3,12 @@
 import signal
 import subprocess
 
+import pytest
+
 from .harness import PROGRAMS, CompletedCommand, RunHarness, wait_until
 
 
+@pytest.mark.slow
 def test_the_demo_runs_without_a_key_and_what_it_says_can_be_typed(harness: RunHarness) -> None:
     stranger = {"PATH": "/usr/bin:/bin", "HOME": str(harness.user), "TERM": "dumb"}
     done = subprocess.run(

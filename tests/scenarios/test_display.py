@@ -73,6 +73,7 @@ def test_the_footer_says_who_is_at_work_where_and_what_it_costs(harness: RunHarn
     leave(screen)
 
 
+@pytest.mark.slow
 def test_a_narrow_or_low_terminal_gets_what_fits(harness: RunHarness) -> None:
     screen = begin(harness, size=(36, 8))
     screen.shows(BAR)
@@ -98,7 +99,7 @@ def test_a_resized_terminal_is_drawn_anew_without_remains(harness: RunHarness) -
     leave(screen)
 
 
-@pytest.mark.parametrize("display", ["live", "plain"])
+@pytest.mark.parametrize("display", ["live", pytest.param("plain", marks=pytest.mark.slow)])
 def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(
     harness: RunHarness, display: str
 ) -> None:
@@ -119,6 +120,7 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(
     assert screen.terminal.modes()[3] & termios.ECHO, "the terminal is given back"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["--display plain | cat", "--display plain &"], ids=["pipe", "background"])
 def test_keys_are_the_shells_when_the_screen_is_not_ours(harness: RunHarness, words: str) -> None:
     """In a pipe, whoever shows the lines may read keys; in the background, the shell does."""
@@ -141,7 +143,7 @@ def test_whatever_is_pressed_is_answered_within_100_ms(harness: RunHarness) -> N
     leave(screen)
 
 
-@pytest.mark.parametrize("display", ["live", "plain"])
+@pytest.mark.parametrize("display", ["live", pytest.param("plain", marks=pytest.mark.slow)])
 def test_ctrl_c_is_answered_within_100_ms(harness: RunHarness, display: str) -> None:
     """A busy machine may be late once, not three times in a row."""
     harness.issues(40, 41)
@@ -155,6 +157,7 @@ def test_ctrl_c_is_answered_within_100_ms(harness: RunHarness, display: str) -> 
     assert min(took) < 0.1, took
 
 
+@pytest.mark.slow
 def test_ten_talkative_workers_cost_the_display_less_than_a_twentieth_of_a_core() -> None:
     """Counted is the processor's time, so a busy machine changes nothing."""
     words = [sys.executable, "-m", "bench.display", "--seconds", "1.5"]
@@ -166,6 +169,7 @@ def test_ten_talkative_workers_cost_the_display_less_than_a_twentieth_of_a_core(
 # A terminal that nobody reads, as behind a lost connection.
 
 
+@pytest.mark.slow
 def test_a_terminal_that_takes_nothing_holds_up_no_work(harness: RunHarness) -> None:
     harness.issues(*range(40, 48))
     server = harness.server("--latency", "0.4,0.4")
@@ -178,6 +182,7 @@ def test_a_terminal_that_takes_nothing_holds_up_no_work(harness: RunHarness) -> 
     assert "Execution complete" not in terminal.screen, "the terminal took it"
 
 
+@pytest.mark.slow
 def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(harness: RunHarness) -> None:
     harness.issues(*range(40, 60))
     harness.server("--latency", "0.2,0.2")
@@ -222,6 +227,7 @@ def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
     assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Go on with: lld-workflow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False)],
@@ -234,7 +240,9 @@ def test_colours_are_shown_unless_somebody_does_not_want_them(
     leave(screen)
 
 
-@pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}], ids=["CI", "dumb"])
+@pytest.mark.parametrize(
+    "env", [{"CI": "true"}, pytest.param({"TERM": "dumb"}, marks=pytest.mark.slow)], ids=["CI", "dumb"]
+)
 def test_ci_and_a_dumb_terminal_get_plain_lines(harness: RunHarness, env: dict[str, str]) -> None:
     harness.issues(40)
     harness.server()
@@ -243,6 +251,7 @@ def test_ci_and_a_dumb_terminal_get_plain_lines(harness: RunHarness, env: dict[s
     assert b"\x1b" not in terminal.written and "[COORDINATOR] [==========] 1/1" in terminal.screen
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_plain_lines_and_colours_only_by_force(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()
@@ -284,6 +293,7 @@ def state(pid: int) -> str:
     return found[0] if found else "gone"
 
 
+@pytest.mark.slow
 def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--latency", "5,5")
@@ -312,6 +322,7 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> Non
 # From another terminal.
 
 
+@pytest.mark.slow
 def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--latency", "12,12")
@@ -333,6 +344,7 @@ def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
     harness: RunHarness, tmux: Callable[..., str]

@@ -2,9 +2,12 @@
 
 import subprocess
 
+import pytest
+
 from .harness import PROGRAMS, RunHarness, wait_until
 
 
+@pytest.mark.slow
 def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: RunHarness) -> None:
     harness.issues(40, 41)
     assert harness.run(41, "--offline").code == 0

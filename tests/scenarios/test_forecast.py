@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from .harness import RunHarness, snapshot
 
 
@@ -63,6 +65,7 @@ def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_
     assert "Bottleneck: " in said and "ne more worker: " in said
 
 
+@pytest.mark.slow
 def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(harness: RunHarness) -> None:
     harness.issues(1)
     assert harness.run("--all", "--offline").code == 0
@@ -71,6 +74,7 @@ def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(harness: RunH
     assert forecast_of(harness)["calls"] is None
 
 
+@pytest.mark.slow
 def test_fewer_keys_than_workers_are_named_as_the_bottleneck(harness: RunHarness) -> None:
     harness.server("--latency", "0.4,0.4", keys=("one-key-for-all-9f31",))
     harness.issues(1, 2, 3, 4)
@@ -81,6 +85,7 @@ def test_fewer_keys_than_workers_are_named_as_the_bottleneck(harness: RunHarness
     assert one_more < found["seconds"]
 
 
+@pytest.mark.slow
 def test_an_inline_engine_makes_the_same_documents(harness: RunHarness) -> None:
     harness.issues(1, 2)
     done = harness.run("--all", "--parallel", 2, "--offline", AGENTOS_ENGINE="inline")

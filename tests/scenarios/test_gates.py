@@ -34,6 +34,7 @@ def editor(harness: RunHarness, script: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -101,6 +102,7 @@ def test_words_of_a_person_reach_the_next_draft_beside_all_other_feedback(harnes
     assert server.repeated_prompts() == [] and len(server.answered(42)) == 5
 
 
+@pytest.mark.slow
 def test_a_rejection_ends_the_item_with_the_persons_reasons_before_any_review(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
@@ -153,6 +155,7 @@ def test_a_person_may_approve_what_the_reviewer_does_not(harness: RunHarness) ->
     assert "1 approved, 0 need revision" in done.out and harness.document(45).exists()
 
 
+@pytest.mark.slow
 def test_both_gates_of_the_issue_workflow_park_and_it_files_once(harness: RunHarness) -> None:
     harness.brief("17-thing.md", 17)
     harness.server()
@@ -168,6 +171,7 @@ def test_both_gates_of_the_issue_workflow_park_and_it_files_once(harness: RunHar
     assert len(list((harness.project / "issues").glob("*.md"))) == 1
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_asked_and_the_flags_are_named(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
@@ -214,6 +218,7 @@ def test_a_run_that_is_under_way_takes_a_decision_up_by_itself(harness: RunHarne
     assert [call["role"] for call in server.calls(42)] == ["draft", "review"]
 
 
+@pytest.mark.slow
 def test_a_worker_killed_after_the_decision_neither_loses_nor_repeats_it(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
@@ -255,6 +260,7 @@ def test_a_coordinator_killed_at_any_moment_of_a_resumption_applies_a_decision_o
     assert len({call["prompt_sha256"] for call in server.answered(42)}) == 3
 
 
+@pytest.mark.slow
 def test_a_decision_is_whole_or_not_there_however_its_command_is_killed(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
@@ -270,6 +276,7 @@ def test_a_decision_is_whole_or_not_there_however_its_command_is_killed(harness:
     assert lineage(harness, "42-lld").count("003-feedback.md") == 1 and "decision 2" not in notes(harness)
 
 
+@pytest.mark.slow
 def test_an_item_that_died_while_parking_is_parked_by_the_next_run(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
@@ -283,6 +290,7 @@ def test_an_item_that_died_while_parking_is_parked_by_the_next_run(harness: RunH
     assert len(server.calls()) == 1
 
 
+@pytest.mark.slow
 def test_a_draft_of_a_text_that_has_changed_is_not_decided_on(harness: RunHarness) -> None:
     path = harness.issue(42)
     harness.server()

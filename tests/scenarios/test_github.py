@@ -110,6 +110,7 @@ def test_a_run_killed_between_filing_and_recording_it_files_once(
     assert sum(line.startswith("POST") for line in github.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["lost", "502"])
 def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: FakeGitHub, fault: str) -> None:
     harness.brief("17-thing.md", 17)
@@ -121,6 +122,7 @@ def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: Fak
     assert sum(line.startswith("POST") for line in github.asked) == (1 if fault == "lost" else 2)
 
 
+@pytest.mark.slow
 def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub) -> None:
     add(github, 42)
     github.faults += [("GET", "primary:1"), ("GET", "secondary:1"), ("GET", "500")]
@@ -133,6 +135,7 @@ def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub)
     assert f"Waiting 1s for it, to go on with {REPOSITORY}..." in done.out
 
 
+@pytest.mark.slow
 def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness, github: FakeGitHub) -> None:
     harness.brief("17-thing.md", 17)
     server = harness.server()
@@ -173,6 +176,7 @@ def test_a_renamed_repository_is_followed_on_its_own_host(harness: RunHarness, g
     assert "LLD-42" in run(harness, github, "--all", "--dry-run").out
 
 
+@pytest.mark.slow
 def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
@@ -230,6 +234,7 @@ def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
     assert min(took) < 0.1, took
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
@@ -290,6 +295,7 @@ def test_without_a_token_or_with_offline_it_says_what_to_do(harness: RunHarness,
     assert harness.run("--all", PATH=path, GITHUB_API_URL=github.url).code == 0
 
 
+@pytest.mark.slow
 def test_the_token_is_in_no_record_no_output_and_no_environment_of_a_worker(
     harness: RunHarness, github: FakeGitHub
 ) -> None:

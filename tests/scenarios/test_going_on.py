@@ -4,6 +4,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from .harness import PROGRAMS, CompletedCommand, RunHarness
 
 
@@ -37,6 +39,7 @@ def interrupted(harness: RunHarness, *words: object) -> None:
         assert running.wait().code == 130
 
 
+@pytest.mark.slow
 def test_every_command_says_how_to_go_on_from_another_folder(harness: RunHarness) -> None:
     harness.issues(42)
     interrupted(harness, "42", "-j", 3)
@@ -51,6 +54,7 @@ def test_every_command_says_how_to_go_on_from_another_folder(harness: RunHarness
     assert harness.document(42).exists() and not harness.databases()
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_goes_on_from_inside_its_folder(harness: RunHarness) -> None:
     running = harness.start("demo", program="agentos")
     running.wait_for("Executing: N1_design")
@@ -86,6 +90,7 @@ def test_who_watches_from_another_folder_reads_where_the_documents_are(harness: 
     assert last == f"[COORDINATOR] Read them: ls {harness.project}/docs/lld/active"
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_person_is_decided_and_goes_on_from_another_folder(harness: RunHarness) -> None:
     harness.issues(42)
     harness.server()

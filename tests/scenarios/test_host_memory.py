@@ -29,6 +29,7 @@ def attempts(harness: RunHarness) -> list[int]:
 # Dead keys.
 
 
+@pytest.mark.slow
 def test_a_dead_key_costs_one_call_on_the_host_until_a_person_enables_it(harness: RunHarness) -> None:
     server = harness.server("--latency", "0.2,0.2", keys=KEYS[:2])
     path = credentials(harness, server.url, table(4), table(1), table(2))
@@ -91,6 +92,7 @@ def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(harness: R
 # Storms.
 
 
+@pytest.mark.slow
 def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "503", "times": None})
     credentials(harness, server.url, *(table(number, "rpm = 1000") for number in (1, 2, 3, 4)))

@@ -85,6 +85,7 @@ def test_a_hostile_model_files_its_own_issue_under_its_own_number(harness: RunHa
     assert not list(Path("/tmp").glob("agentos-escaped*"))
 
 
+@pytest.mark.slow
 def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -102,7 +103,7 @@ def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: Ru
     assert {event["item"] for event in harness.events("item_ended")} == {"LLD-42"}
 
 
-@pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
+@pytest.mark.parametrize("program", ["lld-workflow", pytest.param("issue-workflow", marks=pytest.mark.slow)])
 def test_a_draft_that_says_it_is_approved_is_not(harness: RunHarness, program: str) -> None:
     if program == "lld-workflow":
         harness.issue(42, "hopeless")

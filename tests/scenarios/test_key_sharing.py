@@ -22,6 +22,7 @@ def mode(path: Path) -> int:
 # Two terminals.
 
 
+@pytest.mark.slow
 def test_two_terminals_on_two_projects_keep_to_the_limits_of_their_keys_in_sum(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     other = harness.root / "other"
@@ -46,6 +47,7 @@ def test_two_terminals_on_two_projects_keep_to_the_limits_of_their_keys_in_sum(h
         assert "8 of 8 requests/60s" in line(shown, name)
 
 
+@pytest.mark.slow
 def test_a_key_that_a_killed_run_was_using_is_free_for_the_other_at_once(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server(keys=KEYS[:1], fault={"kind": "hang", "nth": 1})
@@ -71,6 +73,7 @@ with log.lock_and_read():
 """
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -97,6 +100,7 @@ def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(h
 # `agentos keys`.
 
 
+@pytest.mark.slow
 def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.1,0.1", keys=KEYS[:2])
@@ -169,6 +173,7 @@ def test_what_cannot_be_done_says_why_and_changes_nothing(
     assert path.read_bytes() == before and mode(path) == 0o600
 
 
+@pytest.mark.slow
 def test_a_disabled_key_is_left_alone_until_it_is_enabled_and_the_file_stays_a_persons(
     harness: RunHarness,
 ) -> None:
@@ -206,6 +211,7 @@ def test_a_key_of_the_environment_cannot_be_disabled_and_says_what_to_do(harness
     assert done.code == 2 and "unset its variable" in done.err
 
 
+@pytest.mark.slow
 def test_each_key_is_checked_with_one_call(harness: RunHarness) -> None:
     server = harness.server(keys=KEYS[:2])
     credentials(harness, server.url, table(1), table(2), table(3))
@@ -246,6 +252,7 @@ def test_a_key_that_a_killed_run_was_using_is_not_shown_as_in_use(harness: RunHa
 # Limits.
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--rpm", "2", keys=KEYS[:1])
@@ -262,6 +269,7 @@ def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(harness: RunH
 # Money.
 
 
+@pytest.mark.slow
 def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_a_larger_one(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server(keys=KEYS[:1])

@@ -71,7 +71,11 @@ def test_a_simulated_refusal_rests_one_key_and_the_item_goes_on_with_another(har
 
 
 @pytest.mark.parametrize(
-    "fault", [{"kind": "429-minute", "retry_delay": 2}, {"kind": "429-retry-after", "retry_after": "2"}]
+    "fault",
+    [
+        {"kind": "429-minute", "retry_delay": 2},
+        pytest.param({"kind": "429-retry-after", "retry_after": "2"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_limited_key_is_not_used_before_its_time(harness: RunHarness, fault: dict[str, object]) -> None:
     harness.issues(*range(40, 44), quality="weak")
@@ -110,6 +114,7 @@ def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(h
     assert all(harness.document(number).exists() for number in (40, 41, 42))
 
 
+@pytest.mark.slow
 def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_goes_on(
     harness: RunHarness,
 ) -> None:
@@ -130,6 +135,7 @@ def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_g
     assert len(server.answered()) == 4 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_day_quota_spares_its_key_until_the_reset(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server(
@@ -146,6 +152,7 @@ def test_a_day_quota_spares_its_key_until_the_reset(harness: RunHarness) -> None
     assert sum(call["key"] == "key-2" for call in server.calls()) == spent, "the next run knows it too"
 
 
+@pytest.mark.slow
 def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: RunHarness) -> None:
     """The end that can be counted on, not the hourly look whether it was true."""
     harness.issues(40, 41)
@@ -204,6 +211,7 @@ def test_when_every_key_is_rejected_the_run_saves_and_exits_4(harness: RunHarnes
     assert len(server.answered()) == 4 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_storm_of_server_errors_costs_time_and_no_attempt(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     faults = [{"kind": kind} for kind in ("500", "reset", "503", "reset-midway", "529", "502")]
@@ -219,6 +227,7 @@ def test_a_storm_of_server_errors_costs_time_and_no_attempt(harness: RunHarness)
     assert not harness.events("item_retried")
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
     harness.issue(42)
     file = harness.root / "faults.json"
@@ -232,6 +241,7 @@ def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
     } == {1}
 
 
+@pytest.mark.slow
 def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.6,0.6")
@@ -280,6 +290,7 @@ def test_without_any_key_the_ways_to_give_one_are_named(harness: RunHarness) -> 
     assert [path for path in sorted(harness.project.rglob("*")) if path not in before] == []
 
 
+@pytest.mark.slow
 def test_a_quarantined_key_comes_back_when_the_file_gives_it_a_new_secret(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.5,0.5", keys=KEYS[:3])

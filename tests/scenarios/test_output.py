@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
 from agentos.engines.process import ProcessEngine
@@ -123,6 +125,7 @@ def test_a_reader_that_goes_away_costs_nothing(harness: RunHarness) -> None:
     assert ">>> Executing: N4_finalize" in (harness.home / "logs/parallel/latest/LLD-44.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_reader_that_stalls_never_blocks_the_work(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     harness.server()

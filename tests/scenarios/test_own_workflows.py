@@ -43,6 +43,7 @@ def run(harness: RunHarness, *words: object, **env: str) -> CompletedCommand:
     return harness.run("run", *words, program="agentos", **env)
 
 
+@pytest.mark.slow
 def test_the_tutorial_is_forty_lines_and_works_as_it_says(harness: RunHarness, project: Path) -> None:
     code = tutorial_code()
     assert len(code.splitlines()) <= 40
@@ -64,6 +65,7 @@ def test_the_tutorial_is_forty_lines_and_works_as_it_says(harness: RunHarness, p
     assert "everything is done. " in harness.run("wait", program="agentos").err
 
 
+@pytest.mark.slow
 def test_an_installed_package_is_found_by_its_name(harness: RunHarness, project: Path) -> None:
     site = install(harness, tutorial_code(), "haiku=plugged:Haiku")
     done = run(harness, "haiku", "2", "--offline", PYTHONPATH=site)
@@ -81,6 +83,7 @@ def test_a_module_of_functions_is_a_workflow_too(harness: RunHarness, project: P
     assert run(harness, "haiku", "1", "--offline", PYTHONPATH=site).code == 0
 
 
+@pytest.mark.slow
 def test_an_item_that_was_interrupted_goes_on_from_its_last_node(harness: RunHarness, project: Path) -> None:
     code = tutorial_code().replace(
         "        def save(state):\n",

@@ -7,6 +7,8 @@ import stat
 import threading
 from pathlib import Path
 
+import pytest
+
 from .harness import CALLS, CompletedCommand, Json, RunHarness, snapshot, title_of, wait_until
 
 TEN = {40: "good", 41: "weak", 42: "good", 43: "good", 44: "good"} | {
@@ -109,6 +111,7 @@ def check_lineage(harness: RunHarness) -> None:
     assert not any((harness.project / "docs/lineage/active").iterdir())
 
 
+@pytest.mark.slow
 def test_briefs_become_issues_three_at_a_time_and_keep_their_numbers(harness: RunHarness) -> None:
     for number in (17, 21, 22, 23):
         harness.brief(f"{number}-thing.md", number)
@@ -166,6 +169,7 @@ def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_noth
     assert snapshot(harness.project, harness.home, harness.user) == before
 
 
+@pytest.mark.slow
 def test_each_item_has_its_own_database_which_outlives_failure_alone(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server(
@@ -193,6 +197,7 @@ def test_each_item_has_its_own_database_which_outlives_failure_alone(harness: Ru
     assert nothing.code == 0 and "Nothing is pending" in nothing.out
 
 
+@pytest.mark.slow
 def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harness: RunHarness) -> None:
     harness.issue(42, "good", "ui")
     failed = harness.run("--failed", "--offline")
@@ -204,6 +209,7 @@ def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harne
     assert labelled.endswith("Nothing is pending that is labelled ui. See what was done: agentos status")
 
 
+@pytest.mark.slow
 def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(harness: RunHarness) -> None:
     harness.issues(42, 43)
     harness.server("--latency", "0.3,0.3")
@@ -237,6 +243,7 @@ def listed(harness: RunHarness, *words: object) -> list[str]:
     return [line.split()[1] for line in done.lines if line.startswith("  - ")]
 
 
+@pytest.mark.slow
 def test_items_are_chosen_by_number_id_range_file_label_and_limit(harness: RunHarness) -> None:
     for number in (40, 41, 42, 43):
         harness.issue(number, "good", "ui" if number % 2 else "api", "all")
@@ -254,6 +261,7 @@ def test_items_are_chosen_by_number_id_range_file_label_and_limit(harness: RunHa
         assert refused.code == 5 and words[-1] in refused.err
 
 
+@pytest.mark.slow
 def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_named(
     harness: RunHarness,
 ) -> None:
@@ -272,6 +280,7 @@ def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_nam
     assert len(server.calls()) == 10
 
 
+@pytest.mark.slow
 def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "400", "matching": "Thing 43", "role": "review"})

@@ -79,6 +79,7 @@ def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harnes
     assert "died here at N1_design" in text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reported_says_why(harness: RunHarness) -> None:
     assert report(harness).code == 5
     harness.issues(1)
@@ -115,6 +116,7 @@ def test_a_step_summary_that_cannot_be_written_fails_nothing(harness: RunHarness
     assert any("(GITHUB_STEP_SUMMARY) cannot be written" in line for line in done.lines_of("COORDINATOR"))
 
 
+@pytest.mark.slow
 def test_runs_are_compared_and_pruned_but_never_a_living_one(harness: RunHarness) -> None:
     harness.issues(1, 2)
     harness.server("--latency", "0.05,0.05")

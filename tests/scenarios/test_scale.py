@@ -50,6 +50,7 @@ def backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: Path) -> None:
     documents = backlog / "project" / "docs" / "lld" / "active"
     done = len(list(documents.iterdir()))
@@ -75,6 +76,7 @@ def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: P
     ) == [newest]
 
 
+@pytest.mark.slow
 def test_the_last_items_cost_no_more_than_the_first(tmp_path: Path) -> None:
     make_project(tmp_path, ITEMS)
     found = probe(tmp_path)

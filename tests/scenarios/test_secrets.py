@@ -98,6 +98,7 @@ def _over_the_socket(harness: RunHarness) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarness) -> None:
     harness.issues(*range(40, 47))
     file = harness.root / "faults.json"
@@ -173,6 +174,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(harness: RunHarness) -> None:
     (harness.project / "agent.py").write_text(AGENT)
     file, tokens = harness.root / "faults.json", harness.root / "tokens"

@@ -43,6 +43,7 @@ def cure(done: CompletedCommand, what: str) -> str:
     return str(text)
 
 
+@pytest.mark.slow
 def test_a_new_project_is_ready_and_runs(harness: RunHarness) -> None:
     made = agentos(harness, "init", "shop")
     assert made.code == 0
@@ -120,6 +121,7 @@ READERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_home_that_is_a_file_is_the_same_error_everywhere(harness: RunHarness, place: str) -> None:
     harness.issues(1)
@@ -175,6 +177,7 @@ def test_doctor_without_key_or_project_says_what_to_do(harness: RunHarness) -> N
     assert not harness.home.exists()
 
 
+@pytest.mark.slow
 def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(harness: RunHarness) -> None:
     harness.issues(1)
     settings = harness.project / "agentos.toml"
@@ -193,6 +196,7 @@ def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(harnes
     assert done.code == 0 and "drafter gemini-2.5-flash; reviewer gemini-2.5-pro" in done.out, done.out
 
 
+@pytest.mark.slow
 def test_doctor_does_not_count_on_keys_that_were_all_rejected(harness: RunHarness) -> None:
     harness.issues(1)
     harness.server(fault={"kind": "401", "times": 99})

@@ -4,12 +4,15 @@ import os
 import re
 import signal
 
+import pytest
+
 from .harness import RunHarness, wait_until
 from .screens import OLD, WIDE, Screen, Shell
 
 PATIENCE = 60.0
 
 
+@pytest.mark.slow
 def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
@@ -48,6 +51,7 @@ def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(ha
     assert running.wait().code == 0
 
 
+@pytest.mark.slow
 def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarness) -> None:
     harness.issues(40)
     server = harness.server("--latency", "0.3,0.3", "--review-latency", "60,60")
@@ -62,6 +66,7 @@ def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarne
     assert running.wait().code == 143
 
 
+@pytest.mark.slow
 def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
@@ -74,6 +79,7 @@ def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarn
     assert running.wait().code == 1
 
 
+@pytest.mark.slow
 def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     with harness.server().frozen():

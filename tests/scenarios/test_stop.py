@@ -45,6 +45,7 @@ def test_ctrl_c_in_a_terminal_saves_everything_and_the_same_command_finishes(har
     assert harness.databases() == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_call_hangs_is_over_in_five_seconds(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
@@ -109,7 +110,12 @@ def test_ctrl_c_again_and_again_to_the_very_end_is_still_130(harness: RunHarness
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_stops_the_run_with_its_own_code(
     harness: RunHarness, number: signal.Signals, code: int
@@ -128,6 +134,7 @@ def test_a_signal_stops_the_run_with_its_own_code(
     assert "lld_workflow_42.db" in harness.databases()
 
 
+@pytest.mark.slow
 def test_a_stop_while_waiting_for_a_key_keeps_the_item(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "429-minute", "role": "review", "retry_delay": 8, "times": 4})
@@ -141,7 +148,15 @@ def test_a_stop_while_waiting_for_a_key_keeps_the_item(harness: RunHarness) -> N
     assert [call["role"] for call in server.answered()] == ["draft", "review"]
 
 
-@pytest.mark.parametrize("moment", ["early", "template", "word", "worker"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "early",
+        "template",
+        pytest.param("word", marks=pytest.mark.slow),
+        pytest.param("worker", marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: RunHarness, moment: str) -> None:
     harness.issues(42, 43)
     server = harness.server("--latency", "0.3,0.3")
@@ -169,6 +184,7 @@ def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: Run
     assert len(server.answered()) == 4 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_stalled_stdout_does_not_keep_a_stop_from_working(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})

@@ -6,6 +6,8 @@ import os
 import re
 import signal
 
+import pytest
+
 from .harness import RunHarness, wait_until
 
 
@@ -28,6 +30,7 @@ def test_two_runs_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> N
     assert not list((harness.project / "docs/lineage/active").iterdir())
 
 
+@pytest.mark.slow
 def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(harness: RunHarness) -> None:
     numbers = range(40, 46)
     harness.issues(*numbers)
@@ -46,6 +49,7 @@ def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(harness: RunHar
     assert sum(map(bool, carried)) >= 2, "one run did it all: nobody contended"
 
 
+@pytest.mark.slow
 def test_two_runs_file_each_brief_once(harness: RunHarness) -> None:
     for number in (17, 18, 19, 20):
         harness.brief(f"{number}-thing.md", number)
@@ -60,6 +64,7 @@ def test_two_runs_file_each_brief_once(harness: RunHarness) -> None:
     assert len(list((harness.project / "ideas/done").iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
@@ -89,6 +94,7 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness)
     assert len(server.calls()) == 2
 
 
+@pytest.mark.slow
 def test_a_lock_that_another_process_holds_is_left_alone(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -122,6 +128,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
     assert not server.calls(43) and harness.document(42).exists()
 
 
+@pytest.mark.slow
 def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
@@ -138,6 +145,7 @@ def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness:
     assert victim.read_text() == "precious" and harness.document(43).exists() and not server.calls(42)
 
 
+@pytest.mark.slow
 def test_two_projects_with_the_same_number_have_checkpoints_of_their_own(harness: RunHarness) -> None:
     harness.issue(42)
     other = harness.root / "elsewhere" / "project"

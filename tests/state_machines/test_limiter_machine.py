@@ -3,6 +3,7 @@
 import copy
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -212,6 +213,11 @@ class PacingMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of thirty steps can be read.
 PacingMachine.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=10, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestPacingMachine = PacingMachine.TestCase
+
+
+@pytest.mark.slow
+class TestPacingMachineAtLength(PacingMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(TestPacingMachine.settings, max_examples=15)

@@ -4,6 +4,7 @@ import copy
 import math
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -315,6 +316,11 @@ class PoolMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of forty steps can be read.
 PoolMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=10, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestPoolMachine = PoolMachine.TestCase
+
+
+@pytest.mark.slow
+class TestPoolMachineAtLength(PoolMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(TestPoolMachine.settings, max_examples=40)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -467,6 +468,11 @@ class RunMachine(RuleBasedStateMachine):
 
 # No shrinking: it takes minutes, and a life of forty steps can be read.
 RunMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
+    max_examples=10, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestRunMachine = RunMachine.TestCase
+
+
+@pytest.mark.slow
+class TestRunMachineAtLength(RunMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(TestRunMachine.settings, max_examples=40)
