@@ -20,7 +20,7 @@ def provider(act: Act) -> Iterator[str]:
     async def serve() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        async with listening(act, most_body=1 << 28) as url:
+        async with listening(act, max_body=1 << 28) as url:
             up.put((url, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 

@@ -30,7 +30,7 @@ def test_a_shell_takes_the_variables_over(harness: RunHarness) -> None:
 def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(harness: RunHarness) -> None:
     harness.server()
     terminal = harness.terminal("gateway", "--item", "LLD-7", program="agentos")
-    terminal.wait_for("Listening at http://127.0.0.1:")
+    terminal.wait_for("Listening on http://127.0.0.1:")
     found = dict(
         line.removeprefix("export ").split("=", 1)
         for line in terminal.screen.splitlines()
@@ -111,7 +111,7 @@ def test_a_budget_is_kept_and_needs_a_price(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness, "--budget", "0.0001") as gate:
         reply = gate.ask()
-        assert reply.status == 402 and "would pass the budget" in reply.json["error"]["message"]
+        assert reply.status == 402 and "would exceed the budget" in reply.json["error"]["message"]
         path = "/gemini/v1beta/models/unheard-of:generateContent"
         reply = gate.call("POST", path, b'{"contents": []}', x_goog_api_key=gate.token)
         assert reply.status == 402 and '[prices."unheard-of"]' in reply.json["error"]["message"]

@@ -10,7 +10,7 @@ from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.stream_redactor import StreamRedactor
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import proxy_for
-from agentos.gateway.usage_reader import MOST_WHOLE, UsageReader
+from agentos.gateway.usage_reader import MAX_WHOLE_BYTES, UsageReader
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}
@@ -69,7 +69,7 @@ def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
 def test_the_end_of_a_very_long_answer_is_enough() -> None:
     reader = UsageReader(DIALECTS["openai"], JSON)
     reader.feed(b'{"data": "')
-    for _ in range(MOST_WHOLE // 1000 + 10):
+    for _ in range(MAX_WHOLE_BYTES // 1000 + 10):
         reader.feed(b"x" * 1000)
     reader.feed(b'", "usage": {"prompt_tokens": 7, "completion_tokens": 5}}')
     reader.end()

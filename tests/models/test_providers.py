@@ -14,9 +14,9 @@ from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, 
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.anthropic.client import Anthropic
+from agentos.models.client_base import MAX_RESPONSE_BYTES
 from agentos.models.gemini.client import Gemini
 from agentos.models.openai.client import OpenAI
-from agentos.models.response_limit import MAX_BYTES
 from agentos.offline.config import ServerConfig
 from agentos.offline.faults.script import FaultKind
 from agentos.offline.limits.limiter import OfflineLimits
@@ -185,7 +185,7 @@ def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: Fa
 @pytest.mark.parametrize("kind", [FaultKind.HANG, FaultKind.DRIP])
 def test_an_answer_that_never_comes_or_never_ends_is_trouble(caller: Caller, kind: FaultKind) -> None:
     """A connection that is half open says nothing; a slow body never pauses for long."""
-    hasty = VENDORS[caller.vendor](longest=0.5)
+    hasty = VENDORS[caller.vendor](max_seconds=0.5)
     caller.meets(kind, seconds=60)
     access = LeasedKey("key-1", KEYS[0].secret, caller.server.url, "any")
     began = time.monotonic()
@@ -201,7 +201,7 @@ def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller
     tracemalloc.start()
     try:
         assert caller.refusal().kind is RefusalKind.PROVIDER_ERROR
-        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_RESPONSE_BYTES
     finally:
         tracemalloc.stop()
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from google.genai import errors, types
 
-from agentos.http.loopback import loopback
+from agentos.http.server import loopback_address
 from agentos.offline.config import Hints, Latency, ServerConfig
 from agentos.offline.limits.limiter import OfflineLimits
 
@@ -190,5 +190,5 @@ def test_a_name_that_is_not_loopback_is_refused() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.org", "::", ""])
 def test_only_loopback_is_bound(host: str) -> None:
-    with pytest.raises(ValueError, match="loopback addresses only"):
-        loopback(host)
+    with pytest.raises(ValueError, match="must be a loopback address"):
+        loopback_address(host)

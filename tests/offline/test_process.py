@@ -123,7 +123,7 @@ def test_given_keys_open_it_and_are_not_repeated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--host", "0.0.0.0"], "loopback addresses only"),
+        (["--host", "0.0.0.0"], "must be a loopback address"),
         (["--latency", "fast"], "MIN,MAX"),
         (["--fault", '{"kind": "teapot"}'], "kind is one of"),
         (["--key", "nameless"], "NAME=SECRET"),

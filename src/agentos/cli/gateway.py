@@ -54,7 +54,7 @@ def _run(
     warn_held_back(settings, err=True)
     items = item or ("agent",)
     service = GatewayOptions(
-        settings, max_wait, port, offline, ends_with_stdin=die_with_parent, tell_events=format == "events"
+        settings, max_wait, port, offline, ends_with_stdin=die_with_parent, emit_events=format == "events"
     )
     try:
         return run_gateway(service, lambda ready: click.echo(_words(ready, items, format), nl=False))
@@ -63,7 +63,7 @@ def _run(
 
 
 def _words(ready: "Ready", items: tuple[str, ...], format: str) -> str:
-    from agentos.gateway.client_env import client_variables, exports
+    from agentos.gateway.tokens import client_variables, shell_exports
 
     if format == "events":
         return json.dumps({"url": ready.url, "providers": ready.providers}) + "\n"
@@ -71,8 +71,8 @@ def _words(ready: "Ready", items: tuple[str, ...], format: str) -> str:
     if format == "json":
         return json.dumps({"url": ready.url, "items": found}) + "\n"
     if len(items) == 1:
-        return exports(found[items[0]])
-    return "".join(f"# {item}\n{exports(one)}" for item, one in found.items())
+        return shell_exports(found[items[0]])
+    return "".join(f"# {item}\n{shell_exports(one)}" for item, one in found.items())
 
 
 command = click.Command(

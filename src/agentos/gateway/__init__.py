@@ -1,1 +1,1 @@
-"""The gateway: the vendors' wire formats on loopback, each call with a key leased from the pool."""
+"""A local proxy for LLM agents: forwards Gemini, Anthropic and OpenAI calls, each with a key leased from the pool."""

@@ -1,4 +1,4 @@
-"""A gateway as a child of a run, for the agents of its items."""
+"""Runs a gateway as a child process of a run, for the agents of its items."""
 
 import contextlib
 import json
@@ -13,30 +13,28 @@ from urllib.parse import urlsplit
 from agentos.core.errors import PreflightError
 from agentos.core.protocol.codec import decode
 from agentos.core.protocol.events import Event, GatewayExited, GatewayRestored
-from agentos.gateway.client_env import client_variables
-from agentos.gateway.tokens import TokenSigner
+from agentos.gateway.tokens import TokenSigner, client_variables
 
-MAX_STARTS = 6
-"""So often one is started in a run, at most: what dies that often would die again."""
-EXIT_GRACE = 2.0
+MAX_STARTS = 6  # per run; a gateway that died this often would die again
+EXIT_GRACE = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySpec:
-    """How it is started; its environment has the keys, and the seed goes over its standard input."""
+    """How to start the gateway. The keys are in its environment; the token seed is sent over its standard input."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
-    people: int | None
+    stderr: int | None
     signer: TokenSigner
 
     def start(self) -> "subprocess.Popen[str]":
-        words = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
+        arguments = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "agentos", *words],
+            [sys.executable, "-P", "-m", "agentos", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.people,
+            stderr=self.stderr,
             text=True,
             env=dict(self.environment),
             start_new_session=True,
@@ -49,7 +47,10 @@ class GatewaySpec:
 
 
 class GatewayChild:
-    """Ends when its standard input does, so it cannot outlive the run; one that dies is followed by another."""
+    """A running gateway, restarted at the same address when it dies, at most MAX_STARTS times.
+
+    It stops when its standard input is closed, so it cannot outlive the run.
+    """
 
     def __init__(self, spec: GatewaySpec, process: "subprocess.Popen[str]", ready: str) -> None:
         found = json.loads(ready)
@@ -60,34 +61,34 @@ class GatewayChild:
         self._restarts = replace(spec, arguments=(*spec.arguments, *port))
         self.process = process
         self._closed = False
-        # Keeps the reader's thread from starting another while the run closes the last one.
+        # Protects `process` and `_closed`: the thread that reads events must not restart a gateway that the run closes.
         self._lock = threading.Lock()
 
     def environment(self, item: str) -> dict[str, str]:
-        """What the agent of this item is to find; its calls are counted for it."""
+        """Environment variables for the agent of an item; its calls are counted under that item."""
         return client_variables(self.url, self._providers, self._signer.token(item))
 
     def events(self) -> Iterator[Event]:
-        """Calls counted by item, and news of the keys, as they come; blocks until the next, ends with the last."""
-        for life in range(MAX_STARTS):
-            if life and self._is_back():
+        """Yields counted calls and changes of the keys as they happen; ends after `close` or the last restart."""
+        for start in range(MAX_STARTS):
+            if start and self._restart():
                 yield GatewayRestored()
             process = self.process
-            yield from _heard(process)
-            _end(process)
+            yield from _read_events(process)
+            _stop(process)
             if self._closed:
                 return
-            _close(process)
-            yield GatewayExited(_cause(process.returncode), restarting=life + 1 < MAX_STARTS)
+            _close_stdout(process)
+            yield GatewayExited(_cause(process.returncode), restarting=start + 1 < MAX_STARTS)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-        _end(self.process)
-        _close(self.process)
+        _stop(self.process)
+        _close_stdout(self.process)
 
-    def _is_back(self) -> bool:
-        """At the same address: programs have that, and their tokens, already."""
+    def _restart(self) -> bool:
+        """Starts a gateway at the same address with the same seed: agents already have both."""
         with self._lock:
             if self._closed:
                 return False
@@ -96,34 +97,34 @@ class GatewayChild:
 
 
 def start_gateway(
-    environment: Mapping[str, str], arguments: tuple[str, ...] = (), people: int | None = None
+    environment: Mapping[str, str], arguments: tuple[str, ...] = (), stderr: int | None = None
 ) -> GatewayChild:
-    """Those who ask it get only a token. It speaks to people on stderr, or there."""
-    spec = GatewaySpec(environment, arguments, people, TokenSigner())
+    """Starts a gateway and waits until it is ready. Its messages go to our stderr, or to the given descriptor."""
+    spec = GatewaySpec(environment, arguments, stderr, TokenSigner())
     process = spec.start()
     assert process.stdout
     ready = process.stdout.readline()
     if not ready:
-        _end(process)
-        _close(process)
+        _stop(process)
+        _close_stdout(process)
         raise PreflightError(
-            f"the gateway did not start (exit code {process.returncode}); see what it said above"
+            f"the gateway did not start (exit code {process.returncode}); see its message above"
         )
     return GatewayChild(spec, process, ready)
 
 
-def _heard(process: "subprocess.Popen[str]") -> Iterator[Event]:
-    """Until it ends, or is closed."""
+def _read_events(process: "subprocess.Popen[str]") -> Iterator[Event]:
+    # ValueError: `close` has closed the pipe.
     with contextlib.suppress(ValueError):
         for line in process.stdout or ():
-            # One that is killed may leave its last line unfinished.
+            # The last line of a killed process may be incomplete.
             with contextlib.suppress(ValueError, AttributeError):
                 record = json.loads(line)
                 record.pop("at", None)
                 yield decode(record)
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _stop(process: "subprocess.Popen[str]") -> None:
     if process.stdin:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -134,7 +135,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
         process.wait()
 
 
-def _close(process: "subprocess.Popen[str]") -> None:
+def _close_stdout(process: "subprocess.Popen[str]") -> None:
     if process.stdout:
         process.stdout.close()
 

@@ -1,4 +1,4 @@
-"""What the gateway says to people, a line each."""
+"""Prints what the gateway does, one line per call or event."""
 
 from collections.abc import Callable
 
@@ -7,53 +7,54 @@ from agentos.core.text.line_assembler import one_line
 from agentos.gateway.usage import CallEnding, CallRecord, ItemUsage, UsageByItem
 from agentos.outputs.format import clock, count, dollars, duration, event_text, tokens
 
-GATEWAY = "[GATEWAY]"
+PREFIX = "[GATEWAY]"
 
 
 class GatewayConsole:
-    """`write` takes one whole line."""
+    """Formats lines for people; `write` receives whole lines, already redacted."""
 
     def __init__(
-        self, write: Callable[[str], None], redact: Callable[[str], str], wall: Callable[[], float]
+        self, write: Callable[[str], None], redact: Callable[[str], str], wall_clock: Callable[[], float]
     ) -> None:
         self._write = write
         self._redact = redact
-        self._wall = wall
+        self._wall_clock = wall_clock
 
-    def write(self, text: str) -> None:
-        self._line(GATEWAY, text)
+    def started(self, url: str, keys: dict[str, int], max_wait: float) -> None:
+        listed = ", ".join(f"{provider} ({count(number, 'key')})" for provider, number in keys.items())
+        self._line(
+            PREFIX,
+            f"Listening on {url} since {clock(self._wall_clock())} for {listed}. "
+            f"Calls wait up to {duration(max_wait)} for a key. Press Ctrl-C to stop.",
+        )
 
     def news(self, event: events.News | events.CredentialsRejected) -> None:
-        if text := event_text(event, self._wall()):
-            self.write(text)
+        if text := event_text(event, self._wall_clock()):
+            self._line(PREFIX, text)
 
     def call_waiting(self, item: str, reason: str) -> None:
         self._line(f"[{item}]", f"Waiting for a key: {reason}")
 
     def call_ended(self, record: CallRecord) -> None:
-        self._line(f"[{record.item}]", _call(record))
+        self._line(f"[{record.item}]", _call_text(record))
 
-    def summary(self, accounts: UsageByItem, seconds: float) -> None:
-        total = accounts.total()
-        self.write(f"Served {count(total.calls, 'call')} in {duration(seconds)}: {_used(total)}")
-        width = max((len(item) for item in accounts.by_item), default=0)
-        for item, account in accounts.by_item.items():
-            self.write(f"  {item:<{width}}  {count(account.calls, 'call')}, {_used(account)}")
-        if total.estimates:
-            self.write(f"{count(total.estimates, 'call')} named no tokens; theirs are estimated")
-
-    def started(self, url: str, keys: dict[str, int], max_wait: float) -> None:
-        listed = ", ".join(f"{provider} ({count(number, 'key')})" for provider, number in keys.items())
-        self.write(
-            f"Listening at {url} since {clock(self._wall())} for {listed}; a call waits for a key up to "
-            f"{duration(max_wait)}. Ctrl-C ends it."
+    def summary(self, usage: UsageByItem, seconds: float) -> None:
+        total = usage.total()
+        self._line(
+            PREFIX, f"Served {count(total.calls, 'call')} in {duration(seconds)}: {_usage_text(total)}"
         )
+        width = max((len(item) for item in usage.by_item), default=0)
+        for item, used in usage.by_item.items():
+            self._line(PREFIX, f"  {item:<{width}}  {count(used.calls, 'call')}, {_usage_text(used)}")
+        if total.estimates:
+            calls = count(total.estimates, "call")
+            self._line(PREFIX, f"Tokens of {calls} are estimated: the responses did not report them")
 
     def _line(self, prefix: str, text: str) -> None:
         self._write(self._redact(f"{one_line(prefix)} {one_line(text)}".rstrip()))
 
 
-def _call(record: CallRecord) -> str:
+def _call_text(record: CallRecord) -> str:
     parts = [f"{record.provider} {record.model}".strip()]
     if record.status:
         parts.append(f"{record.status}{f' with {record.key}' if record.key else ''}")
@@ -61,17 +62,17 @@ def _call(record: CallRecord) -> str:
         parts.append(record.ending.value)
     parts.append(duration(record.seconds))
     if record.waited >= 1:
-        parts.append(f"waited {duration(record.waited)} of it")
+        parts.append(f"waited {duration(record.waited)} for a key")
     if record.refused:
-        parts.append(f"refused {count(record.refused, 'time')} before")
+        parts.append(f"after {count(record.refused, 'refusal')}")
     if record.usage.calls:
         about = "about " if record.is_estimate else ""
         parts.append(f"{about}{tokens(record.usage.tokens)} tokens, cost {dollars(record.cost)}")
     return ", ".join(parts)
 
 
-def _used(account: ItemUsage) -> str:
+def _usage_text(used: ItemUsage) -> str:
     return (
-        f"{tokens(account.usage.tokens)} tokens, cost {dollars(account.cost)}, "
-        f"{count(account.refused, 'refusal')} on the way, {duration(account.waited)} waited for keys"
+        f"{tokens(used.usage.tokens)} tokens, cost {dollars(used.cost)}, "
+        f"{count(used.refused, 'refusal')} retried, {duration(used.waited)} waiting for keys"
     )

@@ -1,28 +1,49 @@
-"""One call on its way: from key to key until one answers, then the answer back as it comes."""
+"""Forwards one call to its provider, with one key after another until one of them gets a response."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import add_costs
 from agentos.core.quota.lease import Lease
+from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.gateway.dialects.base import GatewayError
-from agentos.gateway.loan import LeaseGuard
+from agentos.gateway.lease_broker import LeaseBroker
 from agentos.gateway.request_parser import ProxyRequest
 from agentos.gateway.responses import send_error, send_response
-from agentos.gateway.upstream import NoAnswer, UpstreamResponse
+from agentos.gateway.stream_redactor import StreamRedactor
+from agentos.gateway.upstream import NoResponse, Upstream, UpstreamResponse
 from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.gateway.usage_reader import UsageReader, json_or_none
-from agentos.gateway.way import CallContext
 from agentos.http.connection import Connection, Headers
 
-MOST_TROUBLES = 4
-MOST_REFUSAL = 1 << 20
+MAX_PROVIDER_ERRORS = 4
+MAX_REFUSAL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An answer that says no: why, and the words of it."""
+class Clocks:
+    """`host` is monotonic and measures durations; `wall` is compared with dates in headers."""
+
+    host: Callable[[], float]
+    wall: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a call needs on its way: leases are taken from `broker` in the name of `holder`."""
+
+    holder: str
+    broker: LeaseBroker
+    upstream: Upstream
+    clocks: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAttempt:
+    """An attempt that another key may repeat; `status` is 0 if there is no response to pass on."""
 
     refusal: Refusal
     status: int = 0
@@ -30,137 +51,195 @@ class Refused:
     body: bytes = b""
 
 
+class LeaseGuard:
+    """Returns the lease of one attempt exactly once, with the usage, limits and refusal seen by then.
+
+    `started` is set as soon as the client has the first bytes of the response: from then on no other key can take over.
+    """
+
+    def __init__(self, context: CallContext, record: CallRecord, request: ProxyRequest, lease: Lease) -> None:
+        self._context = context
+        self._record = record
+        self._request = request
+        self._lease = lease
+        self._released = False
+        self.redactor = StreamRedactor(lease.credential.secret.reveal())
+        self.started = False
+        self.reader: UsageReader | None = None
+        self.limits: tuple[LimitSeen, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self._lease.credential.name
+
+    def release(self, refusal: Refusal | None) -> None:
+        self._released = True
+        usage = self._usage()
+        news = self._context.broker.release(
+            events.LeaseReleased(
+                self._context.holder,
+                self._lease.id,
+                self._context.clocks.host() - self._lease.granted_at,
+                usage,
+                refusal,
+                self._request.model,
+                self.limits,
+            )
+        )
+        self._record.usage += usage
+        for event in news:
+            if isinstance(event, events.CallCompleted):
+                self._record.cost = add_costs(self._record.cost, event.cost)
+
+    def end(self) -> None:
+        """Returns a lease that is still held, because the client disconnected before or during the response."""
+        if self._released:
+            return
+        if self.started:
+            self.release(None)
+        else:
+            # The real usage is unknown, so the estimate stays booked.
+            self._released = True
+            self._context.broker.forget(self._context.holder)
+
+    def _usage(self) -> Usage:
+        if self._request.is_unmetered or self.reader is None or not self.started:
+            return Usage()
+        self._record.is_estimate = self.reader.is_estimate
+        return self.reader.usage(self._request.input_tokens)
+
+
 class Forwarder:
-    """`say` is told what is waited for; `record` tells how it ended, also when it is cancelled."""
+    """Forwards one request, streams the response back, and keeps `record` up to date even when cancelled.
+
+    An attempt that is refused before the first byte is repeated with another key; after MAX_PROVIDER_ERRORS errors
+    of the provider itself the last one is passed on. `on_wait` is told what a call waits for.
+    """
 
     def __init__(
         self,
-        way: CallContext,
+        context: CallContext,
         record: CallRecord,
-        asked: ProxyRequest,
-        out: Connection,
-        say: Callable[[str], None],
+        request: ProxyRequest,
+        connection: Connection,
+        on_wait: Callable[[str], None],
     ) -> None:
-        self._context = way
+        self._context = context
         self._record = record
-        self._request = asked
-        self._out = out
-        self._say = say
+        self._request = request
+        self._connection = connection
+        self._on_wait = on_wait
 
-    async def forward(self, until: float) -> None:
-        troubles = 0
+    async def forward(self, deadline: float) -> None:
+        """Raises NoKey if no key can be leased before `deadline`."""
+        provider_errors = 0
         while True:
-            lease = await self._acquire(until)
-            refused = await self._try(lease)
+            lease = await self._acquire(deadline)
+            refused = await self._attempt(lease)
             if refused is None:
                 return
             self._record.refused += 1
-            troubles += refused.refusal.kind is RefusalKind.PROVIDER_ERROR
-            if troubles == MOST_TROUBLES:
+            provider_errors += refused.refusal.kind is RefusalKind.PROVIDER_ERROR
+            if provider_errors == MAX_PROVIDER_ERRORS:
                 self._pass_on(refused)
                 return
 
-    async def _acquire(self, until: float) -> Lease:
-        way, asked = self._context, self._request
-        began = way.clocks.host()
-        wish = events.LeaseRequested(
-            way.holder, "call", (asked.dialect.provider,), (asked.model,), asked.input_tokens
+    async def _acquire(self, deadline: float) -> Lease:
+        context, request = self._context, self._request
+        started_at = context.clocks.host()
+        wanted = events.LeaseRequested(
+            context.holder, "call", (request.dialect.provider,), (request.model,), request.input_tokens
         )
         try:
-            return await way.broker.acquire(wish, until, self._say)
+            return await context.broker.acquire(wanted, deadline, self._on_wait)
         finally:
-            self._record.waited += way.clocks.host() - began
+            self._record.waited += context.clocks.host() - started_at
 
-    async def _try(self, lease: Lease) -> Refused | None:
-        """None if the client has its answer; whatever happens, the lease goes back."""
+    async def _attempt(self, lease: Lease) -> RefusedAttempt | None:
+        """Returns None once the client has a response. The lease is returned in any case."""
         guard = LeaseGuard(self._context, self._record, self._request, lease)
         try:
             async with self._context.upstream.send(self._request, lease.credential) as response:
                 if response.status < 400:
                     return await self._stream(response, guard)
                 return await self._read_refusal(response, guard)
-        except NoAnswer as error:
-            refused = Refused(Refusal(RefusalKind.PROVIDER_ERROR, str(error)))
+        except NoResponse as error:
+            refused = RefusedAttempt(Refusal(RefusalKind.PROVIDER_ERROR, str(error)))
             guard.release(refused.refusal)
-            if not guard.begun:
+            if not guard.started:
                 return refused
             self._record.ending = CallEnding.BROKEN
-            self._out.reset()
+            self._connection.reset()
             return None
         finally:
             guard.end()
 
-    # An answer.
-
-    async def _stream(self, response: UpstreamResponse, guard: LeaseGuard) -> Refused | None:
-        reader = guard.reader = UsageReader(self._request.dialect, response.named)
-        guard.limits = self._request.dialect.limits(response.named)
-        async for piece in response.body:
-            reader.feed(piece)
-            if not guard.begun:
-                if refused := self._refused_at_once(reader, response):
-                    guard.release(refused.refusal)
-                    return refused
-                self._begin(response, guard)
-            self._out.put(guard.redactor.feed(piece))
-            await self._out.flush()
+    async def _stream(self, response: UpstreamResponse, guard: LeaseGuard) -> RefusedAttempt | None:
+        reader = guard.reader = UsageReader(self._request.dialect, response.header_map)
+        guard.limits = self._request.dialect.limits(response.header_map)
+        async for chunk in response.body:
+            reader.feed(chunk)
+            if not guard.started:
+                # A stream whose first event is an error has delivered nothing yet: try another key.
+                refusal = self._stream_refusal(reader, response) if reader.events == 1 else None
+                if refusal:
+                    guard.release(refusal)
+                    return RefusedAttempt(refusal)
+                self._start_response(response, guard)
+            self._connection.put(guard.redactor.feed(chunk))
+            await self._connection.flush()
         reader.end()
-        if not guard.begun:
-            self._begin(response, guard)
-        self._out.put(guard.redactor.flush())
-        self._out.finish()
+        if not guard.started:
+            self._start_response(response, guard)
+        self._connection.put(guard.redactor.flush())
+        self._connection.finish()
         self._record.ending = CallEnding.COMPLETE
-        guard.release(self._failed(reader, response))
+        guard.release(self._stream_refusal(reader, response))
         return None
 
-    def _begin(self, response: UpstreamResponse, guard: LeaseGuard) -> None:
-        guard.begun = True
+    def _start_response(self, response: UpstreamResponse, guard: LeaseGuard) -> None:
+        guard.started = True
         self._record.status, self._record.key = response.status, guard.key
-        self._out.begin(response.status, guard.redactor.redact_headers(response.headers))
+        self._connection.begin(response.status, guard.redactor.redact_headers(response.headers))
 
-    def _refused_at_once(self, reader: UsageReader, response: UpstreamResponse) -> Refused | None:
-        """A stream whose first event is an error has said nothing yet: another key may do better."""
-        refusal = self._failed(reader, response) if reader.events == 1 else None
-        return Refused(refusal) if refusal else None
-
-    def _failed(self, reader: UsageReader, response: UpstreamResponse) -> Refusal | None:
+    def _stream_refusal(self, reader: UsageReader, response: UpstreamResponse) -> Refusal | None:
         if (failure := reader.failure) is None:
             return None
         return self._refusal(failure.status, failure.body, response)
 
-    # A refusal.
-
     def _refusal(self, status: int, body: object, response: UpstreamResponse) -> Refusal | None:
-        return self._request.dialect.refusal(status, body, response.named, self._context.clocks.wall())
+        return self._request.dialect.refusal(status, body, response.header_map, self._context.clocks.wall())
 
-    async def _read_refusal(self, response: UpstreamResponse, guard: LeaseGuard) -> Refused | None:
-        """None for one that is the agent's own fault, and goes to it: no other key would help."""
+    async def _read_refusal(self, response: UpstreamResponse, guard: LeaseGuard) -> RefusedAttempt | None:
+        """Passes on an error that the request itself caused, and returns None: another key would not help."""
         body = bytearray()
-        async for piece in response.body:
-            body += piece[: MOST_REFUSAL - len(body)]
-        guard.limits = self._request.dialect.limits(response.named)
+        async for chunk in response.body:
+            body += chunk[: MAX_REFUSAL_BYTES - len(body)]
+        guard.limits = self._request.dialect.limits(response.header_map)
         refusal = self._refusal(response.status, json_or_none(bytes(body)), response)
         guard.release(refusal)
-        headers, words = guard.redactor.redact_headers(response.headers), guard.redactor.redact(bytes(body))
+        headers = guard.redactor.redact_headers(response.headers)
+        redacted = guard.redactor.redact(bytes(body))
         if refusal is not None:
-            return Refused(refusal, response.status, headers, words)
+            return RefusedAttempt(refusal, response.status, headers, redacted)
         self._record.key = guard.key
-        self._send_no_key(response.status, headers, words)
+        self._send_upstream_error(response.status, headers, redacted)
         self._record.ending = CallEnding.COMPLETE
         return None
 
-    def _pass_on(self, refused: Refused) -> None:
-        """Tried often enough: the provider's own words, or ours where it had none."""
+    def _pass_on(self, refused: RefusedAttempt) -> None:
+        """Sends the provider's error, or one of our own if the provider sent none."""
         self._context.broker.forget(self._context.holder)
         self._record.ending = CallEnding.PASSED_ON
         if refused.status:
-            self._send_no_key(refused.status, refused.headers, refused.body)
+            self._send_upstream_error(refused.status, refused.headers, refused.body)
         else:
             self._record.status = GatewayError.FAILING.value
-            message = f"{self._request.dialect.provider} does not answer ({refused.refusal.reason})"
-            send_error(self._out, self._request, GatewayError.FAILING, message)
+            provider, reason = self._request.dialect.provider, refused.refusal.reason
+            message = f"{provider} failed {MAX_PROVIDER_ERRORS} times in a row ({reason})"
+            send_error(self._connection, self._request, GatewayError.FAILING, message)
 
-    def _send_no_key(self, status: int, headers: Headers, body: bytes) -> None:
+    def _send_upstream_error(self, status: int, headers: Headers, body: bytes) -> None:
         self._record.status = status
         kept = tuple((name, value) for name, value in headers if name != "content-length")
-        send_response(self._out, status, kept, body)
+        send_response(self._connection, status, kept, body)

@@ -1,61 +1,94 @@
-"""Lets in who has a token, and writes down what became of each call."""
+"""Request handler of the gateway: authenticates a request, forwards it, and reports how the call ended."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import GatewayError
-from agentos.gateway.relay import Relay
+from agentos.gateway.forwarder import CallContext, Clocks, Forwarder
+from agentos.gateway.lease_broker import LeaseBrokers, NoKey
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_upgrade
 from agentos.gateway.responses import plain_error, send_error
 from agentos.gateway.tokens import TokenSigner
-from agentos.gateway.usage import CallRecord
+from agentos.gateway.upstream import Upstream
+from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.http.connection import Connection, HttpRequest
-from agentos.http.loopback import names_loopback
+from agentos.http.server import has_loopback_host
 
-_STRANGER = "this is not a token of this gateway; use the one that it printed, in its variables, for as long as it runs"
-_UNKNOWN = f"unknown path: expected one below /{', /'.join(DIALECTS)}"
+_NOT_AUTHENTICATED = "invalid token: use the one this gateway printed; tokens are valid only while it runs"
+_UNKNOWN_PATH = f"unknown path: expected one that starts with /{', /'.join(DIALECTS)}"
+_NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgrade header"
+
+
+@dataclass(frozen=True, slots=True)
+class CallPolicy:
+    """What the gateway allows for a call and whom it tells about it.
+
+    `budget_problem` returns the reason why a request must not be made, or None. `on_wait` is called with the item
+    and the reason when a call has to wait for a key, `on_end` once for every forwarded call.
+    """
+
+    max_wait: float  # seconds
+    budget_problem: Callable[[ProxyRequest], str | None]
+    on_wait: Callable[[str, str], None]
+    on_end: Callable[[CallRecord], None]
 
 
 class RequestHandler:
-    """`over` hears of every call, `waits` of those that have to wait for a key.
+    """Answers every request, with the provider's response or with an error in the provider's own format.
 
-    `unaffordable` says why a call must not be made, if so.
+    Only requests to a loopback host name, with a token that `signer` issued, are forwarded.
     """
 
     def __init__(
         self,
         signer: TokenSigner,
-        relay: Relay,
-        over: Callable[[CallRecord], None],
-        waits: Callable[[str, str], None],
-        unaffordable: Callable[[ProxyRequest], str | None],
+        brokers: LeaseBrokers,
+        upstream: Upstream,
+        clocks: Clocks,
+        policy: CallPolicy,
     ) -> None:
         self._signer = signer
-        self._relay = relay
-        self._over = over
-        self._waits = waits
-        self._unaffordable = unaffordable
+        self._brokers = brokers
+        self._upstream = upstream
+        self._clocks = clocks
+        self._policy = policy
+        self._call_ids = itertools.count(1)
 
-    async def handle(self, incoming: HttpRequest, out: Connection) -> None:
-        if not names_loopback(incoming.headers):
-            plain_error(out, 403, "this gateway answers to loopback names only")
+    async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
+        if not has_loopback_host(incoming.headers):
+            plain_error(
+                connection, 403, "only requests to a loopback host name such as localhost are accepted"
+            )
             return
-        if (asked := parse_request(incoming)) is None:
-            plain_error(out, 404, _UNKNOWN)
+        if (request := parse_request(incoming)) is None:
+            plain_error(connection, 404, _UNKNOWN_PATH)
             return
-        item = next((found for token in asked.tokens if (found := self._signer.item(token))), None)
+        item = next((found for token in request.tokens if (found := self._signer.item(token))), None)
         if item is None:
-            send_error(out, asked, GatewayError.TOKEN, _STRANGER)
+            send_error(connection, request, GatewayError.TOKEN, _NOT_AUTHENTICATED)
         elif wants_upgrade(incoming):
-            send_error(out, asked, GatewayError.UPGRADE, "WebSockets are not carried; ask without an upgrade")
-        elif reason := self._unaffordable(asked):
-            send_error(out, asked, GatewayError.UNPAID, reason)
+            send_error(connection, request, GatewayError.UPGRADE, _NO_WEBSOCKETS)
+        elif reason := self._policy.budget_problem(request):
+            send_error(connection, request, GatewayError.UNPAID, reason)
         else:
-            await self._forward(item, asked, out)
+            await self._forward(item, request, connection)
 
-    async def _forward(self, item: str, asked: ProxyRequest, out: Connection) -> None:
-        record = CallRecord(item, asked.dialect.provider, asked.model)
+    async def _forward(self, item: str, request: ProxyRequest, connection: Connection) -> None:
+        record = CallRecord(item, request.dialect.provider, request.model)
+        # Each call is a lease holder of its own, so that it can be cancelled without affecting the item's others.
+        holder = f"{item} {next(self._call_ids)}"
+        context = CallContext(holder, self._brokers.for_request(request), self._upstream, self._clocks)
+        started_at = self._clocks.host()
+        forwarder = Forwarder(
+            context, record, request, connection, lambda reason: self._policy.on_wait(item, reason)
+        )
         try:
-            await self._relay.forward(record, asked, out, lambda reason: self._waits(item, reason))
+            await forwarder.forward(started_at + self._policy.max_wait)
+        except NoKey as error:
+            record.ending, record.status = CallEnding.NO_KEY, error.error.value
+            send_error(connection, request, error.error, str(error), error.retry_after)
         finally:
-            self._over(record)
+            record.seconds = self._clocks.host() - started_at
+            self._policy.on_end(record)

@@ -1,8 +1,8 @@
-"""Lends keys to the calls of one process, the pool's owner towards the neighbours."""
+"""Leases keys to the calls of the gateway, in agreement with the other processes that share the pool."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.core.protocol import events
 from agentos.core.protocol.ports import PeerLog
@@ -11,109 +11,110 @@ from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.shared_turn import with_shared_lock
 from agentos.gateway.dialects.base import GatewayError
+from agentos.gateway.request_parser import ProxyRequest
 
-BUSY_HINT = 5.0
-PATIENT_FOR = 2.0
+RETRY_AFTER_BUSY = 5.0  # seconds
+QUIET_WAIT = 2.0  # seconds; only longer waits are reported
+UNMETERED_CONCURRENCY = 32  # calls per key
 
 
 class NoKey(Exception):
-    """No key for a call, now or within its time; `seconds` is when to ask again."""
+    """No key can be leased before the call's deadline; `retry_after` is the number of seconds to wait, if known."""
 
-    def __init__(self, trouble: GatewayError, message: str, seconds: float | None = None) -> None:
+    def __init__(self, error: GatewayError, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.error = trouble
-        self.seconds = seconds
+        self.error = error
+        self.retry_after = retry_after
 
 
 @dataclass(slots=True)
 class _PendingLease:
     granted: asyncio.Future[Lease]
-    until: float
+    deadline: float
 
 
 class LeaseBroker:
-    """Lives on one event loop; every wish ends with a lease, with NoKey, or with its caller."""
+    """Waits for leases on behalf of calls, on one event loop.
+
+    Every `acquire` ends with a lease, with NoKey, or with the cancellation of its caller; a cancelled caller
+    leaves no lease behind.
+    """
 
     def __init__(
         self,
         lease_manager: LeaseManager,
         peers: PeerLog,
         clock: Callable[[], float],
-        tell: Callable[[events.News], None],
+        publish: Callable[[events.News], None],
     ) -> None:
         self._lease_manager = lease_manager
         self._peers = peers
         self._clock = clock
-        self._publish = tell
+        self._publish = publish
         self._waiting: dict[str, _PendingLease] = {}
         self._wakeup: asyncio.TimerHandle | None = None
 
-    # What calls do.
-
     async def acquire(
-        self, wish: events.LeaseRequested, until: float, on_wait: Callable[[str], None]
+        self, wanted: events.LeaseRequested, deadline: float, on_wait: Callable[[str], None]
     ) -> Lease:
-        """A key for one call; `on_wait` is told what is waited for, if it takes a while."""
-        waiting = _PendingLease(asyncio.get_running_loop().create_future(), until)
-        self._waiting[wish.item] = waiting
-        self._decide(lambda now: self._lease_manager.request(wish, now))
+        """Leases a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT."""
+        pending = _PendingLease(asyncio.get_running_loop().create_future(), deadline)
+        self._waiting[wanted.item] = pending
+        self._update(lambda now: self._lease_manager.request(wanted, now))
         try:
-            return await self._wait_for_grant(wish, waiting, on_wait)
+            return await self._wait_for_grant(wanted.providers[0], pending, on_wait)
         except BaseException:
-            if waiting.granted.done():
-                waiting.granted.exception()
-            self.forget(wish.item)
+            if pending.granted.done():
+                # Marks a NoKey that nobody awaits any more as retrieved, so that asyncio does not log it.
+                pending.granted.exception()
+            self.forget(wanted.item)
             raise
 
     async def _wait_for_grant(
-        self, wish: events.LeaseRequested, waiting: _PendingLease, on_wait: Callable[[str], None]
+        self, provider: str, pending: _PendingLease, on_wait: Callable[[str], None]
     ) -> Lease:
-        if not waiting.granted.done():
-            await asyncio.wait([waiting.granted], timeout=min(PATIENT_FOR, self._left(waiting)))
-        if not waiting.granted.done():
-            on_wait(self._reason(wish.providers[0]))
-            await asyncio.wait([waiting.granted], timeout=self._left(waiting))
-        if not waiting.granted.done():
-            raise self._too_late(wish.providers[0])
-        return waiting.granted.result()
+        if not pending.granted.done():
+            await asyncio.wait([pending.granted], timeout=min(QUIET_WAIT, self._time_left(pending)))
+        if not pending.granted.done():
+            on_wait(self._wait_reason(provider))
+            await asyncio.wait([pending.granted], timeout=self._time_left(pending))
+        if not pending.granted.done():
+            error = GatewayError.FAILING if self._breaker_open(provider) else GatewayError.LIMITED
+            raise NoKey(error, self._wait_reason(provider), RETRY_AFTER_BUSY)
+        return pending.granted.result()
 
     def release(self, event: events.LeaseReleased) -> list[events.News]:
-        found: list[events.News] = []
-        self._decide(lambda now: found.extend(self._lease_manager.release(event, now)))
-        for news in found:
-            self._publish(news)
-        return found
+        return self._update_and_publish(lambda now: self._lease_manager.release(event, now))
 
     def forget(self, holder: str) -> None:
-        """The caller is gone: its wish, or its lease, with it."""
+        """Drops the pending request or the lease of a caller that is gone."""
         self._waiting.pop(holder, None)
-        self._decide(lambda now: self._lease_manager.drop_holder(holder))
+        self._update(lambda now: self._lease_manager.drop_holder(holder))
 
-    def replace(self, credentials: list[Credential]) -> None:
-        found: list[events.News] = []
-        self._decide(lambda now: found.extend(self._lease_manager.replace_credentials(credentials)))
-        for news in found:
-            self._publish(news)
+    def replace_credentials(self, credentials: list[Credential]) -> None:
+        self._update_and_publish(lambda now: self._lease_manager.replace_credentials(credentials))
 
     def close(self) -> None:
         if self._wakeup:
             self._wakeup.cancel()
 
-    @property
-    def lease_manager(self) -> LeaseManager:
-        return self._lease_manager
+    def _update_and_publish(self, change: Callable[[float], list[events.News]]) -> list[events.News]:
+        found: list[events.News] = []
+        self._update(lambda now: found.extend(change(now)))
+        for news in found:
+            self._publish(news)
+        return found
 
-    # The decision.
-
-    def _decide(self, change: Callable[[float], None]) -> None:
-        # A gateway that cannot tell the others serves its callers all the same: they have no pause to wait in.
+    def _update(self, change: Callable[[float], None]) -> None:
+        """Applies a change to the pool, then hands out whatever leases have become possible."""
+        # The second result says whether peers could be told. The gateway serves its callers even if they could not.
         leases, _ = with_shared_lock(self._lease_manager, self._peers, lambda: self._grant(change))
         for news in self._lease_manager.breaker_news(self._clock()):
             self._publish(news)
         for lease in leases:
-            waiting = self._waiting.pop(lease.request.holder, None)
-            if waiting and not waiting.granted.done():
-                waiting.granted.set_result(lease)
+            pending = self._waiting.pop(lease.request.holder, None)
+            if pending and not pending.granted.done():
+                pending.granted.set_result(lease)
         self._fail_unservable()
         self._schedule_wakeup()
 
@@ -124,63 +125,81 @@ class LeaseBroker:
 
     def _fail_unservable(self) -> None:
         now, pool = self._clock(), self._lease_manager.pool
-        for want in pool.waiting(now) if self._waiting else ():
-            waiting = self._waiting.get(want.holder)
-            reason = self._unservable(want, waiting, now) if waiting else None
-            if waiting and reason and not waiting.granted.done():
-                waiting.granted.set_exception(reason)
-                pool.drop_holder(want.holder)
+        for request in pool.waiting(now) if self._waiting else ():
+            pending = self._waiting.get(request.holder)
+            error = self._unservable(request, pending, now) if pending else None
+            if pending and error and not pending.granted.done():
+                pending.granted.set_exception(error)
+                pool.drop_holder(request.holder)
 
-    def _unservable(self, want: LeaseRequest, waiting: _PendingLease, now: float) -> NoKey | None:
-        pool, budget, provider = self._lease_manager.pool, self._lease_manager.budget, want.providers[0]
+    def _unservable(self, request: LeaseRequest, pending: _PendingLease, now: float) -> NoKey | None:
+        """The reason why a request cannot be served before its deadline, if that is certain already."""
+        pool, budget, provider = self._lease_manager.pool, self._lease_manager.budget, request.providers[0]
         if budget.refused and not pool.held():
-            return NoKey(GatewayError.UNPAID, f"the next call would pass the budget of ${budget.budget:.2f}")
-        back = pool.back_for(want, now)
-        if back is None:
             return NoKey(
-                GatewayError.NO_KEY, f"there is no usable {provider} key{_why(pool.keys.quarantined())}"
+                GatewayError.UNPAID, f"the next call would exceed the budget of ${budget.budget:.2f}"
             )
-        if back[0] > waiting.until:
-            return _resting(provider, back[1], back[0] - now)
+        back = pool.back_for(request, now)
+        if back is None:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.quarantined().items())
+            found = f"no usable {provider} key{f' ({reasons})' if reasons else ''}"
+            return NoKey(GatewayError.NO_KEY, f'{found}; add one with "agentos keys add"')
+        back_at, key = back
+        if back_at > pending.deadline:
+            seconds = back_at - now
+            message = (
+                f"all {provider} keys are rate limited; {key} is the first available, in {seconds:.0f} s"
+            )
+            return NoKey(GatewayError.LIMITED, message, seconds)
         return None
 
-    def _too_late(self, provider: str) -> NoKey:
-        storm = any(name == provider for name, _ in self._lease_manager.pool.open_breakers())
-        trouble = GatewayError.FAILING if storm else GatewayError.LIMITED
-        return NoKey(trouble, self._reason(provider), BUSY_HINT)
-
-    def _reason(self, provider: str) -> str:
+    def _wait_reason(self, provider: str) -> str:
         pool, now = self._lease_manager.pool, self._clock()
-        if any(name == provider for name, _ in pool.open_breakers()):
-            return f"{provider} is failing for everybody"
+        if self._breaker_open(provider):
+            return f"{provider} is failing on every key"
         if not pool.keys.usable_slots(now) and (earliest := pool.keys.earliest(now)):
-            return f"all keys are rate limited, {earliest[1]} for another {earliest[0] - now:.0f} s"
-        return f"every {provider} key is in use, or paced by its limits"
+            return f"all keys are rate limited; {earliest[1]} is the first available, in {earliest[0] - now:.0f} s"
+        return f"all {provider} keys are in use or at their rate limit"
 
-    def _left(self, waiting: _PendingLease) -> float:
-        return max(0.0, waiting.until - self._clock())
+    def _breaker_open(self, provider: str) -> bool:
+        return any(name == provider for name, _ in self._lease_manager.pool.open_breakers())
+
+    def _time_left(self, pending: _PendingLease) -> float:
+        return max(0.0, pending.deadline - self._clock())
 
     def _schedule_wakeup(self) -> None:
-        """Every wait has an end: whatever the pool waits for, it is looked at again then."""
+        """Looks at the pool again as soon as time alone can make a lease possible."""
         if self._wakeup:
             self._wakeup.cancel()
         now = self._clock()
         due = self._lease_manager.wake_at(now) if self._waiting else None
         loop = asyncio.get_running_loop()
         self._wakeup = (
-            None if due is None else loop.call_later(max(0.0, due - now), self._decide, _nothing_new)
+            None if due is None else loop.call_later(max(0.0, due - now), self._update, lambda now: None)
         )
 
 
-def _nothing_new(now: float) -> None:
-    """Only time has passed."""
+@dataclass(frozen=True, slots=True)
+class LeaseBrokers:
+    """The broker for model calls, and one for calls that use no quota, such as counting tokens.
+
+    The second ignores rate limits and concurrency, so that such calls never wait behind model calls.
+    """
+
+    metered: LeaseBroker
+    unmetered: LeaseBroker
+
+    def for_request(self, request: ProxyRequest) -> LeaseBroker:
+        return self.unmetered if request.is_unmetered else self.metered
+
+    def replace_credentials(self, credentials: list[Credential]) -> None:
+        self.metered.replace_credentials(credentials)
+        self.unmetered.replace_credentials(without_limits(credentials))
+
+    def close(self) -> None:
+        self.metered.close()
+        self.unmetered.close()
 
 
-def _resting(provider: str, key: str, seconds: float) -> NoKey:
-    message = f"every {provider} key is rate limited; the first one back is {key}, in {seconds:.0f} s"
-    return NoKey(GatewayError.LIMITED, message, seconds)
-
-
-def _why(quarantined: dict[str, str]) -> str:
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in quarantined.items())
-    return f" ({reasons})" if reasons else ""
+def without_limits(credentials: list[Credential]) -> list[Credential]:
+    return [replace(credential, concurrency=UNMETERED_CONCURRENCY, rates=()) for credential in credentials]

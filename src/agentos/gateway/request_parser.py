@@ -1,4 +1,4 @@
-"""What an agent asks for, as far as the gateway has to know."""
+"""Parses an agent's request: provider, token, model and an estimate of its input tokens."""
 
 import json
 import re
@@ -9,12 +9,12 @@ from typing import Any
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import GatewayDialect, mapping
 from agentos.http.connection import Headers, HttpRequest
+from agentos.models import CHARS_PER_TOKEN
 
-CHARACTERS_A_TOKEN = 4
-# A larger body is searched instead of parsed: that would hold everybody up.
-MOST_PARSED = 256 * 1024
-CREDENTIALS = {"authorization", "x-api-key", "x-goog-api-key"}
-HOP_BY_HOP = {
+# Parsing a larger body would block the event loop; the model is found by a search instead.
+MAX_PARSED_BYTES = 256 * 1024
+CREDENTIAL_HEADERS = {"authorization", "x-api-key", "x-goog-api-key"}
+HOP_BY_HOP_HEADERS = {
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -25,17 +25,20 @@ HOP_BY_HOP = {
     "transfer-encoding",
     "upgrade",
 }
-# Said anew for the next server; without compression, so that tokens can be counted on the way.
-OURS = {"host", "content-length", "accept-encoding", "expect"}
+# The upstream request sets these itself. It asks for no compression, so that tokens can be counted in the response.
+REPLACED_HEADERS = {"host", "content-length", "accept-encoding", "expect"}
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
-_UPWARDS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-# What stands for a picture or a file; it is not counted by its letters.
+_DOT_SEGMENT = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+# Base64 of an image or a file: its length says nothing about tokens.
 _ENCODED = re.compile(rb"[A-Za-z0-9+/=_-]{4096,}")
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyRequest:
-    """`path` and `query` are for the provider; what may be the token is not in them any more."""
+    """A request to forward; `path`, `query` and `headers` are the provider's and contain no credentials.
+
+    `tokens` are all the values that may be the gateway's token.
+    """
 
     dialect: GatewayDialect
     tokens: tuple[str, ...] = field(repr=False)
@@ -49,41 +52,39 @@ class ProxyRequest:
 
     @property
     def is_unmetered(self) -> bool:
-        """Whether it asks for no work of a model, and so for nothing of the quota."""
+        """True if the request runs no model, and therefore uses no quota."""
         return self.method != "POST" or self.dialect.is_unmetered(self.path)
 
 
 def parse_request(incoming: HttpRequest) -> ProxyRequest | None:
-    """None for a path that belongs to no provider."""
+    """Returns None if the path belongs to no provider."""
     path, _, query = incoming.target.partition("?")
     provider, _, rest = path.removeprefix("/").partition("/")
     dialect = DIALECTS.get(provider)
-    if dialect is None or _UPWARDS.search(rest):
+    if dialect is None or _DOT_SEGMENT.search(rest):
         return None
     path = dialect.path(f"/{rest}")
-    body = _parsed(incoming.body)
     return ProxyRequest(
         dialect,
         _tokens(incoming.headers, query),
         incoming.method,
         path,
         "&".join(part for part in query.split("&") if part and not _is_key(part)),
-        passed_on(incoming.headers, CREDENTIALS | OURS),
+        forwarded_headers(incoming.headers, CREDENTIAL_HEADERS | REPLACED_HEADERS),
         incoming.body,
-        dialect.model(path, body),
-        _input_tokens(incoming.body),
+        dialect.model(path, _parse_body(incoming.body)),
+        _estimate_input_tokens(incoming.body),
     )
 
 
-def passed_on(headers: Iterable[tuple[str, str]], dropped: set[str]) -> Headers:
-    """Without those that are meant for one connection alone."""
-    kept = tuple(headers)
-    named = {
-        word.strip().lower() for name, value in kept if name == "connection" for word in value.split(",")
+def forwarded_headers(headers: Iterable[tuple[str, str]], dropped: set[str]) -> Headers:
+    """The headers without `dropped` and without those that apply to one connection only."""
+    given = tuple(headers)
+    per_connection = {
+        option.strip().lower() for name, value in given if name == "connection" for option in value.split(",")
     }
-    return tuple(
-        (name, value) for name, value in kept if name not in dropped | HOP_BY_HOP and name not in named
-    )
+    excluded = dropped | HOP_BY_HOP_HEADERS | per_connection
+    return tuple((name, value) for name, value in given if name not in excluded)
 
 
 def wants_upgrade(incoming: HttpRequest) -> bool:
@@ -91,7 +92,7 @@ def wants_upgrade(incoming: HttpRequest) -> bool:
 
 
 def _tokens(headers: Headers, query: str) -> tuple[str, ...]:
-    """Wherever an SDK puts a key; an agent may have one of its own in another place."""
+    """Every place where an SDK puts its key; an agent may send a key of its own in another of them."""
     given = dict(headers)
     scheme, _, bearer = given.get("authorization", "").partition(" ")
     return (
@@ -102,12 +103,12 @@ def _tokens(headers: Headers, query: str) -> tuple[str, ...]:
     )
 
 
-def _is_key(part: str) -> bool:
-    return part.partition("=")[0] == "key"
+def _is_key(query_part: str) -> bool:
+    return query_part.partition("=")[0] == "key"
 
 
-def _parsed(body: bytes) -> Mapping[str, Any]:
-    if len(body) > MOST_PARSED:
+def _parse_body(body: bytes) -> Mapping[str, Any]:
+    if len(body) > MAX_PARSED_BYTES:
         found = _MODEL.search(body)
         return {"model": found[1].decode("utf-8", "replace")} if found else {}
     try:
@@ -116,6 +117,6 @@ def _parsed(body: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _input_tokens(body: bytes) -> int:
-    text = len(_ENCODED.sub(b"", body)) if len(body) > MOST_PARSED else len(body)
-    return text // CHARACTERS_A_TOKEN
+def _estimate_input_tokens(body: bytes) -> int:
+    size = len(_ENCODED.sub(b"", body)) if len(body) > MAX_PARSED_BYTES else len(body)
+    return size // CHARS_PER_TOKEN

@@ -1,4 +1,4 @@
-"""Answers that are whole before their first word is sent."""
+"""Sends responses whose body is known as a whole, including the gateway's own errors."""
 
 import json
 
@@ -9,25 +9,30 @@ from agentos.http.connection import Connection, Headers
 JSON = ("content-type", "application/json")
 
 
-def send_response(out: Connection, status: int, headers: Headers, body: bytes) -> None:
-    out.begin(status, [*headers, ("content-length", str(len(body)))])
-    out.put(body)
-    out.finish()
+def send_response(connection: Connection, status: int, headers: Headers, body: bytes) -> None:
+    connection.begin(status, [*headers, ("content-length", str(len(body)))])
+    connection.put(body)
+    connection.finish()
 
 
 def send_error(
-    out: Connection, asked: ProxyRequest, trouble: GatewayError, message: str, seconds: float | None = None
+    connection: Connection,
+    request: ProxyRequest,
+    error: GatewayError,
+    message: str,
+    retry_after: float | None = None,
 ) -> None:
-    """In the words of the vendor whose format was spoken."""
-    words = asked.dialect.error_body(trouble, _ours(message), seconds)
-    hint = () if seconds is None else (("retry-after", str(max(1, round(seconds)))),)
-    send_response(out, trouble.value, (JSON, *hint), json.dumps(words).encode())
+    """Sends an error in the format of the provider that the request was meant for."""
+    body = request.dialect.error_body(error, _prefixed(message), retry_after)
+    hint = () if retry_after is None else (("retry-after", str(max(1, round(retry_after)))),)
+    send_response(connection, error.value, (JSON, *hint), json.dumps(body).encode())
 
 
-def plain_error(out: Connection, status: int, message: str) -> None:
-    """In no vendor's words: it is not known whose were expected."""
-    send_response(out, status, (JSON,), json.dumps({"error": {"message": _ours(message)}}).encode())
+def plain_error(connection: Connection, status: int, message: str) -> None:
+    """Sends an error to a client whose expected format is unknown."""
+    body = json.dumps({"error": {"message": _prefixed(message)}}).encode()
+    send_response(connection, status, (JSON,), body)
 
 
-def _ours(message: str) -> str:
+def _prefixed(message: str) -> str:
     return f"agentos gateway: {message}"

@@ -1,34 +1,65 @@
-"""Tokens that stand for a key, one an item, as long as one gateway runs."""
+"""Access tokens of the gateway, and the environment variables that hand them to agents."""
 
 import base64
 import hashlib
 import hmac
 import secrets
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-MARK = "agentos"
+PREFIX = "agentos"
+_BASE_URLS = {
+    "gemini": (("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"), "/gemini"),
+    "anthropic": (("ANTHROPIC_BASE_URL",), "/anthropic"),
+    "openai": (("OPENAI_BASE_URL",), "/openai/v1"),
+}
+_API_KEYS = {
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSigner:
-    """Makes tokens and knows its own; whoever has the same seed makes the same."""
+    """Issues and verifies tokens, each bound to one item.
+
+    A token contains the item's name and an HMAC of it, so nothing has to be stored. Signers with the same seed
+    accept each other's tokens.
+    """
 
     seed: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def token(self, item: str) -> str:
         name = base64.urlsafe_b64encode(item.encode()).decode().rstrip("=")
-        return f"{MARK}.{name}.{self._proof(name)}"
+        return f"{PREFIX}.{name}.{self._signature(name)}"
 
     def item(self, token: str) -> str | None:
-        """The item that a token was made for; None for one that was not made here."""
-        mark, _, rest = token.partition(".")
-        name, _, proof = rest.partition(".")
+        """Returns the item that the token was issued for, or None if the token is invalid."""
+        prefix, _, rest = token.partition(".")
+        name, _, signature = rest.partition(".")
         if not token.isascii():
             return None
-        # In constant time, so that nobody finds a proof out letter by letter.
-        if not hmac.compare_digest(proof.encode(), self._proof(name).encode()) or mark != MARK:
+        # Constant time, so that a signature cannot be guessed character by character.
+        if not hmac.compare_digest(signature.encode(), self._signature(name).encode()) or prefix != PREFIX:
             return None
         return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
 
-    def _proof(self, name: str) -> str:
+    def _signature(self, name: str) -> str:
         return hmac.new(self.seed.encode(), name.encode(), hashlib.sha256).hexdigest()[:40]
+
+
+def client_variables(url: str, providers: Iterable[str], token: str) -> dict[str, str]:
+    """The variables that make an agent's SDKs for these providers use the gateway."""
+    wanted = set(providers)
+    variables = {}
+    for provider, (names, path) in _BASE_URLS.items():
+        if provider in wanted:
+            variables.update(dict.fromkeys(names, f"{url}{path}"))
+            variables.update(dict.fromkeys(_API_KEYS[provider], token))
+    return variables
+
+
+def shell_exports(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -1,4 +1,4 @@
-"""What each item has used, call by call."""
+"""Usage of the gateway: one record per call, summed up per item."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,15 +9,15 @@ from agentos.core.quota.budget import add_costs
 
 class CallEnding(StrEnum):
     COMPLETE = "complete"
-    PASSED_ON = "refusal passed on"
+    PASSED_ON = "error passed on"
     NO_KEY = "no key"
-    LEFT = "the client left"
-    BROKEN = "broke off"
+    LEFT = "client disconnected"
+    BROKEN = "connection lost"
 
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call of an agent, however many keys it took; `cost` is None when nobody knows the price."""
+    """One call of an agent, however many keys it took; `cost` is None if the price is unknown."""
 
     item: str
     provider: str
@@ -26,7 +26,7 @@ class CallRecord:
     status: int = 0
     key: str = ""
     seconds: float = 0.0
-    waited: float = 0.0
+    waited: float = 0.0  # seconds
     refused: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
@@ -35,40 +35,38 @@ class CallRecord:
 
 @dataclass(slots=True)
 class ItemUsage:
-    """All calls of one item."""
+    """Sum of the calls of one item, or of all of them."""
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     refused: int = 0
-    waited: float = 0.0
+    waited: float = 0.0  # seconds
     estimates: int = 0
 
-    def add(self, record: CallRecord) -> None:
-        self.calls += 1
-        self.usage += record.usage
-        self.cost = add_costs(self.cost, record.cost)
-        self.refused += record.refused
-        self.waited += record.waited
-        self.estimates += record.is_estimate
+    def add_call(self, record: CallRecord) -> None:
+        self.add(ItemUsage(1, record.usage, record.cost, record.refused, record.waited, record.is_estimate))
+
+    def add(self, other: "ItemUsage") -> None:
+        self.calls += other.calls
+        self.usage += other.usage
+        self.cost = add_costs(self.cost, other.cost)
+        self.refused += other.refused
+        self.waited += other.waited
+        self.estimates += other.estimates
 
 
 class UsageByItem:
-    """By item, in the order of their first call."""
+    """Usage per item, in the order of their first calls."""
 
     def __init__(self) -> None:
         self.by_item: dict[str, ItemUsage] = {}
 
     def add(self, record: CallRecord) -> None:
-        self.by_item.setdefault(record.item, ItemUsage()).add(record)
+        self.by_item.setdefault(record.item, ItemUsage()).add_call(record)
 
     def total(self) -> ItemUsage:
-        found = ItemUsage()
-        for account in self.by_item.values():
-            found.calls += account.calls
-            found.usage += account.usage
-            found.cost = add_costs(found.cost, account.cost)
-            found.refused += account.refused
-            found.waited += account.waited
-            found.estimates += account.estimates
-        return found
+        total = ItemUsage()
+        for usage in self.by_item.values():
+            total.add(usage)
+        return total

@@ -1,4 +1,4 @@
-"""Reads along while an answer passes: what it used, whether it broke off."""
+"""Reads token usage and errors from a response while it is streamed to the agent."""
 
 import json
 import re
@@ -6,107 +6,112 @@ import zlib
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import Failure, GatewayDialect, Headers
-from agentos.gateway.request_parser import CHARACTERS_A_TOKEN
+from agentos.gateway.dialects.base import GatewayDialect, HeaderMap, StreamError
+from agentos.models import CHARS_PER_TOKEN
 
-MOST_LINE = 1 << 20
-MOST_WHOLE = 1 << 20
-TAIL = 1 << 16
-MOST_INFLATED = 1 << 22
-_SAID = re.compile(rb'"(?:text|content|delta|partial_json|arguments|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_COUNTED = (b'"usageMetadata"', b'"usage"')
+MAX_LINE_BYTES = 1 << 20
+MAX_WHOLE_BYTES = 1 << 20
+TAIL_BYTES = 1 << 16
+MAX_INFLATED_BYTES = 1 << 22  # per chunk
+_TEXT = re.compile(rb'"(?:text|content|delta|partial_json|arguments|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_USAGE_FIELDS = ("usageMetadata", "usage")
 
 
 class UsageReader:
-    """Keeps a line of a stream, or the whole of a short answer, or the end of a long one; never more."""
+    """Finds the usage that a response reports, in bounded memory.
 
-    def __init__(self, dialect: GatewayDialect, headers: Headers) -> None:
+    It keeps one line of an event stream, the whole of a short JSON body, or the tail of a long one. A response
+    that reports no usage is estimated by the length of its text.
+    """
+
+    def __init__(self, dialect: GatewayDialect, headers: HeaderMap) -> None:
         self._dialect = dialect
         self._usage = Usage()
-        self.failure: Failure | None = None
+        self.failure: StreamError | None = None
         self.events = 0
         self._is_stream = headers.get("content-type", "").startswith("text/event-stream")
-        self._kept = bytearray()
+        self._buffer = bytearray()
         self._size = 0
-        self._said = 0
+        self._text_size = 0
         encoding = headers.get("content-encoding", "identity")
-        self._inflate = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
-        self._blind = encoding not in ("identity", "gzip", "deflate")
+        self._decompressor = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
+        self._unreadable = encoding not in ("identity", "gzip", "deflate")
 
     def feed(self, chunk: bytes) -> None:
-        if not self._blind and (plain := self._plain(chunk)):
+        if not self._unreadable and (plain := self._decompress(chunk)):
             self._size += len(plain)
-            self._kept += plain
+            self._buffer += plain
             if self._is_stream:
-                self._take_lines()
-            elif self._size > MOST_WHOLE:
-                del self._kept[:-TAIL]
+                self._read_lines()
+            elif self._size > MAX_WHOLE_BYTES:
+                del self._buffer[:-TAIL_BYTES]
 
     def end(self) -> None:
+        """Reads what is left after the last chunk."""
         if self._is_stream:
-            self._take(bytes(self._kept))
-        elif self._size <= MOST_WHOLE:
-            self._take_whole()
+            self._read_line(bytes(self._buffer))
+        elif self._size <= MAX_WHOLE_BYTES:
+            self._read_whole()
         else:
             self._read_tail()
 
-    def usage(self, sent: int) -> Usage:
-        """What the answer says of itself; where it says nothing, an estimate."""
+    def usage(self, input_tokens: int) -> Usage:
+        """The reported usage, or an estimate with the given number of input tokens."""
         if self._usage.calls:
             return self._usage
-        return Usage(1, sent, self._said // CHARACTERS_A_TOKEN)
+        return Usage(1, input_tokens, self._text_size // CHARS_PER_TOKEN)
 
     @property
     def is_estimate(self) -> bool:
         return not self._usage.calls
 
-    def _plain(self, chunk: bytes) -> bytes:
-        if self._inflate is None:
+    def _decompress(self, chunk: bytes) -> bytes:
+        if self._decompressor is None:
             return chunk
         try:
-            plain = self._inflate.decompress(chunk, MOST_INFLATED)
-            self._blind = bool(self._inflate.unconsumed_tail)
+            plain = self._decompressor.decompress(chunk, MAX_INFLATED_BYTES)
+            self._unreadable = bool(self._decompressor.unconsumed_tail)
             return plain
         except zlib.error:
-            self._blind = True
+            self._unreadable = True
             return b""
 
-    def _take_lines(self) -> None:
-        *lines, rest = bytes(self._kept).split(b"\n")
-        self._kept = bytearray(rest[:MOST_LINE])
+    def _read_lines(self) -> None:
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer = bytearray(rest[:MAX_LINE_BYTES])
         for line in lines:
-            self._take(line)
+            self._read_line(line)
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         if not line.startswith(b"data:"):
             return
         self.events += 1
         if b'"usage' in line or b'"error"' in line:
-            self._read_event(json_or_none(line[len(b"data:") :]))
+            self._read_object(json_or_none(line[len(b"data:") :]))
         if not self._usage.calls:
-            self._read_usage(line)
+            self._count_text(line)
 
-    def _take_whole(self) -> None:
-        found = json_or_none(bytes(self._kept))
-        for part in found if isinstance(found, list) else [found]:
-            self._read_event(part)
+    def _read_whole(self) -> None:
+        parsed = json_or_none(bytes(self._buffer))
+        for part in parsed if isinstance(parsed, list) else [parsed]:
+            self._read_object(part)
         if not self._usage.calls:
-            self._read_usage(bytes(self._kept))
+            self._count_text(bytes(self._buffer))
 
-    def _read_event(self, found: Any) -> None:
-        self._usage = self._dialect.usage(found, self._usage)
-        self.failure = self._dialect.failure(found) or self.failure
+    def _read_object(self, parsed: Any) -> None:
+        self._usage = self._dialect.usage(parsed, self._usage)
+        self.failure = self._dialect.failure(parsed) or self.failure
 
-    def _read_usage(self, text: bytes) -> None:
-        self._said += sum(len(said) for said in _SAID.findall(text))
+    def _count_text(self, text: bytes) -> None:
+        self._text_size += sum(len(part) for part in _TEXT.findall(text))
 
     def _read_tail(self) -> None:
-        tail = self._kept.decode("utf-8", "replace")
-        for name in (word.decode() for word in _COUNTED):
-            _, found, rest = tail.rpartition(f"{name}:")
+        tail = self._buffer.decode("utf-8", "replace")
+        for name in _USAGE_FIELDS:
+            _, found, rest = tail.rpartition(f'"{name}":')
             if found:
-                self._read_event({name.strip('"'): _first_value(rest)})
-        self._said = self._size
+                self._read_object({name: _first_value(rest)})
+        self._text_size = self._size
 
 
 def json_or_none(text: bytes) -> Any:

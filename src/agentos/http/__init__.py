@@ -1,1 +1,1 @@
-"""HTTP/1.1 on loopback, for the servers of this package."""
+"""A small HTTP/1.1 server for loopback addresses."""

@@ -1,4 +1,4 @@
-"""Speaks HTTP/1.1 on one connection."""
+"""Server side of one HTTP/1.1 connection, as an asyncio protocol on top of h11."""
 
 import asyncio
 import json
@@ -11,16 +11,16 @@ import h11
 
 Headers = tuple[tuple[str, str], ...]
 
-MOST_BODY = 32 * 1024 * 1024
-# What a client sends ahead of its turn; beyond it, it has to wait.
-MOST_AHEAD = 65536
-# Closing with these options discards what is queued, which the other side sees as a reset.
+MAX_BODY_BYTES = 32 * 1024 * 1024
+# Reading pauses when a client has sent more than this before its current request is answered.
+MAX_PIPELINED_BYTES = 65536
+# Linger for 0 seconds: closing discards unsent data and sends a TCP reset.
 SO_LINGER_RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as it came; the names of headers are in lower case."""
+    """A complete request; header names are in lower case."""
 
     method: str
     target: str
@@ -29,26 +29,28 @@ class HttpRequest:
 
 
 class Connection(asyncio.Protocol):
-    """Requests one after another; a client that goes away cancels the one under way.
+    """Passes requests to `handler`, one at a time; a client that disconnects cancels the current one.
 
-    Whoever attends to a request calls `begin`, then `put` and `flush` as often as there is something to say,
-    then `finish`; one that returns before that ends the connection.
+    To respond, a handler calls `begin`, then `put` and `flush` for each part of the body, then `finish`. If it
+    returns without `finish`, the connection is closed.
     """
 
-    def __init__(self, attend: "Handler", connections: set["Connection"], most_body: int = MOST_BODY) -> None:
-        self._handler = attend
+    def __init__(
+        self, handler: "Handler", connections: set["Connection"], max_body: int = MAX_BODY_BYTES
+    ) -> None:
+        self._handler = handler
         self._connections = connections
-        self._most_body = most_body
+        self._max_body = max_body
         self._http = h11.Connection(h11.SERVER)
         self._writable = asyncio.Event()
         self._writable.set()
         self._task: asyncio.Task[None] | None = None
         self._head: h11.Request | None = None
         self._body = bytearray()
-        self._ahead = 0
+        self._pipelined = 0
         self._outgoing = bytearray()
 
-    # What the loop tells.
+    # Callbacks of asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -70,41 +72,41 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._http.receive_data(data)
         if self._http.their_state is h11.DONE:
-            self._ahead += len(data)
-            if self._ahead > MOST_AHEAD:
+            self._pipelined += len(data)
+            if self._pipelined > MAX_PIPELINED_BYTES:
                 self._transport.pause_reading()
         else:
-            self._advance()
+            self._read_events()
 
     def drop(self) -> "asyncio.Task[None] | None":
-        """Ends it at once; the task, if any, is on its way out."""
+        """Closes the connection at once; returns the cancelled task of the current request, if any."""
         self._transport.abort()
         if self._task:
             self._task.cancel()
         return self._task
 
-    # What the answer is made of.
+    # The response
 
     def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         self._write(h11.Response(status_code=status, headers=encoded))
 
-    def put(self, piece: bytes) -> None:
-        if piece:
-            self._write(h11.Data(data=piece))
+    def put(self, chunk: bytes) -> None:
+        if chunk:
+            self._write(h11.Data(data=chunk))
 
     async def flush(self) -> None:
-        """Sends what was put; waits while the client reads too slowly."""
-        self._send_out()
+        """Sends what was put, and waits while the client reads too slowly."""
+        self._send_outgoing()
         await self._writable.wait()
 
     def finish(self) -> None:
         self._write(h11.EndOfMessage())
-        self._send_out()
+        self._send_outgoing()
 
     def reset(self) -> None:
-        """The client sees a broken connection."""
-        self._send_out()
+        """Sends what was put, then breaks the connection with a TCP reset."""
+        self._send_outgoing()
         wire: socket.socket | None = self._transport.get_extra_info("socket")
         if wire is not None:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, SO_LINGER_RESET)
@@ -112,29 +114,33 @@ class Connection(asyncio.Protocol):
 
     @property
     def pending(self) -> int:
-        """Bytes that were put, but not sent yet."""
+        """Number of bytes that were put but not sent yet."""
         return len(self._outgoing)
 
-    # How requests are taken.
+    # Reading requests
 
-    def _advance(self) -> None:
+    def _read_events(self) -> None:
         try:
-            while self._take(self._http.next_event()):
+            while self._handle_event(self._http.next_event()):
                 pass
         except h11.RemoteProtocolError as error:
-            self._give_up(error)
+            self._reject(error)
 
-    def _take(self, event: object) -> bool:
-        """True while there may be more to take."""
+    def _handle_event(self, event: object) -> bool:
+        """Returns whether there may be another event."""
         match event:
             case h11.Request():
                 self._head, self._body = event, bytearray()
-                self._go_ahead()
+                if self._http.they_are_waiting_for_100_continue:
+                    self._write(h11.InformationalResponse(status_code=100, headers=[]))
+                    self._send_outgoing()
             case h11.Data():
                 self._body += event.data
-                if len(self._body) > self._most_body:
-                    size = self._most_body // 1024 // 1024
-                    raise h11.RemoteProtocolError(f"the body is over {size} MB", error_status_hint=413)
+                if len(self._body) > self._max_body:
+                    size = self._max_body // 1024 // 1024
+                    raise h11.RemoteProtocolError(
+                        f"the request body is larger than {size} MB", error_status_hint=413
+                    )
             case h11.EndOfMessage():
                 self._task = asyncio.ensure_future(self._exchange())
             case h11.ConnectionClosed():
@@ -144,38 +150,33 @@ class Connection(asyncio.Protocol):
                 return False
         return True
 
-    def _go_ahead(self) -> None:
-        if self._http.they_are_waiting_for_100_continue:
-            self._write(h11.InformationalResponse(status_code=100, headers=[]))
-            self._send_out()
-
     async def _exchange(self) -> None:
         assert self._head is not None
-        incoming, self._body = _incoming(self._head, bytes(self._body)), bytearray()
+        request, self._body = _request(self._head, bytes(self._body)), bytearray()
         try:
-            await self._handler(incoming, self)
+            await self._handler(request, self)
         finally:
-            self._go_on()
+            self._next_request()
 
-    def _go_on(self) -> None:
-        """To the next request, or to the end where this one was not answered as a whole."""
+    def _next_request(self) -> None:
+        """Reads on, or closes the connection if the response is incomplete."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-            self._ahead = 0
+            self._pipelined = 0
             self._transport.resume_reading()
-            self._advance()
+            self._read_events()
         elif not self._transport.is_closing():
             self._transport.close()
 
     def _write(self, event: h11.Event) -> None:
         self._outgoing += self._http.send(event) or b""
 
-    def _send_out(self) -> None:
+    def _send_outgoing(self) -> None:
         if self._outgoing and not self._transport.is_closing():
             self._transport.write(bytes(self._outgoing))
         self._outgoing.clear()
 
-    def _give_up(self, error: h11.RemoteProtocolError) -> None:
+    def _reject(self, error: h11.RemoteProtocolError) -> None:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"error": {"message": str(error)}}).encode()
             framing = (("content-type", "application/json"), ("content-length", str(len(body))))
@@ -188,6 +189,6 @@ class Connection(asyncio.Protocol):
 Handler = Callable[[HttpRequest, Connection], Awaitable[None]]
 
 
-def _incoming(head: h11.Request, body: bytes) -> HttpRequest:
+def _request(head: h11.Request, body: bytes) -> HttpRequest:
     headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
     return HttpRequest(head.method.decode(), head.target.decode("latin-1"), headers, body)

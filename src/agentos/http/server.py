@@ -1,33 +1,57 @@
-"""Listens on a loopback address."""
+"""Listens on a loopback address, and recognises requests that were meant for one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import ipaddress
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from agentos.http.connection import MOST_BODY, Connection, Handler
-from agentos.http.loopback import loopback, url_of
+from agentos.http.connection import MAX_BODY_BYTES, Connection, Handler
 
-CLOSE_GRACE = 0.2
+CLOSE_GRACE = 0.2  # seconds
 
 
 @asynccontextmanager
 async def listening(
-    attend: Handler, *, host: str = "127.0.0.1", port: int = 0, most_body: int = MOST_BODY
+    handler: Handler, *, host: str = "127.0.0.1", port: int = 0, max_body: int = MAX_BODY_BYTES
 ) -> AsyncIterator[str]:
-    """Gives its URL; at the end every connection is dropped."""
+    """Serves while the context is open, and yields the server's URL; leaving drops every connection.
+
+    Raises ValueError for an address that other machines can reach.
+    """
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(attend, connections, most_body), loopback(host), port, backlog=1024
+        lambda: Connection(handler, connections, max_body), loopback_address(host), port, backlog=1024
     )
+    address, port = server.sockets[0].getsockname()[:2]
     try:
-        yield url_of(server)
+        yield f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
     finally:
         server.close()
-        await _drop(connections)
+        tasks = [task for connection in tuple(connections) if (task := connection.drop())]
+        if tasks:
+            # Lets the handlers record that their calls were dropped.
+            await asyncio.wait(tasks, timeout=CLOSE_GRACE)
 
 
-async def _drop(connections: set[Connection]) -> None:
-    """Waits a moment for the calls under way to put down that they were dropped."""
-    tasks = [task for connection in tuple(connections) if (task := connection.drop())]
-    if tasks:
-        await asyncio.wait(tasks, timeout=CLOSE_GRACE)
+def has_loopback_host(headers: Iterable[tuple[str, str]]) -> bool:
+    """Whether the Host header names this machine.
+
+    Rejecting others stops DNS rebinding: a web page whose name resolves to 127.0.0.1 sends its own name.
+    """
+    host = next((value for name, value in headers if name == "host"), "")
+    name = host.strip().rsplit(":", 1)[0].strip("[]")
+    return name == "localhost" or _is_loopback(name)
+
+
+def loopback_address(host: str) -> str:
+    address = "127.0.0.1" if host == "localhost" else host
+    if not _is_loopback(address):
+        raise ValueError(f"invalid host {host}: must be a loopback address such as 127.0.0.1")
+    return address
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

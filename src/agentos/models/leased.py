@@ -1,4 +1,4 @@
-"""A model whose every call uses a leased key, another one when it is refused."""
+"""Model access of a worker: each call leases a key, and repeats with another one when it is refused."""
 
 import asyncio
 import time
@@ -13,32 +13,35 @@ from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, 
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.refusals import Refusal
 from agentos.core.text.secrets import Redactor
-
-CHARACTERS_A_TOKEN = 4
+from agentos.models import CHARS_PER_TOKEN
 
 
 class LeasedModel:
-    """Asks its coordinator for a key before each call and gives it back after, with what it learnt."""
+    """Leases a key from the coordinator for each call, and returns it with usage, limits and refusal.
+
+    Grants arrive through `grant`. A call ends with a response, with BadRequest or with its cancellation: refusals
+    never end it.
+    """
 
     def __init__(
         self,
         item: str,
         roles: tuple[RoleModel, ...],
         providers: Mapping[str, Callable[[], Provider]],
-        tell: Callable[[WorkerEvent], None],
+        send_event: Callable[[WorkerEvent], None],
     ) -> None:
         self._item = item
         self._roles = {role.role: role for role in roles}
         self._factories = providers
         self._providers: dict[str, Provider] = {}
-        self._send_event = tell
+        self._send_event = send_event
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
         self._stopped = False
         self._calls_done = 0
-        self._usual: dict[str, int] = {}
+        self._last_output_tokens: dict[str, int] = {}
 
     def grant(self, command: GrantLease) -> None:
-        """A key has come; one that nobody waits for any more goes back unused."""
+        """Hands a granted key to the call that waits for it; if there is none, returns it unused."""
         waiting = self._grants.pop(command.call, None)
         if waiting is None or waiting.done():
             self._send_event(LeaseReleased(self._item, command.lease, 0.0))
@@ -46,26 +49,26 @@ class LeasedModel:
             waiting.set_result(command)
 
     def stop_waiting(self) -> None:
-        """No call begins any more: whoever waits for a key is cancelled."""
+        """Cancels the calls that wait for a key, and every later call."""
         self._stopped = True
         for waiting in self._grants.values():
             waiting.cancel()
 
-    async def complete(self, call: str, question: ModelRequest) -> ModelResponse:
-        """The answer, however many keys it takes; refusals never end a call, a bad request does."""
-        if (role := self._roles.get(question.role)) is None:
-            raise BadRequest(f"no role is called {question.role!r}; there are: {', '.join(self._roles)}")
+    async def complete(self, call: str, request: ModelRequest) -> ModelResponse:
+        """Returns the response, however many keys it takes."""
+        if (role := self._roles.get(request.role)) is None:
+            raise BadRequest(f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}")
         while True:
-            lease = await self._lease(call, role, question)
+            lease = await self._lease(call, role, request)
             try:
-                answer = await self._try(lease, question)
+                response = await self._attempt(lease, request)
             except CallRefused:
                 continue
             self._calls_done += 1
-            self._usual[question.role] = answer.usage.output_tokens
-            return answer
+            self._last_output_tokens[request.role] = response.usage.output_tokens
+            return response
 
-    async def _lease(self, call: str, role: RoleModel, question: ModelRequest) -> GrantLease:
+    async def _lease(self, call: str, role: RoleModel, request: ModelRequest) -> GrantLease:
         if self._stopped:
             raise asyncio.CancelledError
         waiting: asyncio.Future[GrantLease] = asyncio.get_running_loop().create_future()
@@ -76,24 +79,24 @@ class LeasedModel:
                 call=call,
                 providers=role.providers,
                 models=role.models,
-                input_tokens=len(question.prompt) // CHARACTERS_A_TOKEN,
-                output_tokens=self._usual.get(role.role, 0),
+                input_tokens=len(request.prompt) // CHARS_PER_TOKEN,
+                output_tokens=self._last_output_tokens.get(role.role, 0),
                 calls_done=self._calls_done,
             )
         )
         return await waiting
 
-    async def _try(self, lease: GrantLease, question: ModelRequest) -> ModelResponse:
-        began, model = time.monotonic(), lease.model or ""
-        answer: ModelResponse | None = None
+    async def _attempt(self, lease: GrantLease, request: ModelRequest) -> ModelResponse:
+        started_at, model = time.monotonic(), lease.model or ""
+        response: ModelResponse | None = None
         refusal: Refusal | None = None
-        access = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model)
-        # Whoever answers has seen the key: it must not come back in a document, an error, a checkpoint.
+        key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model)
+        # The provider may echo the key; it must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
         try:
-            answer = await self._provider(lease.provider).complete(question, access)
-            answer = replace(answer, text=redact(answer.text))
-            return answer
+            response = await self._provider(lease.provider).complete(request, key)
+            response = replace(response, text=redact(response.text))
+            return response
         except CallRefused as error:
             refusal = error.refusal
             raise
@@ -104,11 +107,11 @@ class LeasedModel:
                 LeaseReleased(
                     item=self._item,
                     lease=lease.lease,
-                    seconds=time.monotonic() - began,
-                    usage=answer.usage if answer else Usage(),
+                    seconds=time.monotonic() - started_at,
+                    usage=response.usage if response else Usage(),
                     refusal=refusal,
-                    model=answer.model if answer else model,
-                    limits=answer.limits if answer else (),
+                    model=response.model if response else model,
+                    limits=response.limits if response else (),
                 )
             )
 

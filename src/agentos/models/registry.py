@@ -1,4 +1,4 @@
-"""The vendors by name, each loaded when it is wanted; a transport given to one takes the network's place."""
+"""Factories of the vendors' clients by provider; an SDK is imported when its client is first needed."""
 
 from typing import Any
 
@@ -24,3 +24,4 @@ def _openai(transport: Any = None) -> Provider:
 
 
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}
+"""Each takes a transport that replaces the network, for tests and for warming up."""

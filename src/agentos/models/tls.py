@@ -1,4 +1,4 @@
-"""Whom a call trusts: the certificates, loaded once for all clients of a process and its children."""
+"""TLS certificates, loaded once for all clients of a process and its forked children."""
 
 import functools
 import ssl
@@ -6,7 +6,7 @@ import ssl
 
 @functools.cache
 def tls_context() -> ssl.SSLContext | bool:
-    """What the SDKs' own HTTP library would load; reading it takes longer than all the rest of a client."""
+    """The context that the SDKs' HTTP library would create for each client; loading it dominates a client's start."""
     try:
         import httpx2
     except ImportError:

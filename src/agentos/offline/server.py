@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from agentos.http.connection import Connection, HttpRequest
-from agentos.http.loopback import names_loopback
-from agentos.http.server import listening
+from agentos.http.server import has_loopback_host, listening
 from agentos.offline.call_log import CallLog
 from agentos.offline.config import ServerConfig
 from agentos.offline.faults.parse import parse_faults
@@ -49,7 +48,7 @@ class _OfflineHandler:
         async def send(reply: Reply) -> None:
             await deliver(reply, connection)
 
-        if not names_loopback(incoming.headers):
+        if not has_loopback_host(incoming.headers):
             await send(_json(403, b'{"error": "this server answers to loopback names only"}'))
             return
         request = request_of(incoming)

@@ -1,4 +1,4 @@
-"""The wire formats that the gateway speaks, by provider."""
+"""Wire formats of the gateway, by provider."""
 
 from agentos.gateway.dialects import anthropic, gemini, openai
 from agentos.gateway.dialects.base import GatewayDialect

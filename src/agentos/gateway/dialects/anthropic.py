@@ -1,10 +1,11 @@
-"""Anthropic's wire format, as far as the gateway reads it."""
+"""Anthropic's wire format as the gateway reads it."""
 
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
 from agentos.models.anthropic.refusals import limits_seen, read_refusal
+from agentos.models.client_base import positive_int
 
 _INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _TYPES = {
@@ -27,26 +28,26 @@ _STATUSES = {
 }
 
 
-def _usage(found: Any, before: Usage) -> Usage:
-    """A stream tells what goes in with its first event, what comes out with its last."""
-    answer = mapping(found)
-    counted = mapping(answer.get("usage") or mapping(answer.get("message")).get("usage"))
+def _usage(parsed: Any, before: Usage) -> Usage:
+    """A stream reports input tokens in its first event and output tokens in its last."""
+    response = mapping(parsed)
+    counted = mapping(response.get("usage") or mapping(response.get("message")).get("usage"))
     if not counted:
         return before
-    going_in = sum(whole_number(counted.get(name)) for name in _INPUT)
-    coming_out = whole_number(counted.get("output_tokens"))
-    return Usage(1, max(going_in, before.input_tokens), max(coming_out, before.output_tokens))
+    input_tokens = sum(positive_int(counted.get(name)) for name in _INPUT)
+    output_tokens = positive_int(counted.get("output_tokens"))
+    return largest_usage(before, input_tokens, output_tokens)
 
 
-def _failure(found: Any) -> Failure | None:
-    answer = mapping(found)
-    if answer.get("type") != "error":
+def _failure(parsed: Any) -> StreamError | None:
+    response = mapping(parsed)
+    if response.get("type") != "error":
         return None
-    return Failure(_STATUSES.get(str(mapping(answer.get("error")).get("type")), 500), found)
+    return StreamError(_STATUSES.get(str(mapping(response.get("error")).get("type")), 500), parsed)
 
 
-def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
-    return {"type": "error", "error": {"type": _TYPES[trouble], "message": message}}
+def _error_body(error: GatewayError, message: str, retry_after: float | None) -> Any:
+    return {"type": "error", "error": {"type": _TYPES[error], "message": message}}
 
 
 DIALECT = GatewayDialect(
@@ -61,5 +62,5 @@ DIALECT = GatewayDialect(
     limits=limits_seen,
     usage=_usage,
     failure=_failure,
-    error_body=_words,
+    error_body=_error_body,
 )

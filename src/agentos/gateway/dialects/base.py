@@ -1,4 +1,4 @@
-"""What one vendor's wire format asks of the gateway."""
+"""What the gateway has to know about a provider's wire format."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal
 
-Headers = Mapping[str, str]
+HeaderMap = Mapping[str, str]
 
 
 class GatewayError(Enum):
-    """What the gateway itself has to say no to, with its status."""
+    """The errors that the gateway sends itself, with their HTTP status."""
 
     TOKEN = 401
     UNPAID = 402
@@ -25,8 +25,8 @@ class GatewayError(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """An error in the middle of a stream, with the status that it would have had before."""
+class StreamError:
+    """An error inside a response with status 200; `status` is the one it would have had on its own."""
 
     status: int
     body: Any
@@ -34,10 +34,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GatewayDialect:
-    """`home` is where the provider stands if its credential does not say otherwise.
+    """One provider's wire format, as functions.
 
-    `path` turns the path below the gateway's own into the one below the base URL; `model` is told the path and
-    the body; `usage` is given every JSON object of an answer in turn, with what was counted before.
+    home: base URL of the provider, unless a credential has one of its own
+    base: completes a base URL
+    path: maps a path under the gateway's prefix to one under the base URL
+    is_unmetered: whether a path runs no model
+    model: finds the model's name in path and body
+    credential: the header that carries the key
+    refusal: what an error response means for the key (status, body, headers, wall time)
+    limits: the rate limits that response headers state
+    usage: adds the usage that a JSON object of the response reports to what was known before
+    failure: the error that a JSON object of the response reports
+    error_body: body of an error that the gateway sends itself, with the seconds to wait if known
     """
 
     provider: str
@@ -47,16 +56,18 @@ class GatewayDialect:
     is_unmetered: Callable[[str], bool]
     model: Callable[[str, Mapping[str, Any]], str]
     credential: Callable[[str], tuple[str, str]]
-    refusal: Callable[[int, Any, Headers, float], Refusal | None]
-    limits: Callable[[Headers], tuple[LimitSeen, ...]]
+    refusal: Callable[[int, Any, HeaderMap, float], Refusal | None]
+    limits: Callable[[HeaderMap], tuple[LimitSeen, ...]]
     usage: Callable[[Any, Usage], Usage]
-    failure: Callable[[Any], Failure | None]
+    failure: Callable[[Any], StreamError | None]
     error_body: Callable[[GatewayError, str, float | None], Any]
 
 
-def whole_number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def largest_usage(before: Usage, input_tokens: int, output_tokens: int) -> Usage:
+    """Usage of one call whose stream reports running totals, each part in an event of its own."""
+    return Usage(1, max(input_tokens, before.input_tokens), max(output_tokens, before.output_tokens))
 
 
 def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}

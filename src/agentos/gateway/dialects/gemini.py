@@ -1,11 +1,12 @@
-"""Gemini's wire format, as far as the gateway reads it."""
+"""Gemini's wire format as the gateway reads it."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
+from agentos.models.client_base import positive_int
 from agentos.models.gemini.refusals import read_refusal
 
 _MODEL = re.compile(r"/(?:models|tunedModels)/([^/:]+)")
@@ -25,28 +26,28 @@ def _model(path: str, body: Mapping[str, Any]) -> str:
     return found[1] if found else str(body.get("model") or "").removeprefix("models/")
 
 
-def _usage(found: Any, before: Usage) -> Usage:
-    """Each part of a stream counts all so far; thoughts are paid for like what is said."""
-    counted = mapping(mapping(found).get("usageMetadata"))
+def _usage(parsed: Any, before: Usage) -> Usage:
+    """Every event of a stream reports the totals so far. Thoughts are billed as output."""
+    counted = mapping(mapping(parsed).get("usageMetadata"))
     if not counted:
         return before
-    going_in = whole_number(counted.get("promptTokenCount")) + whole_number(
+    input_tokens = positive_int(counted.get("promptTokenCount")) + positive_int(
         counted.get("toolUsePromptTokenCount")
     )
-    coming_out = whole_number(counted.get("candidatesTokenCount")) + whole_number(
+    output_tokens = positive_int(counted.get("candidatesTokenCount")) + positive_int(
         counted.get("thoughtsTokenCount")
     )
-    return Usage(1, max(going_in, before.input_tokens), max(coming_out, before.output_tokens))
+    return largest_usage(before, input_tokens, output_tokens)
 
 
-def _failure(found: Any) -> Failure | None:
-    error = mapping(mapping(found).get("error"))
-    return Failure(whole_number(error.get("code")) or 500, found) if error else None
+def _failure(parsed: Any) -> StreamError | None:
+    error = mapping(mapping(parsed).get("error"))
+    return StreamError(positive_int(error.get("code")) or 500, parsed) if error else None
 
 
-def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
+def _error_body(error: GatewayError, message: str, retry_after: float | None) -> Any:
     details = []
-    if trouble is GatewayError.TOKEN:
+    if error is GatewayError.TOKEN:
         details.append(
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -54,12 +55,15 @@ def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
                 "domain": "googleapis.com",
             }
         )
-    if seconds is not None:
+    if retry_after is not None:
         details.append(
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{max(1, round(seconds))}s"}
+            {
+                "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                "retryDelay": f"{max(1, round(retry_after))}s",
+            }
         )
-    error = {"code": trouble.value, "message": message, "status": _STATUSES[trouble]}
-    return {"error": error | ({"details": details} if details else {})}
+    body = {"code": error.value, "message": message, "status": _STATUSES[error]}
+    return {"error": body | ({"details": details} if details else {})}
 
 
 DIALECT = GatewayDialect(
@@ -74,5 +78,5 @@ DIALECT = GatewayDialect(
     limits=lambda headers: (),
     usage=_usage,
     failure=_failure,
-    error_body=_words,
+    error_body=_error_body,
 )

@@ -1,10 +1,11 @@
-"""OpenAI's wire format, as far as the gateway reads it."""
+"""OpenAI's wire format as the gateway reads it."""
 
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import Failure, GatewayDialect, GatewayError, mapping, whole_number
-from agentos.models.openai.address import ensure_version
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
+from agentos.models.client_base import positive_int
+from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal
 
 _ERRORS = {
@@ -16,49 +17,51 @@ _ERRORS = {
     GatewayError.UPGRADE: ("invalid_request_error", "unsupported_protocol"),
     GatewayError.FAILING: ("server_error", "server_error"),
 }
-_WAIT = ("rate_limit_exceeded", "slow_down")
-_THEIR_OWN = ("", "server_error", "server_is_overloaded")
+_RATE_LIMIT_CODES = ("rate_limit_exceeded", "slow_down")
+_SERVER_ERROR_CODES = ("", "server_error", "server_is_overloaded")
 
 
-def _usage(found: Any, before: Usage) -> Usage:
-    """Completions, embeddings and responses have names of their own for the same."""
-    answer = mapping(found)
-    counted = mapping(answer.get("usage") or mapping(answer.get("response")).get("usage"))
+def _usage(parsed: Any, before: Usage) -> Usage:
+    """Chat completions and embeddings name the fields differently from responses."""
+    response = mapping(parsed)
+    counted = mapping(response.get("usage") or mapping(response.get("response")).get("usage"))
     if not counted:
         return before
-    going_in = whole_number(counted.get("prompt_tokens")) or whole_number(counted.get("input_tokens"))
-    coming_out = whole_number(counted.get("completion_tokens")) or whole_number(counted.get("output_tokens"))
-    return Usage(1, max(going_in, before.input_tokens), max(coming_out, before.output_tokens))
+    input_tokens = positive_int(counted.get("prompt_tokens")) or positive_int(counted.get("input_tokens"))
+    output_tokens = positive_int(counted.get("completion_tokens")) or positive_int(
+        counted.get("output_tokens")
+    )
+    return largest_usage(before, input_tokens, output_tokens)
 
 
-def _failure(found: Any) -> Failure | None:
-    answer = mapping(found)
-    error = mapping(answer.get("error") or mapping(answer.get("response")).get("error"))
-    if not error and answer.get("type") == "error":
-        error = answer
+def _failure(parsed: Any) -> StreamError | None:
+    response = mapping(parsed)
+    error = mapping(response.get("error") or mapping(response.get("response")).get("error"))
+    if not error and response.get("type") == "error":
+        error = response
     if not error:
         return None
-    return Failure(_status(error.get("code")), {"error": error})
+    return StreamError(_status(error.get("code")), {"error": error})
 
 
 def _status(code: object) -> int:
-    """Servers like OpenAI's put a status there, where OpenAI puts a word."""
-    if number := whole_number(code):
+    """OpenAI's code is a word; compatible servers put an HTTP status there."""
+    if number := positive_int(code):
         return number
-    word = str(code or "")
-    return 429 if word in _WAIT else 500 if word in _THEIR_OWN else 400
+    name = str(code or "")
+    return 429 if name in _RATE_LIMIT_CODES else 500 if name in _SERVER_ERROR_CODES else 400
 
 
-def _words(trouble: GatewayError, message: str, seconds: float | None) -> Any:
-    kind, code = _ERRORS[trouble]
+def _error_body(error: GatewayError, message: str, retry_after: float | None) -> Any:
+    kind, code = _ERRORS[error]
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 DIALECT = GatewayDialect(
     provider="openai",
     home="https://api.openai.com/v1",
-    base=lambda url: ensure_version(url),
-    # The version stands in the base URL, whatever it is there.
+    base=ensure_version,
+    # The base URL already contains the version.
     path=lambda path: path.removeprefix("/v1"),
     is_unmetered=lambda path: path.endswith("/input_tokens"),
     model=lambda path, body: str(body.get("model") or ""),
@@ -67,5 +70,5 @@ DIALECT = GatewayDialect(
     limits=limits_seen,
     usage=_usage,
     failure=_failure,
-    error_body=_words,
+    error_body=_error_body,
 )

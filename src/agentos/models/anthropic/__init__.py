@@ -1,1 +1,1 @@
-"""Anthropic through its own SDK."""
+"""Anthropic, through its SDK."""

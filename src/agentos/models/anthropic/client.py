@@ -1,6 +1,5 @@
-"""Claude, through Anthropic's own SDK; its refusals become ours."""
+"""Client for Anthropic, through its SDK."""
 
-import asyncio
 import json
 import time
 from typing import Any
@@ -11,90 +10,77 @@ from anthropic.types import Message
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Usage
-from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.anthropic.refusals import limits_seen, read_refusal
-from agentos.models.response_limit import MAX_SECONDS, RESPONSE_HOOKS
+from agentos.models.client_base import (
+    PLACEHOLDER_KEY,
+    READ_TIMEOUT,
+    RESPONSE_HOOKS,
+    VendorClient,
+    checked_text,
+    error_for,
+    lower_case,
+    positive_int,
+)
 from agentos.models.tls import tls_context
-from agentos.models.validate import checked_text, token_count
 
-TIMEOUT = 300.0
-MOST_TOKENS = 16_000
+MAX_OUTPUT_TOKENS = 16_000
 
 
-class Anthropic:
-    """One client per base URL serves all its keys: the key goes with each call."""
+class Anthropic(VendorClient[anthropic.AsyncAnthropic]):
+    """Asks for messages."""
 
-    def __init__(self, longest: float = MAX_SECONDS, transport: Any = None) -> None:
-        self._longest = longest
-        self._transport = transport
-        self._clients: dict[str | None, anthropic.AsyncAnthropic] = {}
+    # A body that is not a message, such as a proxy's error page, fails wherever a field is missing.
+    failures = (anthropic.APIError, ValueError, AttributeError, TypeError, LookupError, TimeoutError)
 
-    async def complete(self, question: ModelRequest, access: LeasedKey) -> ModelResponse:
-        try:
-            async with asyncio.timeout(self._longest):
-                raw = await self._client(access).messages.with_raw_response.create(**_words(question, access))
-            return _answer(await raw.parse(), _lowered(raw.headers))
-        except anthropic.APIStatusError as error:
-            raise _translate(error) from error
-        except (
-            anthropic.APIError,
-            ValueError,
-            AttributeError,
-            TypeError,
-            LookupError,
-            TimeoutError,
-        ) as error:
-            # The SDK checks no form: what is no message, such as a proxy's page, lacks what one has.
-            raise CallRefused(
-                Refusal(RefusalKind.PROVIDER_ERROR, f"no answer: {type(error).__name__}")
-            ) from error
+    def _connect(self, base_url: str | None) -> anthropic.AsyncAnthropic:
+        return anthropic.AsyncAnthropic(
+            api_key=PLACEHOLDER_KEY,
+            base_url=base_url,
+            max_retries=0,
+            timeout=READ_TIMEOUT,
+            http_client=anthropic.DefaultAsyncHttpxClient(
+                event_hooks=RESPONSE_HOOKS, verify=tls_context(), transport=self._transport
+            ),
+        )
 
-    def _client(self, access: LeasedKey) -> anthropic.AsyncAnthropic:
-        if access.base_url not in self._clients:
-            self._clients[access.base_url] = anthropic.AsyncAnthropic(
-                api_key="given-per-call",
-                base_url=access.base_url,
-                max_retries=0,
-                timeout=TIMEOUT,
-                http_client=anthropic.DefaultAsyncHttpxClient(
-                    event_hooks=RESPONSE_HOOKS, verify=tls_context(), transport=self._transport
-                ),
-            )
-        return self._clients[access.base_url].with_options(api_key=access.secret)
+    async def _call(
+        self, client: anthropic.AsyncAnthropic, request: ModelRequest, key: LeasedKey
+    ) -> ModelResponse:
+        messages = client.with_options(api_key=key.secret).messages
+        raw = await messages.with_raw_response.create(**_parameters(request, key))
+        return _response(await raw.parse(), lower_case(raw.headers))
+
+    def _translate(self, error: Exception) -> CallRefused | BadRequest | None:
+        if not isinstance(error, anthropic.APIStatusError):
+            return None
+        headers = lower_case(error.response.headers)
+        refusal = read_refusal(error.status_code, error.body, headers, time.time())
+        return error_for(refusal, f"{error.status_code}: {error.message}")
 
 
-def _answer(message: Message, headers: dict[str, str]) -> ModelResponse:
-    said = "".join(block.text for block in message.content if block.type == "text")
-    if not said:
-        raise BadRequest(f"the model gave no text (stop reason: {message.stop_reason})")
-    usage = Usage(1, token_count(message.usage.input_tokens), token_count(message.usage.output_tokens))
-    return ModelResponse(said, checked_text(message.model), usage, limits_seen(headers))
-
-
-def _words(question: ModelRequest, access: LeasedKey) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        "model": access.model,
-        "max_tokens": MOST_TOKENS,
-        "messages": [{"role": "user", "content": question.prompt}],
+def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "model": key.model,
+        "max_tokens": MAX_OUTPUT_TOKENS,
+        "messages": [{"role": "user", "content": request.prompt}],
     }
-    if question.schema is not None:
-        schema = _closed(json.loads(question.schema))
-        words["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-    return words
+    if request.schema is not None:
+        schema = _closed(json.loads(request.schema))
+        parameters["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return parameters
 
 
 def _closed(schema: Any) -> Any:
-    """The same schema, with every object closed to other names, as Anthropic wants it."""
+    """The schema with additional properties forbidden in every object, as Anthropic requires."""
     if isinstance(schema, dict):
         inner = {name: _closed(value) for name, value in schema.items()}
         return {**inner, "additionalProperties": False} if schema.get("type") == "object" else inner
     return [_closed(part) for part in schema] if isinstance(schema, list) else schema
 
 
-def _translate(error: anthropic.APIStatusError) -> Exception:
-    refusal = read_refusal(error.status_code, error.body, _lowered(error.response.headers), time.time())
-    return CallRefused(refusal) if refusal else BadRequest(f"{error.status_code}: {error.message}")
-
-
-def _lowered(headers: Any) -> dict[str, str]:
-    return {str(name).casefold(): str(value) for name, value in headers.items()}
+def _response(message: Message, headers: dict[str, str]) -> ModelResponse:
+    text = "".join(block.text for block in message.content if block.type == "text")
+    if not text:
+        raise BadRequest(f"the model returned no text (stop reason: {message.stop_reason})")
+    usage = Usage(1, positive_int(message.usage.input_tokens), positive_int(message.usage.output_tokens))
+    return ModelResponse(text, checked_text(message.model), usage, limits_seen(headers))

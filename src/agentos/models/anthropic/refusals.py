@@ -1,15 +1,19 @@
-"""What a refusal of Anthropic's means, and what its headers say of limits."""
+"""Reads refusals and rate limits from Anthropic's responses."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.models.retry_after import retry_after
+from agentos.models.refusal_base import (
+    error_object,
+    limits_in_headers,
+    provider_error,
+    rejected_key,
+    retry_after,
+)
 
-_REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
-_SPENT = {"enforced_spend_limit_reached"}
-_COUNTED = {
+_DIMENSIONS = {
     "requests": Dimension.REQUESTS,
     "tokens": Dimension.TOKENS,
     "input-tokens": Dimension.INPUT,
@@ -17,38 +21,23 @@ _COUNTED = {
 }
 
 
-def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
-    """None for a bad request of our own making."""
-    error = _error(body)
-    if code in _REJECTED:
-        return Refusal(RefusalKind.KEY_REJECTED, f"{code} {_REJECTED[code]}")
-    if _code(error) in _SPENT or (code == 400 and _code(error) == "spend_limit_reached"):
-        return Refusal(RefusalKind.KEY_REJECTED, f"{code} {_code(error)}")
-    if code == 429:
-        limits = limits_seen(headers)
-        return Refusal(
-            RefusalKind.RATE_LIMITED, f"429 {_code(error)}".strip(), retry_after(headers, wall), limits=limits
-        )
-    if code == 408 or code >= 500 or error.get("type") == "overloaded_error":
-        return Refusal(RefusalKind.PROVIDER_ERROR, str(code), retry_after(headers, wall))
-    return None
+def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
+    """What an error response means for the key; None if the request itself was wrong."""
+    if refusal := rejected_key(status):
+        return refusal
+    error = error_object(body)
+    details = error.get("details")
+    code = str(details.get("error_code", "")) if isinstance(details, dict) else ""
+    if code == "enforced_spend_limit_reached" or (status == 400 and code == "spend_limit_reached"):
+        return Refusal(RefusalKind.KEY_REJECTED, f"{status} {code}")
+    hint = retry_after(headers, wall)
+    if status == 429:
+        return Refusal(RefusalKind.RATE_LIMITED, f"429 {code}".strip(), hint, limits=limits_seen(headers))
+    if error.get("type") == "overloaded_error":
+        return Refusal(RefusalKind.PROVIDER_ERROR, str(status), hint)
+    return provider_error(status, str(status), headers, wall)
 
 
 def limits_seen(headers: Mapping[str, str]) -> tuple[LimitSeen, ...]:
-    """The limits per minute that every answer names."""
-    found = []
-    for name, dimension in _COUNTED.items():
-        value = headers.get(f"anthropic-ratelimit-{name}-limit", "")
-        if value.isascii() and value.isdigit() and int(value):
-            found.append(LimitSeen(dimension, float(value)))
-    return tuple(found)
-
-
-def _error(body: Any) -> dict[str, Any]:
-    error = body.get("error") if isinstance(body, dict) else None
-    return error if isinstance(error, dict) else {}
-
-
-def _code(error: dict[str, Any]) -> str:
-    details = error.get("details")
-    return str(details.get("error_code", "")) if isinstance(details, dict) else ""
+    """The limits per minute that the headers of every response state."""
+    return limits_in_headers(headers, "anthropic-ratelimit-{}-limit", _DIMENSIONS)

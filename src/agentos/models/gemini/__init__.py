@@ -1,1 +1,1 @@
-"""Gemini through google-genai."""
+"""Gemini, through the google-genai SDK."""

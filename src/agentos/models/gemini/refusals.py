@@ -1,44 +1,55 @@
-"""What a refusal of Gemini's means, read from its structure, never from its prose."""
+"""Reads refusals from Gemini's error responses, by their structure and never by their text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.quota_day import seconds_to_midnight_pacific
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.models.retry_after import protobuf_duration, retry_after
+from agentos.models.refusal_base import (
+    error_object,
+    protobuf_duration,
+    provider_error,
+    rejected_key,
+    retry_after,
+)
 
-_REJECTED = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
+Detail = dict[str, Any]
 
 
-def read_refusal(code: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
-    """None for a bad request of our own making. Billing and keys first, then the day, then the hint."""
-    details = list(_details(body))
-    if code in _REJECTED:
-        return Refusal(RefusalKind.KEY_REJECTED, f"{code} {_REJECTED[code]}")
-    if code == 400 and any(_reason(detail) == "API_KEY_INVALID" for detail in details):
+def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
+    """What an error response means for the key; None if the request itself was wrong.
+
+    Rejected keys take precedence over daily quotas, and those over a hint when to retry.
+    """
+    details = _objects(error_object(body, body).get("details"))
+    if status == 400 and any(
+        detail.get("reason") == "API_KEY_INVALID" for detail in _of_type(details, "ErrorInfo")
+    ):
         return Refusal(RefusalKind.KEY_REJECTED, "400 API_KEY_INVALID")
-    if code == 429:
-        return _too_many(details, headers, wall)
-    if code == 408 or code >= 500:
-        return Refusal(RefusalKind.PROVIDER_ERROR, str(code), seconds=retry_after(headers, wall))
-    return None
+    if status == 429:
+        return _quota_refusal(details, headers, wall)
+    return rejected_key(status) or provider_error(status, str(status), headers, wall)
 
 
-def _too_many(details: list[dict[str, Any]], headers: Mapping[str, str], wall: float) -> Refusal:
-    violations = [violation for detail in details for violation in _violations(detail)]
-    hint = _hint(details, headers, wall)
+def _quota_refusal(details: list[Detail], headers: Mapping[str, str], wall: float) -> Refusal:
+    violations = [
+        violation
+        for detail in _of_type(details, "QuotaFailure")
+        for violation in _objects(detail.get("violations"))
+    ]
+    hint = _retry_hint(details, headers, wall)
     quotas = ", ".join(str(violation.get("quotaId", "")) for violation in violations)
     if any(str(violation.get("quotaValue")) == "0" for violation in violations):
         return Refusal(RefusalKind.KEY_REJECTED, f"429 no access: limit 0 for {quotas}")
     if any("PerDay" in str(violation.get("quotaId", "")) for violation in violations):
         day = seconds_to_midnight_pacific(wall)
         return Refusal(RefusalKind.DAY_EXHAUSTED, f"429 {quotas}", hint, day)
-    return Refusal(RefusalKind.RATE_LIMITED, f"429 {quotas}".strip(), hint, limits=_named(violations))
+    return Refusal(RefusalKind.RATE_LIMITED, f"429 {quotas}".strip(), hint, limits=_limits(violations))
 
 
-def _named(violations: list[dict[str, Any]]) -> tuple[LimitSeen, ...]:
-    """The limits that a refusal names with their values."""
+def _limits(violations: list[Detail]) -> tuple[LimitSeen, ...]:
+    """The limits per minute that a refusal states with their values."""
     found = []
     for violation in violations:
         value, quota = str(violation.get("quotaValue", "")), str(violation.get("quotaId", ""))
@@ -48,30 +59,18 @@ def _named(violations: list[dict[str, Any]]) -> tuple[LimitSeen, ...]:
     return tuple(found)
 
 
-def _hint(details: list[dict[str, Any]], headers: Mapping[str, str], wall: float) -> float | None:
+def _retry_hint(details: list[Detail], headers: Mapping[str, str], wall: float) -> float | None:
     header = retry_after(headers, wall)
     if header is not None:
         return header
-    hints = [protobuf_duration(detail.get("retryDelay")) for detail in details if _is(detail, "RetryInfo")]
+    hints = [protobuf_duration(detail.get("retryDelay")) for detail in _of_type(details, "RetryInfo")]
     return max((hint for hint in hints if hint is not None), default=None)
 
 
-def _violations(detail: dict[str, Any]) -> list[dict[str, Any]]:
-    found = detail.get("violations") if _is(detail, "QuotaFailure") else None
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+def _of_type(details: list[Detail], name: str) -> list[Detail]:
+    return [detail for detail in details if detail.get("@type") == f"type.googleapis.com/google.rpc.{name}"]
 
 
-def _reason(detail: dict[str, Any]) -> object:
-    return detail.get("reason") if _is(detail, "ErrorInfo") else None
-
-
-def _is(detail: dict[str, Any], kind: str) -> bool:
-    return detail.get("@type") == f"type.googleapis.com/google.rpc.{kind}"
-
-
-def _details(body: Any) -> Iterator[dict[str, Any]]:
-    error = body.get("error", body) if isinstance(body, dict) else None
-    found = error.get("details") if isinstance(error, dict) else None
-    for detail in found if isinstance(found, list) else []:
-        if isinstance(detail, dict):
-            yield detail
+def _objects(value: object) -> list[Detail]:
+    """The JSON objects in a list; empty for anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentos.core.ratelimit.quota_day import seconds_to_midnight_pacific
 from agentos.core.ratelimit.refusals import clamp_hint
-from agentos.models.retry_after import protobuf_duration, retry_after
+from agentos.models.refusal_base import protobuf_duration, retry_after
 
 WALL = datetime(2026, 10, 21, 7, 28, 0, tzinfo=UTC).timestamp()
 

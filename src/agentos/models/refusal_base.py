@@ -1,0 +1,83 @@
+"""What the vendors' error responses have in common: rejected keys, Retry-After, rate limits in headers."""
+
+import email.utils
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any
+
+from agentos.core.ratelimit.limits import Dimension, LimitSeen
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+
+_REJECTED_KEY = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
+_PROTOBUF_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
+_GO_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+def rejected_key(status: int) -> Refusal | None:
+    """The refusal for a status that says that the key itself is not accepted."""
+    if status not in _REJECTED_KEY:
+        return None
+    return Refusal(RefusalKind.KEY_REJECTED, f"{status} {_REJECTED_KEY[status]}")
+
+
+def provider_error(status: int, reason: str, headers: Mapping[str, str], wall: float) -> Refusal | None:
+    """The refusal for a timeout or a server error."""
+    if status != 408 and status < 500:
+        return None
+    return Refusal(RefusalKind.PROVIDER_ERROR, reason, seconds=retry_after(headers, wall))
+
+
+def error_object(body: Any, default: Any = None) -> dict[str, Any]:
+    """The `error` object of a JSON body; empty if there is none."""
+    error = body.get("error", default) if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def limits_in_headers(
+    headers: Mapping[str, str], pattern: str, dimensions: Mapping[str, Dimension]
+) -> tuple[LimitSeen, ...]:
+    """The limits per minute that headers state; `pattern` makes a header's name of a dimension's."""
+    found = []
+    for name, dimension in dimensions.items():
+        value = headers.get(pattern.format(name), "")
+        if value.isascii() and value.isdigit() and int(value):
+            found.append(LimitSeen(dimension, float(value)))
+    return tuple(found)
+
+
+def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
+    """Seconds to wait by the Retry-After header, whether it holds milliseconds, seconds or a date."""
+    if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "").strip()
+    if (seconds := _number(value)) is not None:
+        return seconds
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0.0, when.timestamp() - wall)
+
+
+def protobuf_duration(text: object) -> float | None:
+    """Seconds in a duration such as "36s" or "0.5s"."""
+    found = _PROTOBUF_DURATION.fullmatch(text) if isinstance(text, str) else None
+    return float(found[1]) if found else None
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds in a duration as Go writes it, such as "6m0s" or "12ms"."""
+    found = _GO_DURATION.fullmatch(text.strip())
+    if not text.strip() or found is None:
+        return None
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
