@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv, from a lock with hashes; a second call starts at once.
+# Every target first installs what it needs into .venv, from lock files with hashes; the second call starts at once.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
 
-.PHONY: demo test test-all long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock clean
+.PHONY: demo test test-all long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock lowest clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -38,19 +38,19 @@ bench: $(DEV)
 	@$(BIN)/python -m bench.parallel --latency 1
 	@$(BIN)/python -m bench.parallel --latency 4
 
-# Ours beside what else people use for several keys; installs those, each in a folder of its own.
+# The key pool compared with other libraries, each installed in a separate folder.
 keypool: $(DEV)
 	@$(BIN)/python -m bench.keypool
 
-# What running side by side costs, beside GNU parallel, a process pool and snakemake (installed in a folder of its own).
+# The cost of running items in parallel, compared with GNU parallel, a process pool and snakemake.
 overhead: $(DEV)
 	@$(BIN)/python -m bench.overhead
 
-# What --dry-run says beside what a run then takes, on the offline server.
+# The forecast of --dry-run compared with the run that follows, on the offline server.
 forecast-bench: $(DEV)
 	@$(BIN)/python -m bench.forecast
 
-# The pictures of the README, from real runs; best on a quiet machine.
+# Redraws the pictures in the README from real runs; use a quiet machine.
 pictures: $(DEV)
 	@$(BIN)/python docs/images/make_demo_svg.py
 	@$(BIN)/python docs/images/make_timeline_svg.py
@@ -59,37 +59,50 @@ pictures: $(DEV)
 scale: $(DEV)
 	@$(BIN)/python -m bench.scale
 
-# Imagined lives with faults, from a fixed and a fresh seed; one again: make simulate SEED=...
+# Simulates thousands of runs with faults, from a fixed and a random seed. Repeat one: make simulate SEED=...
 simulate: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
 
-# What our gateway adds to a call, beside LiteLLM's proxy; installs that in a folder of its own.
+# The latency that the gateway adds to a call, compared with LiteLLM's proxy.
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
 
-# Kills and freezes at random, a kill in place of every durable call, power cuts, contention; one seed again, or less of
-# it: make chaos CHAOS="--seed 71 --stride 6"
+# Random kills and freezes, a kill at every durable system call, power cuts, lock contention.
+# Repeat one seed, or run fewer steps: make chaos CHAOS="--seed 71 --stride 6"
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
-# Plants known bugs, one after the other: the campaign has to catch each.
+# Plants known bugs one at a time; the chaos campaign has to catch every one.
 mutants: $(DEV)
 	@$(BIN)/python -m tests.chaos.mutants
 
-# Every installed file against its record, and the bill of materials of what the lock names.
+# Writes the bill of materials (CycloneDX) of the runtime lock file and verifies every installed file.
 sbom: $(DEV)
-	@$(BIN)/python -m tests.audits.sbom > docs/sbom.cdx.json
+	@mkdir -p dist
+	@$(BIN)/python -m tests.audits.sbom > dist/sbom.cdx.json
+	@echo "Wrote dist/sbom.cdx.json"
 	@$(BIN)/python -m tests.audits.installed
 
+# Checks facts about the repository: security rules, names, and what the documentation says.
 audit: $(DEV)
 	@$(BIN)/python -m tests.audits
 
-# The documentation as a site in site; a dead link is an error.
+# Builds the documentation as a web site in site/; a broken link is an error.
 docs: $(DOCS)
 	@$(BIN)/properdocs build --quiet --config-file properdocs.yml
 	@echo "Open site/index.html"
 
-# Rewrites the locks after a change of the dependencies in pyproject.toml; needs uv on the PATH.
+# Installs the lowest declared versions in a temporary environment, then runs the demo and the tests that touch them.
+lowest: $(DEV)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && set -e; \
+	$(BIN)/python -m tests.audits.lowest > "$$folder/lowest.txt"; \
+	$(PYTHON) -m venv "$$folder/venv"; \
+	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet -r "$$folder/lowest.txt"; \
+	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet --no-deps --no-build-isolation .; \
+	(cd "$$folder" && venv/bin/agentos demo); \
+	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider tests/core tests/models tests/workflows tests/packaging
+
+# Rewrites the lock files after the dependencies in pyproject.toml have changed; needs uv on the PATH.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/run.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
@@ -99,12 +112,12 @@ clean:
 	rm -rf $(VENV) site agentos-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentos needs Python 3.11 or newer; found: $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentos needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1). Choose another: make PYTHON=python3.12 demo" >&2; exit 1; }
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
 
 $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
-	@echo "Installing the packages that agentos runs on ..."
+	@echo "Installing the packages that agentos needs ..."
 	@$(PIP) -r requirements/run.txt
 	@$(PIP) -r requirements/build.txt
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --no-deps --no-build-isolation --editable .

@@ -1,1 +1,1 @@
-"""The audits that keep the repository true to what it says about itself."""
+"""Audits: checks of facts about the source and the documentation."""

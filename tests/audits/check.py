@@ -1,4 +1,4 @@
-"""An audit: named checks, each of which gives what it objects to."""
+"""An audit is a list of named checks, each of which reports the problems that it finds."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`promise` is what holds when `objections` gives nothing."""
+    """`rule` holds when `problems` yields nothing."""
 
-    promise: str
-    objections: Callable[[], Iterable[str]]
+    rule: str
+    problems: Callable[[], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Report:
 def audit(title: str, checks: Iterable[Check]) -> Report:
     lines, passed = [], True
     for check in checks:
-        found = list(check.objections())
+        found = list(check.problems())
         passed = passed and not found
-        lines.append(f"  {'FAIL' if found else 'ok':<5}{check.promise}")
-        lines.extend(f"         {objection}" for objection in found)
+        lines.append(f"  {'FAIL' if found else 'ok':<5}{check.rule}")
+        lines.extend(f"         {problem}" for problem in found)
     return Report(title, tuple(lines), passed)

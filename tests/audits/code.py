@@ -1,4 +1,4 @@
-"""What the package's source may not contain, found in its syntax tree."""
+"""What the source must not contain, found in its syntax trees."""
 
 import ast
 import re
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from .tree import modules
 
-READERS = {"settings.py"}
-PRINTERS = {"worker.py", "cli/offline_server.py"}
+READERS = {"config/settings.py"}
+PRINTERS = {"worker/main.py", "cli/offline_server.py"}
 STARTERS = {"engines/template_client.py", "gateway/child.py", "offline/child.py", "workflows/github/token.py"}
 FORKERS = {"engines/template.py"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "multiprocessing"}
-# The library's caller hands its own function to its own child; nothing from outside is unpickled there.
-MULTIPROCESSING = {"parallel/subprocess_call.py"}
+# The caller of the library passes its own function to its own child; no outside data is unpickled.
+MAY_PICKLE = {"parallel/subprocess_call.py"}
 FORBIDDEN_ATTRIBUTES = {
     ("os", "system"),
     ("os", "popen"),
@@ -29,7 +29,7 @@ FORKING = {("os", "fork"), ("os", "forkpty"), ("os", "execv"), ("os", "execve"),
 
 
 def environment_readers() -> Iterator[str]:
-    """Writing into a process's own environment is no reading: a worker notes its database there."""
+    """Writing is allowed: a worker stores the path of its database in its own environment."""
     for name, tree in modules().items():
         written = {
             id(node.value)
@@ -40,14 +40,14 @@ def environment_readers() -> Iterator[str]:
         if name not in READERS:
             yield from (f"{name}, line {node.lineno}: reads the environment" for node in uses)
         elif not uses:
-            yield f"{name} was expected to read the environment, and does not"
+            yield f"{name} was expected to read the environment but does not"
 
 
 def dangerous_calls() -> Iterator[str]:
     for name, tree in modules().items():
         for node in ast.walk(tree):
-            problem = _danger(node)
-            if problem and not (name in MULTIPROCESSING and problem.startswith("imports multiprocessing")):
+            problem = _dangerous_construct(node)
+            if problem and not (name in MAY_PICKLE and problem.startswith("imports multiprocessing")):
                 yield f"{name}, line {getattr(node, 'lineno', 0)}: {problem}"
         yield from (
             f"{name}, line {node.lineno}: {ast.unparse(node)}"
@@ -59,20 +59,20 @@ def prints() -> Iterator[str]:
     for name, tree in modules().items():
         for node in _calls(tree, "print"):
             if name not in PRINTERS:
-                yield f"{name}, line {node.lineno}: prints; people are written to by cli and outputs"
+                yield f"{name}, line {node.lineno}: calls print; only cli and outputs write to people"
 
 
 def process_starters() -> Iterator[str]:
-    for places, attributes in ((STARTERS, STARTING), (FORKERS, FORKING)):
+    for expected, attributes in ((STARTERS, STARTING), (FORKERS, FORKING)):
         found = {name: list(_attributes(tree, attributes)) for name, tree in modules().items()}
-        yield from (f"{name} starts a process" for name in found if found[name] and name not in places)
-        yield from (f"{name} was expected to start a process" for name in places if not found.get(name))
+        yield from (f"{name} starts a process" for name in found if found[name] and name not in expected)
+        yield from (f"{name} was expected to start a process" for name in expected if not found.get(name))
 
 
-def _danger(node: ast.AST) -> str | None:
+def _dangerous_construct(node: ast.AST) -> str | None:
     match node:
-        case ast.Call(func=ast.Name(id=called)) if called in FORBIDDEN_CALLS:
-            return f"calls {called}"
+        case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN_CALLS:
+            return f"calls {name}"
         case ast.Import(names=names) if (
             found := {alias.name.split(".")[0] for alias in names} & FORBIDDEN_MODULES
         ):
@@ -80,7 +80,7 @@ def _danger(node: ast.AST) -> str | None:
         case ast.ImportFrom(module=str(module)) if module.split(".")[0] in FORBIDDEN_MODULES:
             return f"imports {module}"
         case ast.Call(func=ast.Attribute(value=ast.Name(id="yaml"), attr="load")) if not _is_safe_load(node):
-            return "loads YAML with another loader than the safe one"
+            return "loads YAML without the safe loader"
         case ast.keyword(arg="shell", value=ast.Constant(value=True)):
             return "shell=True"
     return None
@@ -88,10 +88,10 @@ def _danger(node: ast.AST) -> str | None:
 
 def _is_safe_load(call: ast.AST) -> bool:
     loaders = [
-        word.value for word in ast.walk(call) if isinstance(word, ast.keyword) and word.arg == "Loader"
+        node.value for node in ast.walk(call) if isinstance(node, ast.keyword) and node.arg == "Loader"
     ]
-    named = {name for loader in loaders for name in re.findall(r"\w*Loader\w*", ast.unparse(loader))}
-    return bool(named) and named <= {"SafeLoader", "CSafeLoader"}
+    names = {name for loader in loaders for name in re.findall(r"\w*Loader\w*", ast.unparse(loader))}
+    return bool(names) and names <= {"SafeLoader", "CSafeLoader"}
 
 
 def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
@@ -108,5 +108,5 @@ def _attributes(tree: ast.Module, wanted: set[tuple[str, str]]) -> Iterator[ast.
         elif isinstance(node, ast.ImportFrom) and any(
             (node.module, alias.name) in wanted for alias in node.names
         ):
-            # Imported by name, it could be used without being seen here.
+            # Imported by name, its uses could not be found: report the import.
             yield ast.Attribute(ast.Name("os"), "environ", ast.Load(), lineno=node.lineno, col_offset=0)

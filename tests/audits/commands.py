@@ -1,4 +1,4 @@
-"""Whether a command in the documentation is one that can be typed."""
+"""Checks that a command in the documentation exists and accepts its arguments."""
 
 import contextlib
 import io
@@ -13,50 +13,24 @@ from agentos.cli.run import workflow_command
 
 from .tree import ROOT
 
-OTHERS = {
-    "cat",
-    "cd",
-    "chmod",
-    "cp",
-    "curl",
-    "echo",
-    "export",
-    "git",
-    "grep",
-    "head",
-    "kill",
-    "ls",
-    "mkdir",
-    "pip",
-}
-OTHERS |= {
-    "mktemp",
-    ".venv/bin/pip",
-    "pass",
-    "printf",
-    "python3",
-    "rm",
-    "sleep",
-    "tail",
-    "time",
-    "test",
-    "unset",
-    "wc",
-}
+SHELL_COMMANDS = re.compile(
+    r"cat|cd|chmod|cp|curl|echo|export|git|grep|head|kill|ls|mkdir|mktemp|pass|pip|pipx|printf|python3|rm|sleep|tail|test"
+    r"|time|unset|uv|wc|\.venv/bin/(pip|pre-commit|python)"
+)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*")
 SEPARATORS = {"&&", "||", "|", ";", "&"}
 
 
-def objection(line: str) -> str | None:
-    """What is wrong with a line that a page tells people to type."""
+def problem_with(line: str) -> str | None:
+    """What is wrong with a command line, or None."""
     for words in _simple_commands(line):
-        if problem := _objection(words):
+        if problem := _problem(words):
             return f"{line}: {problem}"
     return None
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command of ours by its full name."""
+    """Every command of agentos by its full name."""
     group = LazyGroup()
     context = click.Context(group, info_name="agentos")
     yield "agentos", group
@@ -93,7 +67,7 @@ def _without_redirection(words: list[str]) -> list[str]:
     return words[: cut - 1] if cut < len(words) and words[cut - 1].isdigit() else words[:cut]
 
 
-def _objection(words: list[str]) -> str | None:
+def _problem(words: list[str]) -> str | None:
     while words and ASSIGNMENT.fullmatch(words[0]):
         words = words[1:]
     match words:
@@ -106,7 +80,7 @@ def _objection(words: list[str]) -> str | None:
         case ["lld-workflow" | "issue-workflow" as name, *rest]:
             return _parse(workflow_command(name.partition("-")[0]), name, rest)
         case [name, *_]:
-            return None if name in OTHERS else f"{name} is no command of ours, nor a usual one"
+            return None if SHELL_COMMANDS.fullmatch(name) else f"{name} is not a known command"
     return None
 
 

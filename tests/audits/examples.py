@@ -1,9 +1,9 @@
-"""Runs the marked examples of a page: `python -m tests.audits.examples README.md`.
+"""Runs the examples of a page: `python -m tests.audits.examples README.md`.
 
-A block that is marked `console run` is typed, line by line, into one shell that stands in a project of its
-own, with a home of its own and no key. Each command must end as the page says (`exit=130`; 0 if nothing is
-said; `interrupt=2/10` presses Ctrl-C when that text has come, `_` for a space), and each line that the page shows must be among
-those that came, with other numbers if need be. A line of dots stands for any lines.
+The commands of every block marked `console run` are typed into one shell, in a project with a home of its own and
+no keys. A command must end with the exit code of its block (`exit=130`, otherwise 0), and every line shown below it
+must appear in its output, with different numbers allowed. A line of three dots stands for any lines. The mark
+`interrupt=TEXT` presses Ctrl-C when the text appears (`_` for a space).
 """
 
 import os
@@ -21,9 +21,9 @@ from pathlib import Path
 
 from .pages import Block, pages
 
-PATIENCE = 90.0
+TIMEOUT = 90.0  # seconds for one command
 STARTS_EMPTY = {"docs/tutorial.md"}
-SHAPES = (
+PLACEHOLDERS = (
     (re.compile(r"running: [^|]*"), "running: "),
     (re.compile(r"(resumes|Interrupted) at \w+"), r"\1 at NODE"),
     (re.compile(r"\[[=> ]{10}\]"), "[bar]"),
@@ -38,7 +38,7 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a page, and how it went."""
+    """One command of a page and its result."""
 
     command: str
     expected: int
@@ -46,18 +46,20 @@ class Step:
     shown: tuple[str, ...]
     output: tuple[str, ...]
 
-    def objections(self) -> list[str]:
-        came = {_shape(line) for line in self.output}
-        missing = [line for line in self.shown if not _dots(line) and _shape(line) not in came]
-        ended = [] if self.code == self.expected else [f"ended with {self.code}, expected {self.expected}"]
-        if not ended and not missing:
+    def problems(self) -> list[str]:
+        actual = {_normalize(line) for line in self.output}
+        missing = [
+            line for line in self.shown if not _is_placeholder(line) and _normalize(line) not in actual
+        ]
+        exit_code = [] if self.code == self.expected else [f"exit code {self.code}, expected {self.expected}"]
+        if not exit_code and not missing:
             return []
-        told = [f"not among its output: {line}" for line in missing]
-        return [f"$ {self.command}", *ended, *told, "its output:", *self.output[-40:]]
+        absent = [f"not in the output: {line}" for line in missing]
+        return [f"$ {self.command}", *exit_code, *absent, "output:", *self.output[-40:]]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class ShellResult:
     code: int
     output: tuple[str, ...]
 
@@ -67,7 +69,7 @@ def marked(name: str) -> list[Block]:
 
 
 def run_page(name: str) -> list[str]:
-    """What does not go as the page says; empty when everything does."""
+    """The problems with the first example that fails; empty when all of them work."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "shop"
         project.mkdir()
@@ -75,7 +77,7 @@ def run_page(name: str) -> list[str]:
             _fill(project)
         for block in marked(name):
             for step in _run_block(block, project, Path(folder)):
-                if found := step.objections():
+                if found := step.problems():
                     return found
     return []
 
@@ -91,55 +93,55 @@ def _run_block(block: Block, project: Path, folder: Path) -> list[Step]:
     for number, command in enumerate(block.commands(), 1):
         last = number == len(block.commands())
         cue = (block.mark("interrupt") or "").replace("_", " ") if last else ""
-        done = _type(command.text, project, folder, cue)
+        done = _run_command(command.text, project, folder, cue)
         steps.append(Step(command.text, expected if last else 0, done.code, command.shown, done.output))
     return steps
 
 
-def _type(text: str, project: Path, folder: Path, cue: str) -> Typed:
-    """What was changed by `cd` and `export` before holds for what is typed next."""
+def _run_command(text: str, project: Path, folder: Path, cue: str) -> ShellResult:
+    """The effects of `cd` and `export` are carried over to the next command."""
     state = folder / "shell-state"
     script = f"cd {shlex.quote(str(project))}; [ -f {state} ] && . {state}\n{text}\n"
     script += f'code=$?; {{ export -p; echo "cd $(printf %q "$PWD")"; }} > {state}; exit $code'
     with open(folder / "output", "w+b") as output:
         shell = subprocess.Popen(
             ["bash", "-c", script],
-            env=_surroundings(folder),
+            env=_environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         code = _wait(shell, folder / "output", cue)
-    return Typed(code, tuple((folder / "output").read_text("utf-8", "replace").splitlines()))
+    return ShellResult(code, tuple((folder / "output").read_text("utf-8", "replace").splitlines()))
 
 
 def _wait(shell: subprocess.Popen[bytes], output: Path, cue: str) -> int:
-    """Until it has ended; on its cue it gets what a terminal sends for Ctrl-C."""
-    ends = time.monotonic() + PATIENCE
+    """Waits for the exit code; sends SIGINT to the process group when the cue appears."""
+    deadline = time.monotonic() + TIMEOUT
     while shell.poll() is None:
         if cue and cue in output.read_text("utf-8", "replace"):
             os.killpg(shell.pid, signal.SIGINT)
             cue = ""
-        if time.monotonic() > ends:
+        if time.monotonic() > deadline:
             os.killpg(shell.pid, signal.SIGKILL)
         time.sleep(0.02)
     return shell.returncode
 
 
-def _surroundings(folder: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+def _environment(folder: Path) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", **kept}
+    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", **inherited}
 
 
-def _shape(line: str) -> str:
-    for pattern, word in SHAPES:
-        line = pattern.sub(word, line)
+def _normalize(line: str) -> str:
+    for pattern, replacement in PLACEHOLDERS:
+        line = pattern.sub(replacement, line)
     return line.strip()
 
 
-def _dots(line: str) -> bool:
+def _is_placeholder(line: str) -> bool:
     return line.strip() in ("", "...", "…")
 
 
@@ -148,7 +150,7 @@ def main() -> int:
     for name in sys.argv[1:] or [name for name in pages() if marked(name)]:
         found = run_page(name)
         failures += bool(found)
-        print(f"{name}: {'as it says' if not found else 'FAIL'}")
+        print(f"{name}: {'ok' if not found else 'FAIL'}")
         print("".join(f"  {line}\n" for line in found), end="")
     return min(failures, 1)
 

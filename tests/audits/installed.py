@@ -1,4 +1,4 @@
-"""Every installed file against the record that came with its package, without a network."""
+"""Compares every installed file with the RECORD of its package: `python -m tests.audits.installed`."""
 
 import base64
 import csv
@@ -11,32 +11,32 @@ from pathlib import Path
 UNRECORDED = (".pyc", "RECORD", "direct_url.json", "INSTALLER", "REQUESTED")
 
 
-def objections(found: list[Distribution] | None = None) -> Iterator[str]:
-    """What is missing, or is not what its package's record says."""
+def problems(found: list[Distribution] | None = None) -> Iterator[str]:
+    """Files that are missing or differ from the hash in RECORD."""
     for distribution in distributions() if found is None else found:
         yield from _of(distribution)
 
 
 def counted() -> int:
-    """How many files have a hash to be held against."""
-    return sum(1 for one in distributions() for _ in _recorded(one))
+    """The number of installed files whose hash is recorded."""
+    return sum(1 for distribution in distributions() for _ in _recorded(distribution))
 
 
 def _of(distribution: Distribution) -> Iterator[str]:
-    for name, mode, wanted in _recorded(distribution):
+    for name, mode, expected in _recorded(distribution):
         path = Path(str(distribution.locate_file(name)))
         if not path.is_file():
             yield f"{distribution.name}: {name} is missing"
-        elif _digest(path, mode) != wanted:
-            yield f"{distribution.name}: {name} is not what was installed"
+        elif _digest(path, mode) != expected:
+            yield f"{distribution.name}: {name} was changed after the installation"
 
 
 def _recorded(distribution: Distribution) -> Iterator[tuple[str, str, str]]:
-    """Name, kind of hash and hash; read here, since newer Pythons leave off files that are missing."""
+    """Name, hash algorithm and hash. importlib.metadata is not used: newer Pythons omit missing files."""
     for name, digest, *_ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
-        mode, _, wanted = digest.partition("=")
-        if wanted and not name.endswith(UNRECORDED):
-            yield name, mode, wanted
+        mode, _, expected = digest.partition("=")
+        if expected and not name.endswith(UNRECORDED):
+            yield name, mode, expected
 
 
 def _digest(path: Path, mode: str) -> str:
@@ -45,8 +45,8 @@ def _digest(path: Path, mode: str) -> str:
 
 
 def main() -> int:
-    found = list(objections())
-    print("\n".join(found) or f"{counted()} installed files are what their records say")
+    found = list(problems())
+    print("\n".join(found) or f"{counted()} installed files match their records")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""The locked requirements: each pinned and hashed, from no named host."""
+"""Every requirement in a lock file is pinned and hashed, and no lock file names a host."""
 
 import re
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from .tree import ROOT
 PINNED = re.compile(r"[A-Za-z0-9._-]+==\S+")
 
 
-def objections() -> Iterator[str]:
+def problems() -> Iterator[str]:
     files = sorted((ROOT / "requirements").glob("*.txt"))
     if not files:
-        yield "requirements/ has no lock"
+        yield "requirements/ has no lock file"
     for file in files:
         text = file.read_text("utf-8")
         if "://" in text or "--index-url" in text or "--extra-index-url" in text:

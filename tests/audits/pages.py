@@ -1,4 +1,4 @@
-"""The documentation as data: pages, their blocks, links and tables."""
+"""Parses the documentation: pages with their code blocks, links, headings and tables."""
 
 import functools
 import re
@@ -16,7 +16,7 @@ CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line after `$ `, and what the page shows below it."""
+    """A line after `$ `, and the output that the page shows below it."""
 
     text: str
     shown: tuple[str, ...]
@@ -24,7 +24,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block; its `marks` stand behind the language: `console run exit=130`."""
+    """A fenced block; its `marks` follow the language: `console run exit=130`."""
 
     language: str
     marks: tuple[str, ...]
@@ -57,7 +57,7 @@ class Page:
         return [found[1] or found[2] for line in self.prose for found in LINK.finditer(CODE.sub("", line))]
 
     def code(self) -> Iterator[str]:
-        """What stands in backticks in running text."""
+        """The inline code of the text."""
         for line in self.prose:
             yield from CODE.findall(line)
 
@@ -65,7 +65,7 @@ class Page:
         return {_anchor(found[2]) for line in self.prose if (found := HEADING.match(line))}
 
     def rows(self, heading: str) -> list[list[str]]:
-        """The body rows of the table below a heading."""
+        """The rows of the table below a heading, without the header."""
         rows, inside = [], False
         for line in self.prose:
             if found := HEADING.match(line):
@@ -77,7 +77,7 @@ class Page:
 
 @functools.cache
 def pages() -> dict[str, Page]:
-    """README, CHANGELOG and docs/."""
+    """Every Markdown file in docs/ and at the top of the repository."""
     names = [
         name for name in tracked() if name.endswith(".md") and (name.startswith("docs/") or "/" not in name)
     ]
@@ -104,5 +104,5 @@ def _read(name: str) -> Page:
 
 
 def _anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """The anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", heading.replace("`", "").casefold()).replace(" ", "-")

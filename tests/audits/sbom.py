@@ -1,4 +1,4 @@
-"""The bill of materials: what the lock for running names, as CycloneDX JSON."""
+"""Prints the bill of materials of the runtime lock file as CycloneDX JSON: `python -m tests.audits.sbom`."""
 
 import json
 import re
@@ -6,29 +6,30 @@ import sys
 import tomllib
 from typing import Any
 
+import agentos
+
 from .tree import ROOT
 
 LOCK = ROOT / "requirements" / "run.txt"
-BILL = ROOT / "docs" / "sbom.cdx.json"
 _ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(?:\s*;\s*(.*?))?\s*((?:--hash=sha256:[0-9a-f]{64}\s*)+)$")
 
 
 def bill() -> dict[str, Any]:
-    """From the lock alone, so that it is the same wherever it is made."""
+    """Built from the lock file alone, so that it is the same on every machine."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
         "metadata": {
-            "component": {"type": "application", "name": project["name"], "version": project["version"]}
+            "component": {"type": "application", "name": project["name"], "version": agentos.__version__}
         },
         "components": [_component(line) for line in locked()],
     }
 
 
 def locked() -> list[str]:
-    """Each requirement of the lock, on one line."""
+    """The requirements of the lock file, one line each."""
     text = LOCK.read_text("utf-8").replace("\\\n", " ")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
@@ -49,7 +50,8 @@ def _component(line: str) -> dict[str, Any]:
         "version": version,
         "purl": f"pkg:pypi/{_plain(name)}@{version}",
         "properties": [
-            {"name": "lock:sha256", "value": one.removeprefix("--hash=sha256:")} for one in hashes.split()
+            {"name": "lock:sha256", "value": digest.removeprefix("--hash=sha256:")}
+            for digest in hashes.split()
         ],
     }
     if condition:

@@ -1,11 +1,11 @@
-"""Looks for keys in the shapes that their makers give them."""
+"""Searches tracked files for strings with the format of a known kind of secret."""
 
 import re
 from collections.abc import Iterator
 
 from .tree import ROOT, tracked
 
-SHAPES = {
+FORMATS = {
     "a Google API key": re.compile(rb"AIza[0-9A-Za-z_-]{35}"),
     "an Anthropic key": re.compile(rb"sk-ant-[0-9A-Za-z_-]{24,}"),
     "an OpenAI key": re.compile(rb"sk-(?:proj-)?[0-9A-Za-z]{32,}"),
@@ -19,10 +19,10 @@ SHAPES = {
 def secrets_in_files() -> Iterator[str]:
     names = tracked()
     if len(names) < 50:
-        yield f"only {len(names)} files were found to look into"
+        yield f"only {len(names)} files were found to search"
     for name in names:
         content = (ROOT / name).read_bytes()
-        for what, shape in SHAPES.items():
-            if found := shape.search(content):
+        for kind, pattern in FORMATS.items():
+            if found := pattern.search(content):
                 line = content.count(b"\n", 0, found.start()) + 1
-                yield f"{name}, line {line}: {what}"
+                yield f"{name}, line {line}: {kind}"

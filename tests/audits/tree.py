@@ -1,4 +1,4 @@
-"""The files of the repository, as git knows them."""
+"""The files of the repository, as git lists them."""
 
 import ast
 import functools
@@ -11,7 +11,7 @@ SOURCE = ROOT / "src" / "agentos"
 
 @functools.cache
 def tracked() -> tuple[str, ...]:
-    """Every file that is, or will be with the next commit, part of the repository."""
+    """Every file that is in the repository or would be added by the next commit."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -24,7 +24,7 @@ def tracked() -> tuple[str, ...]:
 
 @functools.cache
 def modules() -> dict[str, ast.Module]:
-    """The package's own modules, parsed, by their path below `src/agentos`."""
+    """The syntax tree of every module, by its path below `src/agentos`."""
     return {
         str(path.relative_to(SOURCE)): ast.parse(path.read_text("utf-8"))
         for path in sorted(SOURCE.rglob("*.py"))
@@ -32,6 +32,6 @@ def modules() -> dict[str, ast.Module]:
 
 
 def functions_of(path: Path) -> set[str]:
-    """The names of the functions in a file."""
+    """The names of all functions and methods in a file."""
     tree = ast.parse(path.read_text("utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

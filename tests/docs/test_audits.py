@@ -1,16 +1,17 @@
-"""The audits object when they should."""
+"""The audits find what they are meant to find."""
 
 import ast
 
 import pytest
 
-from tests.audits import code, commands, wordings
+from tests.audits import code, commands, names, output_lines
 from tests.audits.check import Check, audit
 from tests.audits.examples import Step
 from tests.audits.pages import Block, Page
+from tests.audits.tree import modules
 
 
-def _page(*lines: str) -> Page:
+def page_with(*lines: str) -> Page:
     return Page("docs/made-up.md", (Block("console", (), lines),), ())
 
 
@@ -26,8 +27,8 @@ def _page(*lines: str) -> Page:
         "frobnicate --all",
     ],
 )
-def test_a_command_that_cannot_be_typed_is_objected_to(line: str) -> None:
-    assert commands.objection(line)
+def test_an_invalid_command_is_reported(line: str) -> None:
+    assert commands.problem_with(line)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +42,14 @@ def test_a_command_that_cannot_be_typed_is_objected_to(line: str) -> None:
         "agentos --help",
     ],
 )
-def test_a_command_that_can_be_typed_is_not(line: str) -> None:
-    assert commands.objection(line) is None
+def test_a_valid_command_is_not_reported(line: str) -> None:
+    assert commands.problem_with(line) is None
 
 
-def test_a_line_that_the_program_never_writes_is_objected_to() -> None:
+def test_output_that_the_program_never_writes_is_reported() -> None:
     invented = "[COORDINATOR] Everything went splendidly with 3 workers"
     written = "[COORDINATOR] Rate limit hit on key-3. Backing off for 60s. Redistributing work..."
-    assert list(wordings.unspoken(_page(invented, written))) == [invented]
+    assert list(output_lines.unknown_lines(page_with(invented, written))) == [invented]
 
 
 @pytest.mark.parametrize(
@@ -62,23 +63,40 @@ def test_a_line_that_the_program_never_writes_is_objected_to() -> None:
     ],
 )
 def test_dangerous_code_is_recognised(source: str) -> None:
-    assert any(code._danger(node) for node in ast.walk(ast.parse(source)))
+    assert any(code._dangerous_construct(node) for node in ast.walk(ast.parse(source)))
 
 
-def test_an_example_that_ends_or_speaks_differently_is_objected_to() -> None:
-    as_it_says = Step("x", 0, 0, ("[LLD-42] Done in 0.3s", "..."), ("[LLD-40] Done in 2m 05s",))
-    assert not as_it_says.objections()
-    assert Step("x", 0, 1, (), ()).objections()
-    assert Step("x", 0, 0, ("[LLD-42] Done",), ("[LLD-42] Failed",)).objections()
+def test_a_class_name_that_is_used_twice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = {name: ast.parse("class Twice: ...") for name in ("run/a.py", "storage/b.py")}
+    monkeypatch.setattr(names, "modules", lambda: trees)
+    assert list(names.repeated_class_names()) == ["class Twice: run/a.py, storage/b.py"]
 
 
-def test_an_audit_with_one_objection_fails_and_shows_it() -> None:
-    report = audit("a title", [Check("sound", list), Check("broken", lambda: ["what is wrong"])])
+def test_a_module_name_that_is_used_for_two_jobs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = {name: ast.parse("") for name in ("run/helpers.py", "storage/helpers.py", "cli/helpers.py")}
+    monkeypatch.setattr(names, "modules", lambda: trees)
+    assert list(names.repeated_module_names()) == ["helpers.py: run/helpers.py, storage/helpers.py"]
+
+
+def test_every_exception_for_a_module_name_is_still_needed() -> None:
+    paths = [name.rpartition("/")[2] for name in modules() if not name.startswith("cli/")]
+    assert {name for name in names.SAME_JOB if paths.count(name) < 2} == set()
+
+
+def test_an_example_with_another_exit_code_or_output_is_reported() -> None:
+    as_shown = Step("x", 0, 0, ("[LLD-42] Done in 0.3s", "..."), ("[LLD-40] Done in 2m 05s",))
+    assert not as_shown.problems()
+    assert Step("x", 0, 1, (), ()).problems()
+    assert Step("x", 0, 0, ("[LLD-42] Done",), ("[LLD-42] Failed",)).problems()
+
+
+def test_an_audit_with_one_problem_fails_and_shows_it() -> None:
+    report = audit("a title", [Check("holds", list), Check("is broken", lambda: ["what is wrong"])])
     assert not report.passed
     assert str(report).splitlines() == [
         "a title",
-        "  ok   sound",
-        "  FAIL broken",
+        "  ok   holds",
+        "  FAIL is broken",
         "         what is wrong",
         "a title: FAIL",
     ]

@@ -118,7 +118,7 @@ async def _ask(credential: Credential) -> str:
     except ModelError as error:
         return str(error)
     except ImportError:
-        return f"its SDK is missing: type pip install 'agentos[{credential.provider}]'"
+        return f"its SDK is missing: type pip install 'agentos-runner[{credential.provider}]'"
     return ""
 
 

@@ -52,5 +52,5 @@ def check_sdks(credentials: Iterable[Credential]) -> None:
     for provider in {credential.provider for credential in credentials if credential.enabled}:
         if importlib.util.find_spec(PACKAGES[provider]) is None:
             raise PreflightError(
-                f"there is a key for {provider}, but not its SDK: type pip install 'agentos[{provider}]'"
+                f"there is a key for {provider}, but not its SDK: type pip install 'agentos-runner[{provider}]'"
             )

@@ -1,4 +1,4 @@
-"""0817, the documentation alignment audit: what the pages say is so."""
+"""The documentation audit: links, commands, flags, settings, events, tests and modules on the pages exist."""
 
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from agentos.core.protocol import events
 from agentos.core.scheduling.shutdown import EXIT_CODES
 from agentos.storage.credentials import reader
 
-from . import commands, inventory, wordings
+from . import commands, names, output_lines
 from .check import Check, Report, audit
 from .pages import Page, pages
 from .tree import ROOT, functions_of
@@ -26,17 +26,17 @@ PRIVATE = re.compile(
 
 
 def run() -> Report:
-    return audit("0817 documentation alignment audit", CHECKS)
+    return audit("Documentation audit", CHECKS)
 
 
 def dead_links() -> Iterator[str]:
     for page in pages().values():
         for link in page.links():
-            if not link.startswith(("https://", "http://", "mailto:")) and not _leads_somewhere(page, link):
+            if not link.startswith(("https://", "http://", "mailto:")) and not _target_exists(page, link):
                 yield f"{page.name}: {link}"
 
 
-def _leads_somewhere(page: Page, link: str) -> bool:
+def _target_exists(page: Page, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = (page.folder / path).resolve() if path else ROOT / page.name
     if not target.exists():
@@ -45,16 +45,16 @@ def _leads_somewhere(page: Page, link: str) -> bool:
     return not anchor or found is None or anchor in found.anchors()
 
 
-def untypable_commands() -> Iterator[str]:
-    seen = 0
+def invalid_commands() -> Iterator[str]:
+    count = 0
     for page in pages().values():
         for block in page.blocks:
             for command in block.commands() if block.language == "console" else ():
-                seen += 1
-                if problem := commands.objection(command.text):
+                count += 1
+                if problem := commands.problem_with(command.text):
                     yield f"{page.name}: {problem}"
-    if seen < 20:
-        yield f"only {seen} commands were found to look at"
+    if count < 20:
+        yield f"only {count} commands were found"
 
 
 def unknown_flags() -> Iterator[str]:
@@ -64,55 +64,59 @@ def unknown_flags() -> Iterator[str]:
             yield from (f"{page.name}: {flag}" for flag in LONG_FLAG.findall(code) if flag not in known)
 
 
-def flags_out_of_step() -> Iterator[str]:
+def undocumented_flags() -> Iterator[str]:
     page = pages()[CLI]
     for name, command in commands.leaves():
         rows = page.rows(name)
-        said = {flag for row in rows for flag in FLAG.findall(row[0])}
-        yield from _unequal(f"{CLI}, {name}", said, commands.flags_of(command))
+        documented = {flag for row in rows for flag in FLAG.findall(row[0])}
+        yield from _differences(f"{CLI}, {name}", documented, commands.flags_of(command))
 
 
-def exit_codes_out_of_step() -> Iterator[str]:
-    said = {int(number) for row in pages()[CLI].rows("Exit codes") for number in re.findall(r"\d+", row[0])}
-    yield from _unequal(f"{CLI}, exit codes", said, {0, 1, 2, 3, 4, 5, 75, *EXIT_CODES.values()})
+def undocumented_exit_codes() -> Iterator[str]:
+    documented = {
+        int(number) for row in pages()[CLI].rows("Exit codes") for number in re.findall(r"\d+", row[0])
+    }
+    yield from _differences(f"{CLI}, exit codes", documented, {0, 1, 2, 3, 4, 5, 75, *EXIT_CODES.values()})
 
 
-def events_out_of_step() -> Iterator[str]:
+def undocumented_events() -> Iterator[str]:
     page = pages()[EVENTS]
     headings = ("From a worker", "From the engine", "From outside", "From the run itself")
-    said = {row[0].strip("`"): row[1] for heading in headings for row in page.rows(heading)}
+    documented = {row[0].strip("`"): row[1] for heading in headings for row in page.rows(heading)}
     known = {kind.__name__: _fields(kind) for kind in typing.get_args(events.Event)}
-    yield from _unequal(EVENTS, set(said), set(known))
-    for name in set(said) & set(known):
-        yield from _unequal(f"{EVENTS}, {name}", set(re.findall(r"\w+", said[name])), known[name])
+    yield from _differences(EVENTS, set(documented), set(known))
+    for name in set(documented) & set(known):
+        yield from _differences(f"{EVENTS}, {name}", set(re.findall(r"\w+", documented[name])), known[name])
 
 
 def _fields(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
-def settings_out_of_step() -> Iterator[str]:
+def undocumented_settings() -> Iterator[str]:
     page = pages()[SETTINGS]
     tables = {
-        "Environment": set(wordings.variables()),
+        "Environment": set(output_lines.variables()),
         "agentos.toml and config.toml": set(FILE_KEYS),
         "credentials.toml": set(reader._KNOWN),
     }
     for heading, known in tables.items():
-        said = {row[0].strip("`") for row in page.rows(heading)}
-        yield from _unequal(f"{SETTINGS}, {heading}", {name for name in said if "GEMINI" not in name}, known)
+        documented = {row[0].strip("`") for row in page.rows(heading)}
+        yield from _differences(
+            f"{SETTINGS}, {heading}", {name for name in documented if "GEMINI" not in name}, known
+        )
 
 
 def unknown_variables() -> Iterator[str]:
     for page in pages().values():
         text = (ROOT / page.name).read_text("utf-8")
-        found = set(wordings.VARIABLE.findall(text)) - wordings.variables()
+        found = set(output_lines.VARIABLE.findall(text)) - output_lines.variables()
         yield from (f"{page.name}: {name}" for name in sorted(found))
 
 
-def unspoken_lines() -> Iterator[str]:
+def unknown_output() -> Iterator[str]:
     for page in pages().values():
-        yield from (f"{page.name}: {line}" for line in wordings.unspoken(page))
+        yield from (f"{page.name}: {line}" for line in output_lines.unknown_lines(page))
 
 
 def missing_tests() -> Iterator[str]:
@@ -123,40 +127,42 @@ def missing_tests() -> Iterator[str]:
                 yield f"{page.name}: {file}::{name}"
 
 
-def private_places() -> Iterator[str]:
-    """Also in pictures, which are drawn from what a run has said."""
+def private_paths() -> Iterator[str]:
+    """In pictures as well: they are drawn from the output of a run."""
     pictures = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs" / "images").glob("*.svg"))]
     for name in [page.name for page in pages().values()] + pictures:
         text = (ROOT / name).read_text("utf-8")
         yield from (f"{name}: {found}" for found in PRIVATE.findall(text))
 
 
-def unreachable_pages() -> Iterator[str]:
-    """Pages that no link leads to."""
-    reached = {"README.md", "CHANGELOG.md"}
+def orphaned_pages() -> Iterator[str]:
+    """Pages that no other page links to."""
+    reached = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
     for page in pages().values():
         targets = ((page.folder / link.partition("#")[0]).resolve() for link in page.links())
         reached |= {str(target.relative_to(ROOT)) for target in targets if target.is_relative_to(ROOT)}
     yield from sorted(name for name in set(pages()) - reached if Path(name).suffix == ".md")
 
 
-def _unequal(where: str, said: set[typing.Any], known: set[typing.Any]) -> Iterator[str]:
-    yield from (f"{where}: {name} is not said" for name in sorted(known - said))
-    yield from (f"{where}: {name} does not exist" for name in sorted(said - known))
+def _differences(where: str, documented: set[typing.Any], known: set[typing.Any]) -> Iterator[str]:
+    yield from (f"{where}: {name} is not documented" for name in sorted(known - documented))
+    yield from (f"{where}: {name} does not exist" for name in sorted(documented - known))
 
 
 CHECKS = (
-    Check("every relative link leads somewhere", dead_links),
-    Check("every page can be reached from another", unreachable_pages),
-    Check("every command in a console block can be typed", untypable_commands),
-    Check("every flag in running text exists", unknown_flags),
-    Check("the flags in the reference are those of the command line", flags_out_of_step),
-    Check("the exit codes in the reference are those of the program", exit_codes_out_of_step),
-    Check("the events in the reference are those of the journal", events_out_of_step),
-    Check("the settings in the reference are those that are read", settings_out_of_step),
+    Check("every relative link has a target", dead_links),
+    Check("every page is linked from another page", orphaned_pages),
+    Check("every command in a console block is valid", invalid_commands),
+    Check("every flag in the text exists", unknown_flags),
+    Check("the reference lists the flags of every command", undocumented_flags),
+    Check("the reference lists the exit codes of the program", undocumented_exit_codes),
+    Check("the reference lists the events of the journal", undocumented_events),
+    Check("the reference lists the settings that are read", undocumented_settings),
     Check("every AGENTOS_ variable on a page exists", unknown_variables),
-    Check("every line of output on a page is one that the program writes", unspoken_lines),
+    Check("every line of output on a page is one that the program writes", unknown_output),
     Check("every test named on a page exists", missing_tests),
-    Check("the file inventory is the tree", inventory.differences),
-    Check("no page points to a place on somebody's machine", private_places),
+    Check("every module named on a page exists", names.missing_modules),
+    Check("no class name is used twice", names.repeated_class_names),
+    Check("no module name is used for two jobs", names.repeated_module_names),
+    Check("no page contains a path of somebody's machine", private_paths),
 )

@@ -1,4 +1,4 @@
-"""Whether lines that the documentation shows are lines that the program can write."""
+"""Finds output quoted in the documentation that the program can no longer write."""
 
 import ast
 import functools
@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from .pages import Page
 from .tree import modules
 
-LEAST = 5
-SPOKEN = re.compile(r"^\[(?:COORDINATOR|(?:LLD|ISSUE)-\d+)\] (.*)$|^((?:Warning|Error): .*)$")
+MIN_FIXED_CHARACTERS = 5
+OUTPUT = re.compile(r"^\[(?:COORDINATOR|(?:LLD|ISSUE)-\d+)\] (.*)$|^((?:Warning|Error): .*)$")
 IN_FILE = re.compile(r"^ *\S+\.md(?:, line \d+)?: ")
 VARIABLE = re.compile(r"\bAGENTOS_[A-Z0-9_]+\b")
 
 
-def unspoken(page: Page) -> Iterator[str]:
-    """Lines of output on the page that nothing in the package would write."""
+def unknown_lines(page: Page) -> Iterator[str]:
+    """Quoted lines that match no text in the source."""
     for block in page.blocks:
         for line in block.lines:
-            if (found := SPOKEN.match(line)) and not _is_written(line, found[1] or found[2]):
+            if (found := OUTPUT.match(line)) and not _is_written(line, found[1] or found[2]):
                 yield line
 
 
 @functools.cache
 def variables() -> set[str]:
-    """The AGENTOS_ variables that the package knows."""
+    """The AGENTOS_ variables that the source mentions."""
     texts = (
         node.value for tree in modules().values() for node in ast.walk(tree) if isinstance(node, ast.Constant)
     )
@@ -32,9 +32,9 @@ def variables() -> set[str]:
 
 
 def _is_written(line: str, text: str) -> bool:
-    """As a whole line, as what stands behind a prefix or the name of a file, or as parts between bars."""
-    ways = ([line], [text], [text.strip()], text.split(" | ")[:1], [IN_FILE.sub("", text)])
-    return not text.strip() or any(all(_matches(part) for part in way) for way in ways)
+    """As a whole line, after a prefix or a file name, or as the part before the first bar."""
+    variants = ([line], [text], [text.strip()], text.split(" | ")[:1], [IN_FILE.sub("", text)])
+    return not text.strip() or any(all(_matches(part) for part in variant) for variant in variants)
 
 
 def _matches(text: str) -> bool:
@@ -43,7 +43,7 @@ def _matches(text: str) -> bool:
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Each text in the source, with anything where it has a value."""
+    """One pattern per string in the source; a placeholder matches anything."""
     texts = {_pattern(node) for tree in modules().values() for node in ast.walk(tree)}
     return tuple(re.compile(text) for text in texts if text)
 
@@ -57,6 +57,6 @@ def _pattern(node: ast.AST) -> str | None:
         case _:
             return None
     fixed = "".join(str(text) for text in texts if text is not None)
-    if len(re.sub(r"[\s.,:%()-]", "", fixed)) < LEAST or "\n" in fixed:
+    if len(re.sub(r"[\s.,:%()-]", "", fixed)) < MIN_FIXED_CHARACTERS or "\n" in fixed:
         return None
     return "".join(".*" if text is None else re.escape(str(text)) for text in texts)

@@ -1,4 +1,4 @@
-"""How the package's own parts behave when they are put to the test."""
+"""Security rules that are checked by calling the package: file modes, redaction, confined writes, verdicts, ids."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ VARIABLES = (
     "AWS_SECRET_ACCESS_KEY",
     "PGPASSWORD",
 )
-DOUBTFUL = (
+INVALID_REVIEWS = (
     "",
     "APPROVED",
     "null",
@@ -56,12 +56,12 @@ DOUBTFUL = (
     '"description": "c"}]}',
     "[" * 100_000,
 )
-UNSAFE = ("", ".", "..", "../x", "a/b", "/etc/x", "-rf", ".hidden", "a\0b", "a\nb", "x" * 65, "é", "a b")
+UNSAFE_IDS = ("", ".", "..", "../x", "a/b", "/etc/x", "-rf", ".hidden", "a\0b", "a\nb", "x" * 65, "é", "a b")
 
 
 @contextlib.contextmanager
-def _room(umask: int = 0o022) -> Iterator[Path]:
-    """A folder of our own for a moment; files are made under this umask."""
+def _temporary_folder(umask: int = 0o022) -> Iterator[Path]:
+    """A temporary folder; files are created under this umask."""
     before = os.umask(umask)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -71,19 +71,19 @@ def _room(umask: int = 0o022) -> Iterator[Path]:
 
 
 def open_modes() -> Iterator[str]:
-    with _room(umask=0) as room:
-        home = Home(room / "home").open()
+    with _temporary_folder(umask=0) as folder:
+        home = Home(folder / "home").open()
         append_credential(CredentialSource(home.credentials, {}), "gemini", CANARY, None)
         run = new_run(home.runs, 0.0)
         os.close(private_file(run.path / "events.jsonl"))
         run.close()
-        asyncio.run(_make_checkpoint(home.checkpoint(room, "lld", 42)))
+        asyncio.run(_make_checkpoint(home.checkpoint(folder, "lld", 42)))
         seen = [home.path, *home.path.rglob("*")]
         for path in seen:
             if not path.is_symlink() and (found := _wrong_mode(path)):
-                yield f"{path.relative_to(room)} is {found}"
+                yield f"{path.relative_to(folder)} is {found}"
         if len(seen) < 9:
-            yield f"only {len(seen)} files and folders were there to look at"
+            yield f"only {len(seen)} files and folders were found"
 
 
 async def _make_checkpoint(path: Path) -> None:
@@ -96,19 +96,19 @@ def _wrong_mode(path: Path) -> str | None:
     return f"{mode:04o}" if mode != (0o700 if path.is_dir() else 0o600) else None
 
 
-def leaky_environment() -> Iterator[str]:
-    around = dict.fromkeys(VARIABLES, CANARY)
-    around |= {"PATH": "/usr/bin", "MY_PROXY": f"http://user:{CANARY}@proxy"}
-    found = worker_environment((Secret(CANARY),), around)
+def leaking_environment() -> Iterator[str]:
+    environment = dict.fromkeys(VARIABLES, CANARY)
+    environment |= {"PATH": "/usr/bin", "MY_PROXY": f"http://user:{CANARY}@proxy"}
+    found = worker_environment((Secret(CANARY),), environment)
     yield from (f"{name} reaches a worker" for name, value in found.items() if CANARY in value)
     yield from (f"{name} reaches a worker" for name in set(VARIABLES) & set(found))
     if found.get("LANGSMITH_TRACING_V2") != "false":
         yield "LANGSMITH_TRACING_V2 is not false"
     if found.get("PATH") != "/usr/bin":
-        yield "PATH was expected to stay as it is"
+        yield "PATH was changed"
 
 
-def unmasked_secrets() -> Iterator[str]:
+def unredacted_secrets() -> Iterator[str]:
     redact = Redactor([Secret(CANARY)])
     forms = {
         "plain": CANARY,
@@ -116,11 +116,11 @@ def unmasked_secrets() -> Iterator[str]:
         "in a URL": urllib.parse.quote(CANARY, safe=""),
         **{f"in base64, shifted by {n}": _encoded("x" * n + CANARY) for n in range(3)},
     }
-    for how, text in forms.items():
+    for form, text in forms.items():
         if redact(f"before {text} after") == f"before {text} after":
-            yield f"not masked: {how}"
+            yield f"not redacted: {form}"
     if CANARY in repr(Secret(CANARY)) or CANARY in str(Secret(CANARY)):
-        yield "a secret shows itself when printed"
+        yield "printing a Secret shows its value"
 
 
 def _encoded(text: str) -> str:
@@ -128,26 +128,26 @@ def _encoded(text: str) -> str:
 
 
 def escaping_writes() -> Iterator[str]:
-    with _room() as room:
-        project, outside = room / "project", room / "outside"
+    with _temporary_folder() as folder:
+        project, outside = folder / "project", folder / "outside"
         project.mkdir()
         outside.mkdir()
         (project / "docs").symlink_to(outside)
         (project / "note.md").symlink_to(outside / "victim.md")
-        folder = Folder(project)
+        documents = Folder(project)
         for name in ("../outside/x", "/tmp/x", "docs/x", "a/../../outside/x", ""):
             with contextlib.suppress(ValueError, OSError):
-                folder.write(name, b"x")
+                documents.write(name, b"x")
                 yield f"{name!r} was written"
-        folder.write("note.md", b"x")
-        yield from (f"{path.name} appeared outside" for path in outside.iterdir())
+        documents.write("note.md", b"x")
+        yield from (f"{path.name} was written outside" for path in outside.iterdir())
 
 
 def accepted_homes() -> Iterator[str]:
-    with _room() as room:
-        real = room / "real"
+    with _temporary_folder() as folder:
+        real = folder / "real"
         real.mkdir()
-        linked, shared, file = room / "linked", room / "shared", room / "file"
+        linked, shared, file = folder / "linked", folder / "shared", folder / "file"
         linked.symlink_to(real)
         shared.mkdir()
         shared.chmod(0o777)
@@ -155,20 +155,20 @@ def accepted_homes() -> Iterator[str]:
         for home in (linked, shared, file):
             with contextlib.suppress(PreflightError):
                 check_home(home)
-                yield f"a home that is {home.name} is accepted"
+                yield f"a {home.name} home is accepted"
         check_home(real)
 
 
-def doubtful_approvals() -> Iterator[str]:
-    for text in DOUBTFUL:
+def invalid_approvals() -> Iterator[str]:
+    for text in INVALID_REVIEWS:
         if read_review(text).verdict is Verdict.APPROVED:
             yield f"approved: {text[:60]}"
-    sound = read_review('{"verdict": "APPROVED", "rationale": "x", "blocking_issues": []}')
-    if sound.verdict is not Verdict.APPROVED:
-        yield "a sound approval was expected to count"
+    valid = read_review('{"verdict": "APPROVED", "rationale": "x", "blocking_issues": []}')
+    if valid.verdict is not Verdict.APPROVED:
+        yield "a valid approval was not accepted"
 
 
 def unsafe_ids() -> Iterator[str]:
-    yield from (f"{text[:20]!r} is accepted" for text in UNSAFE if is_safe_id(text))
+    yield from (f"{text[:20]!r} is accepted" for text in UNSAFE_IDS if is_safe_id(text))
     if not is_safe_id("LLD-42"):
-        yield "LLD-42 was expected to be accepted"
+        yield "LLD-42 is refused"

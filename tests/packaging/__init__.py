@@ -1,0 +1,1 @@
+"""Tests of the distribution: what it declares, what it relies on, and how it installs."""

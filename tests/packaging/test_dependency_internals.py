@@ -1,0 +1,98 @@
+"""The undocumented parts of our dependencies that the source relies on are still where it expects them.
+
+When one of these tests fails after an upgrade, change the module that it names and the bounds in pyproject.toml.
+"""
+
+import asyncio
+import importlib.util
+import ssl
+from pathlib import Path
+from typing import Any, TypedDict
+
+import httpx2
+import pydantic
+import pytest
+from langgraph.graph import END, START, StateGraph
+
+from agentos.models.response_limit import read_bounded
+from agentos.run.prestart import LAZY_PACKAGES
+from agentos.storage.checkpoints import open_checkpoint
+
+
+class State(TypedDict):
+    text: str
+
+
+def test_the_runnable_of_a_graph_node_can_be_replaced() -> None:
+    """Used by workflows/node_events.py."""
+    graph: StateGraph[State, Any, Any, Any] = StateGraph(State)
+    graph.add_node("write", lambda state: {"text": "original"})
+    graph.add_edge(START, "write")
+    graph.add_edge("write", END)
+    other: StateGraph[State, Any, Any, Any] = StateGraph(graph.state_schema)
+    other.add_node("write", lambda state: {"text": "replaced"})
+    graph.nodes["write"].runnable = other.nodes["write"].runnable
+    assert graph.compile().invoke({"text": ""}) == {"text": "replaced"}
+
+
+def test_a_graph_run_can_be_drained() -> None:
+    """Used by worker/graph_runner.py."""
+    from langgraph.errors import GraphDrained, NodeCancelledError
+    from langgraph.runtime import RunControl
+
+    assert callable(RunControl().request_drain)
+    assert issubclass(GraphDrained, Exception) and issubclass(NodeCancelledError, BaseException)
+
+
+def test_the_checkpoint_saver_waits_for_its_public_lock(tmp_path: Path) -> None:
+    """Used by storage/checkpoints.py, which writes to the same connection."""
+
+    async def read_while_locked() -> None:
+        async with open_checkpoint(tmp_path / "item.db") as checkpoint, checkpoint.saver.lock:
+            config: Any = {"configurable": {"thread_id": "LLD-42"}}
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(checkpoint.saver.aget_tuple(config), 0.05)
+
+    asyncio.run(read_while_locked())
+
+
+def test_a_response_body_that_a_hook_has_read_is_not_read_again() -> None:
+    """Used by models/response_limit.py, which fills `_content`."""
+
+    async def get() -> bytes:
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Once()))
+        hooks: Any = {"response": [read_bounded]}
+        async with httpx2.AsyncClient(transport=transport, event_hooks=hooks) as client:
+            return (await client.get("http://model.invalid")).content
+
+    class Once(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            yield b"body"
+
+    assert asyncio.run(get()) == b"body"
+
+
+def test_the_http_library_of_the_sdks_makes_tls_contexts() -> None:
+    """Used by models/tls.py."""
+    assert isinstance(httpx2.create_ssl_context(), ssl.SSLContext)
+
+
+def test_pydantic_models_defined_with_deferred_building_build_themselves_when_used() -> None:
+    """Used by workflows/import_tweaks.py."""
+    pydantic.BaseModel.model_config["defer_build"] = True
+    try:
+
+        class Deferred(pydantic.BaseModel):
+            number: int
+    finally:
+        del pydantic.BaseModel.model_config["defer_build"]
+
+    assert not Deferred.__pydantic_complete__
+    assert Deferred(number=1).number == 1
+    assert Deferred.__pydantic_complete__
+
+
+@pytest.mark.parametrize("module", [*LAZY_PACKAGES, "langchain_core.tracers.langchain"])
+def test_the_modules_whose_import_is_delayed_exist(module: str) -> None:
+    """Used by engines/lazy_modules.py and workflows/import_tweaks.py."""
+    assert importlib.util.find_spec(module) is not None
