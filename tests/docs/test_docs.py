@@ -18,19 +18,12 @@ def test_an_audit_finds_no_problem(run: Callable[[], Report]) -> None:
     assert report.passed, f"\n{report}"
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
     "name", [name if name == "README.md" else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
 )
-def test_every_marked_example_runs_as_its_page_says(name: str) -> None:
-    objections = examples.run_page(name)
-    assert not objections, "\n" + "\n".join(objections)
-=======
-@pytest.mark.parametrize("name", PAGES)
 def test_every_marked_example_runs_as_its_page_shows(name: str) -> None:
     problems = examples.run_page(name)
     assert not problems, "\n" + "\n".join(problems)
->>>>>>> 0dcb8c5 (Publish as agentos-runner, declare all dependencies, check names)
 
 
 def test_the_main_pages_have_examples_that_run() -> None:

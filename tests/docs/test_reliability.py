@@ -37,12 +37,8 @@ def test_the_bill_of_materials_lists_every_locked_package() -> None:
     assert len(sbom.bill()["components"]) == len(sbom.locked()) > 10
 
 
-<<<<<<< HEAD
 @pytest.mark.slow
-def test_installed_files_are_what_their_records_say() -> None:
-=======
 def test_installed_files_match_their_records() -> None:
->>>>>>> 0dcb8c5 (Publish as agentos-runner, declare all dependencies, check names)
     assert installed.counted() > 1000
     assert not list(installed.problems())
 
