@@ -13,9 +13,10 @@ import termios
 import time
 from collections.abc import Callable
 
+from agentos.config.settings import TerminalInfo
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Usage
-from agentos.outputs.display import TerminalInfo, open_display
+from agentos.outputs.display import open_display
 
 WORKERS = 10
 LINES = 200

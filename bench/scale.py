@@ -144,7 +144,7 @@ def run_all(
 def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: ProjectFolder) -> Outcome:
     """A draft and a review, as a worker would have them made, then the document."""
     for number, node in enumerate(("N1_design", "N3_review")):
-        channel.say(f">>> Executing: {node}")
+        channel.write_output(f">>> Executing: {node}")
         channel.send(events.NodeStarted(item.id, node, 1))
         call = events.LeaseRequested(item.id, node, ("gemini",), ("gemini-2.5-pro",), 800, 600, number)
         channel.send(call)

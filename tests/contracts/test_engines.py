@@ -17,7 +17,7 @@ from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.secrets import Secret
-from agentos.engines.inline import InlineEngine, awaited
+from agentos.engines.inline import InlineEngine, run_async
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
 
@@ -28,7 +28,7 @@ Told = list[EngineEvent | WorkerEvent]
 
 
 def inline(words: dict[str, str]) -> Engine:
-    return InlineEngine(awaited(work(words)), _masked)
+    return InlineEngine(run_async(work(words)), _masked)
 
 
 def processes(words: dict[str, str]) -> Engine:
@@ -221,14 +221,14 @@ def test_work_that_cannot_be_cancelled_is_given_up_on_and_not_heard_any_more() -
         engine.execute(KillWorker("LLD-1"))
         (ended,) = engine.receive(5.0)
         assert isinstance(started, events.WorkerStarted)
-        assert isinstance(ended, events.WorkerExited) and "given up on" in ended.cause
+        assert isinstance(ended, events.WorkerExited) and "abandoned" in ended.cause
         free.set()
         assert engine.receive(0.2) == []
 
 
 def test_closing_cancels_what_is_still_at_work() -> None:
     engine = InlineEngine(
-        awaited(lambda command, channel: behave("hang", command.item, channel, channel.say))
+        run_async(lambda command, channel: behave("hang", command.item, channel, channel.write_output))
     )
     engine.execute(StartWorker("LLD-1", 1, 1))
     while not any(isinstance(event, events.LineWritten) for event in engine.receive(5.0)):

@@ -64,7 +64,7 @@ async def _call(item: str, channel: Line) -> None:
 
 def work(words: dict[str, str]) -> AsyncWorkerFunction:
     async def carry(command: StartWorker, channel: InlineChannel) -> Outcome:
-        return await behave(words[command.item], command.item, channel, channel.say)
+        return await behave(words[command.item], command.item, channel, channel.write_output)
 
     return carry
 

@@ -314,7 +314,10 @@ def test_a_wrong_flag_or_variable_is_a_usage_error(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("# Mine\n\nparallel = 'x'\n", "agentos.toml, line 3: parallel = 'x' is not what was expected"),
+        (
+            "# Mine\n\nparallel = 'x'\n",
+            "agentos.toml, line 3: invalid parallel = 'x': expected a whole number from 1 to 10",
+        ),
         ("retries = 1\nparalel = 3\n", "agentos.toml, line 2: unknown setting 'paralel'"),
         ("retries = 1\n[prices.'a']\ninput = 1\n", "agentos.toml, line 2: prices are not"),
         ("parallel = 3\nx = = 2\n", "at line 2"),

@@ -34,7 +34,7 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
         ('drafter = "foo"', "a run would not begin: drafter = 'foo': no provider is known for it"),
         (
             'drafter = "anthropic/x"',
-            "drafter = anthropic/x, and no key for it: type agentos keys add --provider",
+            "drafter = anthropic/x, but there is no anthropic key: type agentos keys add --provider",
         ),
     ):
         settings.write_text(f"{text}\n")

@@ -230,7 +230,7 @@ def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
         took.append(terminal.answer("\x03", "[COORDINATOR] Shutting down...\r\n"))
         done = terminal.wait(5)
         assert done.code == 130 and "Traceback" not in done.out
-        assert done.lines[-1] == f"[COORDINATOR] Nothing was begun. Start it with: {program} --all"
+        assert done.lines[-1] == f"[COORDINATOR] Nothing was started. Start it with: {program} --all"
     assert min(took) < 0.1, took
 
 
@@ -265,7 +265,7 @@ def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(
     shell.type("fg")
     time.sleep(0.3)
     shell.terminal.ctrl_c()
-    shell.screen.shows("Nothing was begun. Start it with: lld-workflow --all")
+    shell.screen.shows("Nothing was started. Start it with: lld-workflow --all")
 
 
 def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(

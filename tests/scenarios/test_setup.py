@@ -153,7 +153,7 @@ def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(harness: RunHa
     done = agentos(harness, "doctor")
     assert done.code == 3
     assert cure(done, "permissions") == f"type chmod -R go= {harness.home}"
-    assert "config.toml, line 1: parallel = 99" in cure(done, "settings")
+    assert "config.toml, line 1: invalid parallel = 99" in cure(done, "settings")
     assert "make" in cure(done, "documents")
     assert done.lines[-1] == "Mend these, then: agentos doctor"
     assert {
@@ -182,7 +182,7 @@ def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(harnes
     harness.issues(1)
     settings = harness.project / "agentos.toml"
     for text, said, code in (
-        ('drafter = "foo"', "drafter = 'foo': no provider is known for it", 3),
+        ('drafter = "foo"', "drafter = 'foo': unknown provider", 3),
         ('reviewer = "anthropic/claude-x"', "agentos keys add --provider anthropic", 4),
         ('drafter = "gemini/unheard-of"\nbudget = 1', "--budget needs the price of unheard-of", 3),
     ):

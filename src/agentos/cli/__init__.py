@@ -28,10 +28,10 @@ def issue_workflow() -> None:
 def _finish(load: "Callable[[], click.Command]", name: str) -> None:
     try:
         from agentos.cli.exit_codes import run_command
-        from agentos.run.signals import ignore_from_now_on
+        from agentos.run.signals import ignore_stop_signals
 
         code = run_command(load(), sys.argv[1:], name)
-        ignore_from_now_on()
+        ignore_stop_signals()
     except KeyboardInterrupt:
         sys.stderr.write(STOPPED)
         code = 130

@@ -82,14 +82,14 @@ def _run(ctx: click.Context, /, **words: Any) -> int:
     codes, everything = _codes(words["retry_on"])
     request = ExecRequest(
         sources=tuple(_sources(words, settings.project)),
-        words=program,
+        program=program,
         selection=Selection(
             everything=True, limit=words["limit"], failed=words["failed"], fresh=words["fresh"]
         ),
         settings=settings,
         command=shlex.join(["agentos", *sys.argv[1:]]).encode("utf-8", "replace").decode(),
-        passing=codes,
-        any_passes=everything,
+        retry_codes=codes,
+        retry_any=everything,
         variables=_variables(words["env"]),
         joblog=words["joblog"],
         json=words["json"],

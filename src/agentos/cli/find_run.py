@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def runs_folder() -> Path:
-    from agentos.config.settings import found_home
+    from agentos.config.settings import usable_home
     from agentos.storage.home import Home
 
-    return Home(found_home()).runs
+    return Home(usable_home()).runs
 
 
 def find_run(name: str | None) -> Path:

@@ -8,7 +8,7 @@ import click
 
 def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     from agentos.config.file import read_file
-    from agentos.config.settings import PROJECT_FILE, found_home
+    from agentos.config.settings import PROJECT_FILE, usable_home
     from agentos.config.trust import (
         NEEDS_TRUST,
         is_trusted,
@@ -19,7 +19,7 @@ def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     from agentos.core.errors import PreflightError
     from agentos.core.text.line_assembler import one_line
 
-    home, folder = found_home(), (project or Path.cwd()).absolute()
+    home, folder = usable_home(), (project or Path.cwd()).absolute()
     path = folder / PROJECT_FILE
     if list_all:
         for name in sorted(trusted_projects(home)):

@@ -20,8 +20,8 @@ KILLED = 137
 
 def _run(run_id: str | None, display: str) -> int:
     from agentos.cli.find_run import ending_text, find_run, liveness_text
-    from agentos.config.settings import terminal_settings
-    from agentos.outputs.display import TerminalInfo, open_display
+    from agentos.config.settings import terminal_info
+    from agentos.outputs.display import open_display
     from agentos.storage.follow import Follower
     from agentos.storage.runs import is_alive, load_run_stats
 
@@ -29,10 +29,8 @@ def _run(run_id: str | None, display: str) -> int:
     if not is_alive(run):
         click.echo(f"Run {run.name} is not under way: {ending_text(run)}")
         return _code(run)
-    around, left = terminal_settings(), threading.Event()
-    shown = open_display(
-        display, 1, str, TerminalInfo(around.colours, around.simple, around.rewraps), left.set
-    )
+    left = threading.Event()
+    shown = open_display(display, 1, str, terminal_info(), left.set)
     try:
         shown.write(f"[COORDINATOR] Watching run {run.name}. q or Ctrl-C leaves; the run goes on.")
         _follow(run, Follower(run), shown, left)

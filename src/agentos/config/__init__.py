@@ -1,1 +1,1 @@
-"""Settings: flags, environment and files."""
+"""Settings from flags, environment and files."""

@@ -1,4 +1,4 @@
-"""Where each setting comes from."""
+"""Where each setting comes from, for `agentos config show --origin`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from agentos.config.settings import PROJECT_FILE, Flags, Settings, environment, 
 from agentos.core.text.toml_lines import line_in
 from agentos.regular_files import read_regular
 
-# Settings that the environment gives; the others come from flags, files or their defaults.
+# The settings that an environment variable can set.
 VARIABLES = {
     "home": "AGENTOS_HOME",
     "database": "AGENTOS_WORKFLOW_DB",
@@ -25,16 +25,16 @@ VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigin:
-    """One setting: its value, and who gave it."""
+    """One setting with its value and its source."""
 
     name: str
     value: object
     source: str
 
 
-def origins(flags: Flags, around: Mapping[str, str] | None = None) -> list[SettingOrigin]:
-    """Every setting as a run with these flags would have it; bad ones raise as they do there."""
-    env = environment() if around is None else around
+def origins(flags: Flags, variables: Mapping[str, str] | None = None) -> list[SettingOrigin]:
+    """Every setting as a run with these flags would have it; raises what that run would."""
+    env = environment() if variables is None else variables
     settings = read_settings(flags, env)
     files = (settings.project / PROJECT_FILE, home_folder(env) / "config.toml")
     given = {name for name in ("repo", *_names(Flags)) if getattr(flags, name) is not None}
@@ -69,7 +69,7 @@ def _source(
 
 
 def line_of(path: Path, name: str) -> int | None:
-    """The line where a setting stands in a file; None if it does not, 0 if only the parser can tell."""
+    """The line of a setting in a file; None if it is not there, 0 if the line is unknown."""
     try:
         return line_in(read_regular(path).decode("utf-8"), name)
     except FileNotFoundError:

@@ -1,4 +1,7 @@
-"""Flags, then environment, then the project's file, then the user's: the one reader of all four."""
+"""Settings: flags, then environment, then the project's file, then the user's file.
+
+The only module that reads the environment.
+"""
 
 import contextlib
 import os
@@ -12,24 +15,22 @@ from agentos.config.file import FILE_KEYS, read_file
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
 from agentos.core.constants import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
-from agentos.core.planning.model_roles import resolve_role
-from agentos.core.planning.worker_task import RoleModel
 from agentos.core.quota.budget import Price, PriceList
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.text.secrets import Secret
 
 PROJECT_FILE = "agentos.toml"
-ROLES = ("drafter", "reviewer")
 ENGINES = ("process", "inline")
 GITHUB_URL = "https://api.github.com"
-_TRACING = ("LANGSMITH_", "LANGCHAIN_")
-_UNTRACED = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
-_SECRETIVE = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *_TRACING, "AGENTOS_")
+_TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
+_NO_TRACING = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
+_SECRET_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *_TRACING_PREFIXES, "AGENTOS_")
+_SECRET_WORDS = ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for one command, after all sources are read."""
+    """The effective settings of one command."""
 
     home: Path
     project: Path
@@ -38,9 +39,9 @@ class Settings:
     budget: float | None = None
     prices: tuple[tuple[str, Price], ...] = ()
     max_iterations: int = 5
-    timeout: float = 1800.0
+    timeout: float = 1800.0  # seconds
     retries: int = 2
-    max_wait: float = 3600.0
+    max_wait: float = 3600.0  # seconds
     parallel: int = 1
     keep_runs: int = 50
     review: str = "none"
@@ -55,16 +56,13 @@ class Settings:
     engine: str = "process"
     held_back: tuple[str, ...] = ()
 
-    def role_models(self, providers: tuple[str, ...]) -> tuple[RoleModel, ...]:
-        return tuple(resolve_role(role, getattr(self, role), providers) for role in ROLES)
-
     def limits(self, prices: PriceList) -> Limits:
         return Limits(self.parallel, self.retries, self.timeout, self.max_wait, self.budget, prices)
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was said on the command line; None is not said."""
+    """The flags of a command line; None means not given."""
 
     repo: Path | None = None
     max_iterations: int | None = None
@@ -79,8 +77,9 @@ class Flags:
 
 
 def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) -> Settings:
+    """Merge all sources; raises PreflightError or UsageError for a value that cannot be used."""
     env = os.environ if environment is None else environment
-    home = found_home(env)
+    home = usable_home(env)
     project = (flags.repo or Path.cwd()).absolute()
     if not project.is_dir():
         raise PreflightError(
@@ -89,20 +88,123 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
     user = read_file(home / "config.toml")
     vetted = _project_settings(home, project, user, bool(flags.trust) or _switch(env, "AGENTOS_TRUST"))
     merged = {**user, **vetted.settings}
-    said = {name: value for name in FILE_KEYS if (value := getattr(flags, name, None)) is not None}
+    given = {name: value for name in FILE_KEYS if (value := getattr(flags, name, None)) is not None}
     return Settings(
         home=home,
         project=project,
         database=Path(env["AGENTOS_WORKFLOW_DB"]).absolute() if env.get("AGENTOS_WORKFLOW_DB") else None,
         credential_limit=_number(env, "AGENTOS_CREDENTIAL_LIMIT"),
         key_concurrency=_number(env, "AGENTOS_KEY_CONCURRENCY"),
-        simulate_429=simulated_refusal(env, at_once=2),
+        simulate_429=calls_before_429(env, default=2),
         step_summary=Path(env["GITHUB_STEP_SUMMARY"]) if env.get("GITHUB_STEP_SUMMARY") else None,
         engine=_engine(env),
         github_url=_api_url(env),
         held_back=vetted.held_back,
-        **{**merged, **_display(env), **said},
+        **{**merged, **_display(env), **given},
     )
+
+
+def home_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The path of the home, whether it exists or not."""
+    env = os.environ if environment is None else environment
+    named = env.get("AGENTOS_HOME") or "~/.agentos"
+    first, _, rest = named.partition("/")
+    return (Path(env.get("HOME", "~")).expanduser() / rest if first == "~" else Path(named)).absolute()
+
+
+def usable_home(environment: Mapping[str, str] | None = None) -> Path:
+    """The path of the home; raises PreflightError if something is there that is not a readable folder."""
+    home = home_folder(environment)
+    fix = "expected a folder of yours; set AGENTOS_HOME to one"
+    try:
+        if not stat.S_ISDIR(home.stat().st_mode):
+            raise PreflightError(f"the home {home} is not a folder: {fix}")
+        os.listdir(home)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise PreflightError(f"the home {home} cannot be used: {error.strerror}; {fix}") from error
+    return home
+
+
+def moved_home(home: Path) -> str:
+    """The home if AGENTOS_HOME is needed to find it, else empty."""
+    default = home_folder({"HOME": os.environ.get("HOME", "~")})
+    return "" if home == default else str(home)
+
+
+def current_folder() -> str:
+    """The current folder; empty if it no longer exists."""
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return ""
+
+
+def worker_environment(
+    secrets: tuple[Secret, ...] = (), environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of workers: no keys, no tracing."""
+    env = os.environ if environment is None else environment
+    revealed = [secret.reveal() for secret in secrets]
+    kept = {
+        name: value
+        for name, value in env.items()
+        if not is_secret_name(name) and not any(secret in value for secret in revealed)
+    }
+    return {**kept, **_NO_TRACING, "PYTHONUNBUFFERED": "1"}
+
+
+def disable_tracing() -> None:
+    """Disable tracing in this process, for workers that are its threads."""
+    for name in [name for name in os.environ if name.upper().startswith(_TRACING_PREFIXES)]:
+        del os.environ[name]
+    os.environ.update(_NO_TRACING)
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalInfo:
+    """What the environment says about the terminal.
+
+    colours: forced on or off; None if the environment does not say.
+    is_simple: no cursor movement: a dumb terminal or a CI log.
+    reflows: whether lines are wrapped anew when the terminal becomes narrower.
+    """
+
+    colours: bool | None = None
+    is_simple: bool = False
+    reflows: bool = True
+
+
+def terminal_info(environment: Mapping[str, str] | None = None) -> TerminalInfo:
+    env = os.environ if environment is None else environment
+    is_forced = env.get("FORCE_COLOR", "") not in ("", "0")
+    return TerminalInfo(
+        colours=False if env.get("NO_COLOR") else (True if is_forced else None),
+        is_simple=env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"),
+        reflows="XTERM_VERSION" not in env and env.get("TERM") not in ("linux", "vt100", "screen"),
+    )
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name is likely to hold a secret, or must not reach a worker."""
+    upper = name.upper()
+    return upper.startswith(_SECRET_PREFIXES) or any(word in upper for word in _SECRET_WORDS)
+
+
+def calls_before_429(env: Mapping[str, str], default: int) -> int | None:
+    """The number of calls before the simulated 429; `default` for "true", None for no simulation."""
+    value = env.get("AGENTOS_SIMULATE_429", "").casefold()
+    if value in ("", "0", "false", "no"):
+        return None
+    if value in ("true", "yes"):
+        return default
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise UsageError(f"invalid AGENTOS_SIMULATE_429={value}: expected true, false or a number of calls")
 
 
 def _project_settings(home: Path, project: Path, user: dict[str, object], trusted: bool) -> VettedSettings:
@@ -130,103 +232,15 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
     return value in ("1", "true", "yes")
 
 
-def home_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the home is, for commands that need nothing else."""
-    env = os.environ if environment is None else environment
-    named = env.get("AGENTOS_HOME") or "~/.agentos"
-    first, _, rest = named.partition("/")
-    return (Path(env.get("HOME", "~")).expanduser() / rest if first == "~" else Path(named)).absolute()
-
-
-def found_home(environment: Mapping[str, str] | None = None) -> Path:
-    """The same for commands that look into it: it may be missing, but not be something else."""
-    home = home_folder(environment)
-    cure = "expected a folder of yours; set AGENTOS_HOME to one"
-    try:
-        if not stat.S_ISDIR(home.stat().st_mode):
-            raise PreflightError(f"the home {home} is not a folder: {cure}")
-        os.listdir(home)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise PreflightError(f"the home {home} cannot be used: {error.strerror}; {cure}") from error
-    return home
-
-
-def moved_home(home: Path) -> str:
-    """The home, if AGENTOS_HOME has to be said to find it; empty if not."""
-    usual = home_folder({"HOME": os.environ.get("HOME", "~")})
-    return "" if home == usual else str(home)
-
-
-def current_folder() -> str:
-    """Where the command was typed; empty where that folder is gone."""
-    with contextlib.suppress(OSError):
-        return os.getcwd()
-    return ""
-
-
-def worker_environment(
-    secrets: tuple[Secret, ...] = (), environment: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """What workers find around them: no key, no tracing."""
-    env = os.environ if environment is None else environment
-    hidden = [secret.reveal() for secret in secrets]
-    kept = {
-        name: value
-        for name, value in env.items()
-        if not is_secretive(name) and not any(secret in value for secret in hidden)
-    }
-    return {**kept, **_UNTRACED, "PYTHONUNBUFFERED": "1"}
-
-
-def trace_nothing() -> None:
-    """For workers in this very process: what a worker of its own would not find is taken away here."""
-    for name in [name for name in os.environ if name.upper().startswith(_TRACING)]:
-        del os.environ[name]
-    os.environ.update(_UNTRACED)
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalSettings:
-    """What the environment says about the terminal; `colours` is None when it says nothing."""
-
-    colours: bool | None
-    simple: bool
-    rewraps: bool
-
-
-def terminal_settings(environment: Mapping[str, str] | None = None) -> TerminalSettings:
-    env = os.environ if environment is None else environment
-    forced = env.get("FORCE_COLOR", "") not in ("", "0")
-    return TerminalSettings(
-        colours=False if env.get("NO_COLOR") else (True if forced else None),
-        simple=env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"),
-        # These keep lines as they are when they become narrower; others wrap them anew.
-        rewraps="XTERM_VERSION" not in env and env.get("TERM") not in ("linux", "vt100", "screen"),
-    )
-
-
-def environment() -> Mapping[str, str]:
-    return os.environ
-
-
-def is_secretive(name: str) -> bool:
-    upper = name.upper()
-    return upper.startswith(_SECRETIVE) or any(
-        word in upper for word in ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
-    )
-
-
 def _api_url(env: Mapping[str, str]) -> str:
-    """The token is sent there, so it has to be a place that nobody can listen to."""
+    """The token is sent there, so it has to be HTTPS or this machine."""
     url = env.get("GITHUB_API_URL") or GITHUB_URL
     parts = urlsplit(url)
     if parts.scheme == "https" or (
         parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
     ):
         return url.rstrip("/")
-    raise UsageError(f"GITHUB_API_URL={url} is not an address that begins with https://")
+    raise UsageError(f"invalid GITHUB_API_URL={url}: expected an address that begins with https://")
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:
@@ -234,31 +248,19 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     if not value:
         return None
     if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise UsageError(f"{name}={value} is not a whole number over 0")
+        raise UsageError(f"invalid {name}={value}: expected a whole number from 1")
     return int(value)
 
 
 def _engine(env: Mapping[str, str]) -> str:
     value = env.get("AGENTOS_ENGINE", "") or "process"
     if value not in ENGINES:
-        raise UsageError(f"AGENTOS_ENGINE={value} is no engine; expected {' or '.join(ENGINES)}")
+        raise UsageError(f'invalid AGENTOS_ENGINE={value}: choose "process" or "inline"')
     return value
 
 
 def _display(env: Mapping[str, str]) -> dict[str, str]:
     value = env.get("AGENTOS_DISPLAY", "")
     if value and value not in DISPLAYS:
-        raise UsageError(f"AGENTOS_DISPLAY={value} is no display; expected one of {', '.join(DISPLAYS)}")
+        raise UsageError(f"invalid AGENTOS_DISPLAY={value}: choose one of {', '.join(DISPLAYS)}")
     return {"display": value} if value else {}
-
-
-def simulated_refusal(env: Mapping[str, str], at_once: int) -> int | None:
-    """After how many calls one is refused; `at_once` if no number is said."""
-    value = env.get("AGENTOS_SIMULATE_429", "").casefold()
-    if value in ("", "0", "false", "no"):
-        return None
-    if value in ("true", "yes"):
-        return at_once
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise UsageError(f"AGENTOS_SIMULATE_429={value} is neither true nor a number of calls")

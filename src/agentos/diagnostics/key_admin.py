@@ -5,9 +5,8 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from agentos.config.settings import environment, found_home
+from agentos.config.settings import environment, usable_home
 from agentos.core.errors import ModelError, NothingMatches, PreflightError, UsageError
-from agentos.core.planning.model_roles import DEFAULTS
 from agentos.core.protocol.peer_notes import CooldownStarted, KeyRejected, Note, QuarantineLifted
 from agentos.core.protocol.ports import LeasedKey, ModelRequest
 from agentos.core.quota.buckets import Bucket
@@ -15,6 +14,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.key_status import KeyStatus, key_statuses
 from agentos.core.quota.pool import Pool
 from agentos.models.registry import PROVIDERS
+from agentos.run.model_selection import DEFAULT_MODELS
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials.editor import set_enabled
 from agentos.storage.credentials.reader import CredentialSource
@@ -36,7 +36,7 @@ class KeyRow:
 
 
 def view_keys() -> list[KeyRow]:
-    home = Home(found_home())
+    home = Home(usable_home())
     found = _source(home).read()
     pool = pool_from_notes(home.quota, found)
     return [_row(pool, credential, host_clock()) for credential in found]
@@ -44,7 +44,7 @@ def view_keys() -> list[KeyRow]:
 
 def check_keys(names: tuple[str, ...]) -> dict[str, str]:
     """Name -> what is wrong with it, empty if it answers; one that does is in no quarantine any more."""
-    home = Home(found_home())
+    home = Home(usable_home())
     found = {credential.name: credential for credential in _source(home).read()}
     chosen = [_named(found, name) for name in names] or list(found.values())
     if not chosen:
@@ -55,14 +55,14 @@ def check_keys(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def cool_down_key(name: str, seconds: float) -> None:
-    home = Home(found_home())
+    home = Home(usable_home())
     found = {credential.name: credential for credential in _source(home).read()}
     quota, now = _named(found, name).quota, host_clock()
     _tell(home, [CooldownStarted("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
 
 
 def set_key_enabled(name: str, enabled: str) -> None:
-    home = Home(found_home())
+    home = Home(usable_home())
     wanted = _named({credential.name: credential for credential in _source(home).read()}, name)
     in_file = CredentialSource(home.credentials, environment(), only_file=True).read()
     places = [place for place, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]
@@ -109,7 +109,7 @@ async def _ask_all(credentials: list[Credential]) -> dict[str, str]:
 
 
 async def _ask(credential: Credential) -> str:
-    model = credential.model or DEFAULTS[credential.provider]
+    model = credential.model or DEFAULT_MODELS[credential.provider]
     access = LeasedKey(credential.name, credential.secret.reveal(), credential.base_url, model)
     try:
         await PROVIDERS[credential.provider]().complete(

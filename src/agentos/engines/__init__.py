@@ -1,1 +1,1 @@
-"""Where workers run."""
+"""Engines: they start workers and carry messages between workers and coordinator."""

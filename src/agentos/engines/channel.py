@@ -1,4 +1,4 @@
-"""A worker's line to its coordinator, over a socket: one JSON message a line."""
+"""A worker's channel to its coordinator over a socket: one JSON message per line."""
 
 import asyncio
 import socket
@@ -7,10 +7,12 @@ from agentos.core.protocol.codec import dumps, loads
 from agentos.core.protocol.commands import Command
 from agentos.core.protocol.events import WorkerEvent
 
-MAX_LINE = 16 * 1024 * 1024
+MAX_LINE = 16 * 1024 * 1024  # bytes
 
 
 class SocketChannel:
+    """The worker's end of the channel; use `open` to create one."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -20,7 +22,7 @@ class SocketChannel:
         return cls(*await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE))
 
     async def first_line(self) -> bytes:
-        """The order that the worker was made for; empty when the coordinator is gone."""
+        """The worker's task; empty if the coordinator is gone."""
         return await self._reader.readline()
 
     def send(self, event: WorkerEvent) -> None:
@@ -34,7 +36,7 @@ class SocketChannel:
         return command
 
     async def drain(self) -> None:
-        """Everything told is with the kernel when this returns."""
+        """Flush everything sent to the kernel and close the channel."""
         await self._writer.drain()
         self._writer.close()
         await self._writer.wait_closed()

@@ -1,4 +1,4 @@
-"""An engine around an engine that has one call refused, as a provider would."""
+"""Fault injection: an engine wrapper that simulates one 429 of a provider (AGENTOS_SIMULATE_429)."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import Command, GrantLease
@@ -9,19 +9,19 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 
 
 class Inject429Engine:
-    """Keeps back the grant after so many, and answers in the worker's place: 429, without a hint."""
+    """Withholds the grant that follows `after` others and reports a 429 without Retry-After in the worker's place."""
 
     def __init__(self, engine: Engine, after: int) -> None:
         self._engine = engine
-        self._left = after
+        self._grants_left = after
         self._events: list[EngineEvent | WorkerEvent] = []
         self._requests: dict[tuple[str, str], events.LeaseRequested] = {}
 
     def execute(self, command: Command) -> None:
         if not isinstance(command, GrantLease):
             return self._engine.execute(command)
-        self._left -= 1
-        if self._left != -1:
+        self._grants_left -= 1
+        if self._grants_left != -1:
             return self._engine.execute(command)
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
         self._events.append(events.LeaseReleased(command.item, command.lease, 0.0, Usage(), refusal))
@@ -29,12 +29,12 @@ class Inject429Engine:
         self._engine.wake()
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        told, self._events = self._events, []
-        told += self._engine.receive(0.0 if told else timeout)
-        for event in told:
+        received, self._events = self._events, []
+        received += self._engine.receive(0.0 if received else timeout)
+        for event in received:
             if isinstance(event, events.LeaseRequested):
                 self._requests[event.item, event.call] = event
-        return told
+        return received
 
     def wake(self) -> None:
         self._engine.wake()

@@ -1,4 +1,4 @@
-"""An engine around an engine that also tells what a gateway has to say."""
+"""An engine wrapper that adds a gateway's events to those of the workers."""
 
 import queue
 import threading
@@ -14,12 +14,12 @@ from agentos.core.protocol.results import Ending
 
 
 class GatewayAwareEngine:
-    """Calls that the gateway counts for an item are told as if the item's worker had made them.
+    """Reports the calls that a gateway makes for an item as if the item's worker had made them.
 
-    No program starts while there is no gateway; one that fails when its gateway has died may be tried again.
+    While the gateway is down, no program is started. A program that fails after its gateway died is retried.
     """
 
-    def __init__(self, engine: Engine, counted: Iterable[events.Event], items: Iterable[str]) -> None:
+    def __init__(self, engine: Engine, gateway_events: Iterable[events.Event], items: Iterable[str]) -> None:
         self._engine = engine
         self._items = set(items)
         self._running: set[str] = set()
@@ -27,7 +27,7 @@ class GatewayAwareEngine:
         self._is_down = False
         self._held: list[StartWorker] = []
         self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
-        threading.Thread(target=self._read, args=(counted,), name="gateway", daemon=True).start()
+        threading.Thread(target=self._read, args=(gateway_events,), name="gateway", daemon=True).start()
 
     def execute(self, command: Command) -> None:
         if isinstance(command, StartWorker):
@@ -35,26 +35,26 @@ class GatewayAwareEngine:
             self._held.append(command)
             if self._is_down:
                 return
-        self._release()
+        self._start_held()
         if not isinstance(command, StartWorker):
             self._engine.execute(command)
 
-    def _release(self) -> None:
-        """Starts what was held back; whatever else is ordered is for workers that are there."""
+    def _start_held(self) -> None:
+        """Start the held workers."""
         held, self._held = self._held, []
         for command in held:
             self._excused_items.discard(command.item)
             self._engine.execute(command)
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        # A program fails after the gateway that it asked: what is told of the one is heard before the other.
-        heard = self._engine.receive(timeout)
-        told = self._news()
+        # The engine first: when a program fails because the gateway died, the gateway's event is already queued.
+        received = self._engine.receive(timeout)
+        gateway_events = self._gateway_events()
         if not self._is_down:
-            self._release()
-        return [*told, *(self._excused(event) for event in heard)]
+            self._start_held()
+        return [*gateway_events, *(self._excuse(event) for event in received)]
 
-    def _news(self) -> list[EngineEvent | WorkerEvent]:
+    def _gateway_events(self) -> list[EngineEvent | WorkerEvent]:
         found: list[EngineEvent | WorkerEvent] = []
         while not self._events.empty():
             match event := self._events.get_nowait():
@@ -68,11 +68,11 @@ class GatewayAwareEngine:
                     self._is_down = False
                 case _:
                     pass
-            # News of another pool than the run's: it is heard by those who listen, and changes nothing.
+            # The gateway has its own pool: listeners see these events, the scheduler ignores them.
             found.append(cast(EngineEvent, event))
         return found
 
-    def _excused(self, event: EngineEvent | WorkerEvent) -> EngineEvent | WorkerEvent:
+    def _excuse(self, event: EngineEvent | WorkerEvent) -> EngineEvent | WorkerEvent:
         match event:
             case events.WorkerReported(item=item, outcome=outcome) if item in self._excused_items:
                 retryable = outcome.retryable or outcome.ending is Ending.FAILED
@@ -90,9 +90,9 @@ class GatewayAwareEngine:
     def close(self) -> None:
         self._engine.close()
 
-    def _read(self, counted: Iterable[events.Event]) -> None:
-        """Until the gateway ends; in a thread of its own, since its next word may be long in coming."""
-        for event in counted:
+    def _read(self, gateway_events: Iterable[events.Event]) -> None:
+        """Queue events until the gateway ends. Runs in a thread of its own, because reading blocks."""
+        for event in gateway_events:
             if getattr(event, "item", None) is None or event.item in self._items:  # type: ignore[union-attr]
                 self._events.put(event)
                 self._engine.wake()

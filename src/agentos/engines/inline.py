@@ -1,4 +1,4 @@
-"""Workers as threads of this process, one per item."""
+"""The inline engine: workers are threads of this process, one per item."""
 
 import asyncio
 import contextlib
@@ -16,51 +16,54 @@ from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.results import Outcome
 from agentos.core.text.line_assembler import LineAssembler
 
-EXIT_GRACE = 1.0
-SHUTDOWN_GRACE = 2.0
-Heard = Callable[["InlineChannel", EngineEvent | WorkerEvent], None]
+EXIT_GRACE = 1.0  # seconds until a killed worker that does not end is abandoned
+SHUTDOWN_GRACE = 2.0  # seconds to wait for all threads when the engine is closed
+EventSink = Callable[["InlineChannel", EngineEvent | WorkerEvent], None]
 
 
 class InlineChannel:
-    """A worker's line to its coordinator; `tell` may be called from any thread, until it is cut."""
+    """A worker's channel to its coordinator; `send` may be called from any thread.
 
-    def __init__(self, item: str, heard: Heard, redact: Callable[[str], str]) -> None:
+    `cancelled` is set when the worker is killed; `on_cancel` is called then.
+    """
+
+    def __init__(self, item: str, sink: EventSink, redact: Callable[[str], str]) -> None:
         self.item = item
         self._redact = redact
         self.cancelled = threading.Event()
         self.on_cancel: Callable[[], object] = lambda: None
-        self._events = heard
+        self._sink = sink
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._wake: Callable[[], object] = lambda: None
 
     def send(self, event: WorkerEvent) -> None:
-        self._events(self, event)
+        self._sink(self, event)
 
-    def say(self, text: str) -> None:
-        """Output of the item, as a process would print it."""
+    def write_output(self, text: str) -> None:
+        """Report text as the item's output, as if a process had printed it."""
         lines = LineAssembler(self._redact)
         for line in (*lines.feed(text.encode("utf-8", "replace")), *lines.close()):
-            self._events(self, events.LineWritten(self.item, line))
+            self._sink(self, events.LineWritten(self.item, line))
 
     def wait(self, timeout: float) -> Command | None:
-        """The next command, for a worker that may block; None when the time is over."""
+        """The next command, for a worker that may block; None after the timeout."""
         try:
             return self._commands.get(timeout=timeout)
         except queue.Empty:
             return None
 
     async def next(self) -> Command | None:
-        """The next command, for a worker with an event loop; its coordinator is never gone before it."""
-        loop, bell = asyncio.get_running_loop(), asyncio.Event()
-        self._wake = lambda: loop.call_soon_threadsafe(bell.set)
+        """The next command, for a worker with an event loop; never None, since the coordinator is this process."""
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: loop.call_soon_threadsafe(arrived.set)
         while self._commands.empty():
-            bell.clear()
-            await bell.wait()
+            arrived.clear()
+            await arrived.wait()
         return self._commands.get_nowait()
 
     def deliver(self, command: Command) -> None:
         self._commands.put(command)
-        # The loop may have ended together with the work.
+        # The worker's loop may have ended already.
         with contextlib.suppress(RuntimeError):
             self._wake()
 
@@ -73,14 +76,14 @@ AsyncWorkerFunction = Callable[[commands.StartWorker, InlineChannel], Awaitable[
 class _InlineWorker:
     channel: InlineChannel
     thread: threading.Thread
-    given_up_at: float | None = None
+    abandon_at: float | None = None
 
 
 class InlineEngine:
-    """Runs one function for every item.
+    """Runs one function for every item, each in a thread.
 
-    A thread cannot be killed: work that awaits is cancelled; other work may look at `channel.cut`, and if it
-    does not end soon it is given up on, unheard from then on.
+    A thread cannot be killed: async work is cancelled, other work should check `channel.cancelled`. A thread that
+    does not end soon is abandoned and its later events are dropped.
     """
 
     def __init__(self, work: SyncWorkerFunction, redact: Callable[[str], str] = str) -> None:
@@ -91,8 +94,6 @@ class InlineEngine:
             queue.SimpleQueue()
         )
 
-    # The port.
-
     def execute(self, command: Command) -> None:
         match command:
             case commands.StartWorker():
@@ -100,7 +101,7 @@ class InlineEngine:
             case commands.KillWorker():
                 self._kill(command.item)
             case commands.FreezeWorker() | commands.ThawWorker():
-                pass  # threads stand still with the process
+                pass  # threads are suspended with the process
             case commands.StopWorker() | commands.GrantLease():
                 if worker := self._workers.get(command.item):
                     worker.channel.deliver(command)
@@ -108,29 +109,27 @@ class InlineEngine:
                 assert_never(command)
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        told: list[EngineEvent | WorkerEvent] = []
+        received: list[EngineEvent | WorkerEvent] = []
         with contextlib.suppress(queue.Empty):
-            self._take(self._events.get(timeout=self._shortened(timeout)), told)
+            self._collect(self._events.get(timeout=self._next_timeout(timeout)), received)
             while True:
-                self._take(self._events.get_nowait(), told)
-        return told + self._given_up()
+                self._collect(self._events.get_nowait(), received)
+        return received + self._abandon_late()
 
     def wake(self) -> None:
         self._events.put(None)
 
     def watch(self, descriptor: int) -> None:
-        """Its wait is on a queue: what can be read is noticed when the wait is over, as each is soon."""
+        """Nothing to do: `receive` waits on a queue, and its callers poll after each of its short waits."""
 
     def close(self) -> None:
-        """Nobody is heard any more; work that can be cancelled has ended when this returns."""
+        """Cancel all workers and wait for them; their later events are dropped."""
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             _cancel(worker.channel)
         deadline = time.monotonic() + SHUTDOWN_GRACE
         for worker in workers.values():
             worker.thread.join(max(0.0, deadline - time.monotonic()))
-
-    # One worker.
 
     def _start(self, command: commands.StartWorker) -> None:
         channel = InlineChannel(command.item, self._put_event, self._redact)
@@ -140,7 +139,7 @@ class InlineEngine:
         self._workers[command.item] = _InlineWorker(channel, thread)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no thread left
+        except RuntimeError as error:  # no more threads
             self._put_event(channel, events.WorkerStartFailed(command.item, str(error)))
 
     def _run_worker(self, command: commands.StartWorker, channel: InlineChannel) -> None:
@@ -151,57 +150,59 @@ class InlineEngine:
             channel.send(events.WorkerReported(command.item, outcome))
         except BaseException as error:
             cause = f"raised {type(error).__name__}"
-            channel.say(traceback.format_exc())
+            channel.write_output(traceback.format_exc())
         finally:
             self._put_event(channel, events.WorkerExited(command.item, cause, clean=cause == "returned"))
 
     def _put_event(self, channel: InlineChannel, event: EngineEvent | WorkerEvent) -> None:
         self._events.put((channel, event))
 
-    def _take(
+    def _collect(
         self,
-        heard: tuple[InlineChannel, EngineEvent | WorkerEvent] | None,
-        told: list[EngineEvent | WorkerEvent],
+        entry: tuple[InlineChannel, EngineEvent | WorkerEvent] | None,
+        received: list[EngineEvent | WorkerEvent],
     ) -> None:
-        """A worker speaks for its own item alone, and no longer than it is ours."""
-        if heard is None:
+        """Accept events of current workers about their own item; drop all others."""
+        if entry is None:
             return
-        channel, event = heard
+        channel, event = entry
         worker = self._workers.get(channel.item)
         if worker is None or worker.channel is not channel or event.item != channel.item:
             return
         if isinstance(event, events.WorkerExited | events.WorkerStartFailed):
             del self._workers[channel.item]
-        told.append(event)
+        received.append(event)
 
     def _kill(self, item: str) -> None:
-        if (worker := self._workers.get(item)) and worker.given_up_at is None:
-            worker.given_up_at = time.monotonic() + EXIT_GRACE
+        if (worker := self._workers.get(item)) and worker.abandon_at is None:
+            worker.abandon_at = time.monotonic() + EXIT_GRACE
             _cancel(worker.channel)
 
-    def _given_up(self) -> list[EngineEvent | WorkerEvent]:
+    def _abandon_late(self) -> list[EngineEvent | WorkerEvent]:
         now = time.monotonic()
         late = [
             item
             for item, worker in self._workers.items()
-            if worker.given_up_at is not None and now >= worker.given_up_at
+            if worker.abandon_at is not None and now >= worker.abandon_at
         ]
         for item in late:
             del self._workers[item]
-        return [events.WorkerExited(item, "given up on: it did not end", clean=False) for item in late]
+        return [
+            events.WorkerExited(item, "abandoned: it did not end when killed", clean=False) for item in late
+        ]
 
-    def _shortened(self, timeout: float | None) -> float | None:
-        ends = [worker.given_up_at for worker in self._workers.values() if worker.given_up_at is not None]
-        if not ends:
+    def _next_timeout(self, timeout: float | None) -> float | None:
+        deadlines = [worker.abandon_at for worker in self._workers.values() if worker.abandon_at is not None]
+        if not deadlines:
             return timeout
-        rest = max(0.0, min(ends) - time.monotonic())
-        return rest if timeout is None else min(timeout, rest)
+        remaining = max(0.0, min(deadlines) - time.monotonic())
+        return remaining if timeout is None else min(timeout, remaining)
 
 
-def awaited(work: AsyncWorkerFunction) -> SyncWorkerFunction:
-    """Work that has an event loop of its own; when it is killed it is cancelled where it awaits."""
+def run_async(work: AsyncWorkerFunction) -> SyncWorkerFunction:
+    """Adapt async work: it gets an event loop of its own, and killing the worker cancels it."""
 
-    async def live(command: commands.StartWorker, channel: InlineChannel) -> Outcome:
+    async def run(command: commands.StartWorker, channel: InlineChannel) -> Outcome:
         task = asyncio.ensure_future(work(command, channel))
         loop = asyncio.get_running_loop()
         channel.on_cancel = lambda: loop.call_soon_threadsafe(task.cancel)
@@ -209,7 +210,7 @@ def awaited(work: AsyncWorkerFunction) -> SyncWorkerFunction:
             task.cancel()
         return await task
 
-    return lambda command, channel: asyncio.run(live(command, channel))
+    return lambda command, channel: asyncio.run(run(command, channel))
 
 
 def _cancel(channel: InlineChannel) -> None:

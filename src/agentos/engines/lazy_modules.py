@@ -1,7 +1,7 @@
-"""Packages whose code is run when something of it is asked for, not when a part of it is imported.
+"""Lazy packages: their code runs at the first attribute access, not at import.
 
-`import a.b` first runs all of `a`, however little `b` needs of it. Here `a` stands empty, with its parts where they
-are, until a name is asked for that it does not have: then its code is run, and it is as any other.
+`import a.b` runs all of `a` first, however little of it `b` needs. A lazy `a` is an empty module whose submodules can
+be imported; when an attribute is missing, its code is run and it becomes an ordinary module.
 """
 
 import importlib.util
@@ -11,23 +11,23 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-MAX_IMPORT_WAIT = 10.0
+MAX_IMPORT_WAIT = 10.0  # seconds
 
-# So that of two threads that ask at once, the second waits for all of it.
-_one_runs = threading.RLock()
+# Lets one thread run a package's code while others that access the package wait for it.
+_import_lock = threading.RLock()
 
 
 def make_lazy(names: Iterable[str]) -> None:
-    """What is imported already, or is not there, stays as it is."""
+    """Make these packages lazy, except those that are imported already or not installed."""
     for name in names:
-        if name not in sys.modules and (module := _empty(name)):
+        if name not in sys.modules and (module := _empty_module(name)):
             sys.modules[name] = module
             parent, _, child = name.rpartition(".")
             if parent:
                 setattr(sys.modules[parent], child, module)
 
 
-def _empty(name: str) -> ModuleType | None:
+def _empty_module(name: str) -> ModuleType | None:
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -35,41 +35,41 @@ def _empty(name: str) -> ModuleType | None:
     if spec is None or spec.loader is None:
         return None
     module = importlib.util.module_from_spec(spec)
-    module.__class__ = _Postponed
+    module.__class__ = _LazyModule
     return module
 
 
-class _Postponed(ModuleType):
+class _LazyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        with _one_runs:
-            if _is(self, _Postponed):
-                _run(self)
+        with _import_lock:
+            if _is_exactly(self, _LazyModule):
+                _load(self)
         return getattr(self, name)
 
 
-class _Running(ModuleType):
-    """To its own code it is what it is so far, as any module in the middle of its import; others wait."""
+class _LoadingModule(ModuleType):
+    """A lazy module while its code runs: other threads wait, its own code sees what is defined so far."""
 
     def __getattr__(self, name: str) -> Any:
-        if _one_runs.acquire(timeout=MAX_IMPORT_WAIT):
-            _one_runs.release()
-        if _is(self, _Running):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}, so far")
+        if _import_lock.acquire(timeout=MAX_IMPORT_WAIT):
+            _import_lock.release()
+        if _is_exactly(self, _LoadingModule):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} yet")
         return getattr(self, name)
 
 
-def _is(module: ModuleType, kind: type[ModuleType]) -> bool:
-    """A module changes its class on its way."""
+def _is_exactly(module: ModuleType, kind: type[ModuleType]) -> bool:
+    """Exact type check: a module changes its class while it is loaded."""
     return type(module) is kind
 
 
-def _run(module: ModuleType) -> None:
+def _load(module: ModuleType) -> None:
     loader = module.__spec__.loader if module.__spec__ else None
     assert loader is not None
-    module.__class__ = _Running
+    module.__class__ = _LoadingModule
     try:
         loader.exec_module(module)
     except BaseException:
-        module.__class__ = _Postponed
+        module.__class__ = _LazyModule
         raise
     module.__class__ = ModuleType

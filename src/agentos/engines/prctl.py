@@ -1,4 +1,4 @@
-"""What Linux offers a process for living and dying with its parent."""
+"""Linux process controls: parent-death signals, core dumps, child subreapers."""
 
 import ctypes
 import os
@@ -11,27 +11,27 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
-    """This process is killed when the thread that made it ends; at once if that has happened."""
+    """Have the kernel kill this process when the thread that created it ends; exit now if it has."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
-    """In place of being killed with it, this process gets this signal; at once if it is too late."""
+    """Have the kernel send this signal when the parent dies; send it now if it has."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def disable_core_dumps() -> None:
-    """No core file and no debugger of another process sees what this one holds."""
+    """Keep this process's memory out of core files and away from other processes' debuggers."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def set_child_subreaper() -> None:
-    """Grandchildren whose parent has died become ours, so that they can be ended."""
+    """Adopt orphaned descendants, so that they can be killed."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

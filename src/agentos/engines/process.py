@@ -1,4 +1,4 @@
-"""Workers as local processes, one per item."""
+"""The process engine: workers are processes forked from a fork server, one per item."""
 
 import contextlib
 import os
@@ -16,17 +16,17 @@ from agentos.core.protocol.commands import Command
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.line_assembler import LineAssembler
-from agentos.engines.template_client import TemplateProcess, WorkerSpec
+from agentos.engines.template_client import ForkServerProcess, WorkerSpec
 
-CHUNK = 65536
-EXIT_GRACE = 1.0
-SHUTDOWN_GRACE = 0.3
-Told = list[EngineEvent | WorkerEvent]
+CHUNK = 65536  # bytes
+EXIT_GRACE = 1.0  # seconds that an exited worker's output may stay open
+SHUTDOWN_GRACE = 0.3  # seconds for the fork server to exit by itself
+Received = list[EngineEvent | WorkerEvent]
 
 
 @dataclass(slots=True)
 class _ProcessWorker:
-    """The coordinator's end of one worker: its channel and its output, until both have ended."""
+    """The coordinator's end of one worker; it is over when it has exited and its channel and output are closed."""
 
     item: str
     channel: socket.socket
@@ -35,45 +35,43 @@ class _ProcessWorker:
     unread: bytes = b""
     open: set[int] = field(default_factory=set)
     status: int | None = None
-    given_up_at: float | None = None
-    stops: bool = False
+    close_at: float | None = None
+    is_stopping: bool = False
 
 
 class ProcessEngine:
-    """Forks workers from a template process, reads what they say, ends them.
+    """Starts and kills workers through the fork server, and reads their events and output.
 
-    It may be given a template that was started before it, by the same recipe; then that one is its own.
+    It may be given a fork server that was started earlier with the same spec; it then owns that one.
     """
 
     def __init__(
         self,
         spec: WorkerSpec,
-        order: Callable[[commands.StartWorker], str],
+        task_for: Callable[[commands.StartWorker], str],
         redact: Callable[[str], str],
-        template: TemplateProcess | None = None,
+        fork_server: ForkServerProcess | None = None,
     ) -> None:
         self._spec = spec
-        self._task_for = order
+        self._task_for = task_for
         self._redact = redact
         self._selector = selectors.DefaultSelector()
         self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wakeup_r, selectors.EVENT_READ, self._drain_wakeup)
         self._workers: dict[str, _ProcessWorker] = {}
-        self._events: Told = []
+        self._events: Received = []
         self._has_worked = False
         self._is_ready = False
-        self._is_reached = False
-        self._template = template
-        if template is not None:
-            self._reach(template)
-
-    # The port.
+        self._is_connected = False
+        self._fork_server = fork_server
+        if fork_server is not None:
+            self._connect(fork_server)
 
     def warm_up(self) -> None:
-        """Starts the template, whose imports take a second, before the first worker is wanted."""
-        if not self._is_reached:
-            self._template = TemplateProcess(self._spec)
-            self._reach(self._template)
+        """Start the fork server now: its imports take a second."""
+        if not self._is_connected:
+            self._fork_server = ForkServerProcess(self._spec)
+            self._connect(self._fork_server)
 
     def execute(self, command: Command) -> None:
         match command:
@@ -93,14 +91,14 @@ class ProcessEngine:
             case _:
                 assert_never(command)
 
-    def receive(self, timeout: float | None) -> Told:
-        for key, _ in self._selector.select(self._shortened(timeout)):
-            # What was heard before may have closed it.
+    def receive(self, timeout: float | None) -> Received:
+        for key, _ in self._selector.select(self._next_timeout(timeout)):
+            # An earlier callback may have closed this one.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
-        self._give_up_on_silent()
-        told, self._events = self._events, []
-        return told
+        self._close_late()
+        received, self._events = self._events, []
+        return received
 
     def wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -114,32 +112,30 @@ class ProcessEngine:
         for worker in list(self._workers.values()):
             for descriptor in list(worker.open):
                 self._close(worker, descriptor)
-        if self._template is not None:
-            self._template.close(SHUTDOWN_GRACE if self._has_worked else 0.0)
+        if self._fork_server is not None:
+            self._fork_server.close(SHUTDOWN_GRACE if self._has_worked else 0.0)
         self._selector.close()
         os.close(self._wakeup_r)
         os.close(self._wakeup_w)
 
-    # The template.
-
-    def _reach(self, template: TemplateProcess) -> None:
-        """What all processes of the run hold is given to it before anything else."""
+    def _connect(self, fork_server: ForkServerProcess) -> None:
         self._is_ready = False
-        self._is_reached = True
-        self._selector.register(template, selectors.EVENT_READ, self._handle_template)
+        self._is_connected = True
+        self._selector.register(fork_server, selectors.EVENT_READ, self._read_fork_server)
+        # First of all messages, so that every worker inherits the descriptors.
         if self._spec.inherited:
-            template.send({"hold": "this"}, self._spec.inherited)
+            fork_server.send({"hold": "this"}, self._spec.inherited)
 
-    def _handle_template(self) -> None:
-        assert self._template is not None
-        if news := self._template.receive():
+    def _read_fork_server(self) -> None:
+        assert self._fork_server is not None
+        if message := self._fork_server.receive():
             self._is_ready = True
-            self._handle_template_message(news)
+            self._handle_fork_server_message(message)
         else:
-            self._lose_template()
+            self._handle_fork_server_death()
 
-    def _handle_template_message(self, news: dict[str, object]) -> None:
-        match news:
+    def _handle_fork_server_message(self, message: dict[str, object]) -> None:
+        match message:
             case {"started": str(item), "pid": int(pid)}:
                 self._events.append(events.WorkerStarted(item, pid))
             case {"failed": str(item), "reason": str(reason)}:
@@ -147,41 +143,43 @@ class ProcessEngine:
                 self._events.append(events.WorkerStartFailed(item, reason))
             case {"ended": str(item), "status": int(status)}:
                 self._workers[item].status = status
-                self._workers[item].given_up_at = time.monotonic() + EXIT_GRACE
-                self._end_if_over(self._workers[item])
+                self._workers[item].close_at = time.monotonic() + EXIT_GRACE
+                self._report_exit_if_over(self._workers[item])
 
     def _stop_early(self, item: str) -> None:
-        """Nobody waits for what is being loaded for workers of which none is wanted any more."""
+        """While the fork server is still importing and every worker is to stop, kill it instead of waiting for it."""
         if worker := self._workers.get(item):
-            worker.stops = True
-        if self._is_ready or self._template is None or not all(one.stops for one in self._workers.values()):
+            worker.is_stopping = True
+        if (
+            self._is_ready
+            or self._fork_server is None
+            or not all(one.is_stopping for one in self._workers.values())
+        ):
             return
-        self._template.kill()
+        self._fork_server.kill()
         self._disconnect()
         for worker in list(self._workers.values()):
             self._events.append(events.WorkerReported(worker.item, Outcome(Ending.INTERRUPTED)))
             worker.status = 0
             self._drop(worker)
 
-    def _lose_template(self) -> None:
-        """Its children die with it, by the kernel's hand; each channel's end tells when."""
+    def _handle_fork_server_death(self) -> None:
+        """The kernel kills the workers with the fork server; each is over when its channel closes."""
         self._disconnect()
         for worker in list(self._workers.values()):
             worker.status = -signal.SIGKILL if worker.status is None else worker.status
-            worker.given_up_at = time.monotonic() + EXIT_GRACE
-            self._end_if_over(worker)
+            worker.close_at = time.monotonic() + EXIT_GRACE
+            self._report_exit_if_over(worker)
 
     def _disconnect(self) -> None:
-        if self._template is not None and self._is_reached:
-            self._is_reached = False
-            self._selector.unregister(self._template)
-            self._template.disconnect()
+        if self._fork_server is not None and self._is_connected:
+            self._is_connected = False
+            self._selector.unregister(self._fork_server)
+            self._fork_server.disconnect()
 
     def _send_control(self, message: dict[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        if self._template is not None and self._is_reached:
-            self._template.send(message, descriptors)
-
-    # One worker.
+        if self._fork_server is not None and self._is_connected:
+            self._fork_server.send(message, descriptors)
 
     def _start(self, command: commands.StartWorker) -> None:
         try:
@@ -203,7 +201,7 @@ class ProcessEngine:
         self._send(command.item, self._task_for(command))
 
     def _send(self, item: str, line: str) -> None:
-        """A worker that is gone, or does not read, misses it; its end is told in its own time."""
+        """Best effort: a worker that is gone or does not read misses it, and its exit is reported separately."""
         if worker := self._workers.get(item):
             with contextlib.suppress(OSError):
                 worker.channel.sendall(line.encode() + b"\n", socket.MSG_DONTWAIT)
@@ -220,7 +218,7 @@ class ProcessEngine:
             self._handle_worker_message(worker, line)
 
     def _handle_worker_message(self, worker: _ProcessWorker, line: bytes) -> None:
-        """A worker speaks for its own item alone."""
+        """Accept only events about the worker's own item."""
         with contextlib.suppress(CodecError):
             event = loads(line)
             if isinstance(event, WorkerEvent) and event.item == worker.item:
@@ -240,18 +238,20 @@ class ProcessEngine:
             os.close(descriptor)
         else:
             worker.channel.close()
-        self._end_if_over(worker)
+        self._report_exit_if_over(worker)
 
-    def _end_if_over(self, worker: _ProcessWorker) -> None:
+    def _report_exit_if_over(self, worker: _ProcessWorker) -> None:
         if worker.status is not None and not worker.open and worker.item in self._workers:
             del self._workers[worker.item]
-            self._events.append(events.WorkerExited(worker.item, _cause(worker.status), worker.status == 0))
+            self._events.append(
+                events.WorkerExited(worker.item, _exit_cause(worker.status), worker.status == 0)
+            )
 
-    def _give_up_on_silent(self) -> None:
-        """The process has ended, but somebody it left behind keeps its output open."""
+    def _close_late(self) -> None:
+        """Close workers that have exited but whose output another process still holds open."""
         now = time.monotonic()
         for worker in list(self._workers.values()):
-            if worker.given_up_at is not None and now >= worker.given_up_at:
+            if worker.close_at is not None and now >= worker.close_at:
                 self._events.extend(events.LineWritten(worker.item, line) for line in worker.lines.close())
                 self._drop(worker)
 
@@ -259,21 +259,21 @@ class ProcessEngine:
         for descriptor in list(worker.open):
             self._close(worker, descriptor)
 
-    def _shortened(self, timeout: float | None) -> float | None:
+    def _next_timeout(self, timeout: float | None) -> float | None:
         if self._events:
             return 0.0
-        ends = [worker.given_up_at for worker in self._workers.values() if worker.given_up_at is not None]
-        if not ends:
+        deadlines = [worker.close_at for worker in self._workers.values() if worker.close_at is not None]
+        if not deadlines:
             return timeout
-        rest = max(0.0, min(ends) - time.monotonic())
-        return rest if timeout is None else min(timeout, rest)
+        remaining = max(0.0, min(deadlines) - time.monotonic())
+        return remaining if timeout is None else min(timeout, remaining)
 
     def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wakeup_r, 4096)
 
 
-def _cause(status: int) -> str:
+def _exit_cause(status: int) -> str:
     if status >= 0:
         return f"exit status {status}"
     try:

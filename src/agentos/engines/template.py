@@ -1,7 +1,7 @@
-"""The process that workers are forked from: everything heavy is imported once, here.
+"""The fork server: a process that imports everything heavy once and forks workers from it.
 
-It is told over a socket what to start and to kill, and answers with what has started and ended.
-It has one thread and makes no connection, so forking it is safe.
+The coordinator sends start, kill, freeze and thaw messages over a socket; the fork server answers with what has
+started and exited. It has one thread and opens no connection, so forking is safe.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from pathlib import Path
 
 from agentos.engines.lazy_modules import make_lazy
 from agentos.engines.prctl import die_with_parent, disable_core_dumps, set_child_subreaper
-from agentos.engines.template_client import LARGEST
+from agentos.engines.template_client import MAX_MESSAGE
 
 Entry = Callable[[socket.socket], None]
 
 
 class ForkServer:
-    """Owns the children: nobody else reaps or kills them, so a number never means another process."""
+    """Forks, signals and reaps the workers. Nobody else does, so a pid never refers to another process."""
 
     def __init__(self, control: socket.socket, entry: Entry) -> None:
         self._control = control
@@ -34,7 +34,7 @@ class ForkServer:
         self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> None:
-        """Until the coordinator is gone; then nothing of ours is left."""
+        """Serve until the coordinator disconnects, then kill every worker."""
         signal.set_wakeup_fd(self._wakeup_w)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         poll = select.poll()
@@ -45,7 +45,7 @@ class ForkServer:
                 if descriptor == self._wakeup_r:
                     self._drain_wakeup()
                 elif not self._handle_message():
-                    return self._end_all()
+                    return self._kill_all()
             self._reap()
 
     def _drain_wakeup(self) -> None:
@@ -54,15 +54,14 @@ class ForkServer:
                 pass
 
     def _handle_message(self) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(self._control, LARGEST, 2)
+        message, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 2)
         if not message:
             return False
-        order = json.loads(message)
-        match order:
+        match json.loads(message):
             case {"start": str(item)}:
                 self._start(item, descriptors)
             case {"hold": _}:
-                pass  # open here and in every worker from now on, until the last of them is gone
+                pass  # the descriptors stay open here and in every worker forked from now on
             case {"kill": str(item)}:
                 self._signal(item, signal.SIGKILL)
             case {"freeze": str(item)}:
@@ -113,12 +112,12 @@ class ForkServer:
             os._exit(code)
 
     def _signal(self, item: str, number: signal.Signals) -> None:
-        for pid, name in self._children.items():
-            if name == item:
+        for pid, child_item in self._children.items():
+            if child_item == item:
                 _signal_group(pid, number)
 
     def _reap(self) -> None:
-        while child := _exited():
+        while child := _exited_child():
             _signal_group(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             item = self._children.pop(child, None)
@@ -127,13 +126,13 @@ class ForkServer:
                 self._send({"ended": item, "status": os.waitstatus_to_exitcode(status)})
 
     def _kill_orphans(self) -> None:
-        """What a worker left behind in a session of its own has become our child: it goes too."""
+        """Kill what a worker left behind in another session: this process has adopted it."""
         for pid in _children_of(os.getpid()):
             if pid not in self._children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _end_all(self) -> None:
+    def _kill_all(self) -> None:
         for pid in self._children:
             _signal_group(pid, signal.SIGKILL)
         self._kill_orphans()
@@ -143,7 +142,7 @@ class ForkServer:
             self._control.send(json.dumps(message).encode())
 
 
-def _exited() -> int | None:
+def _exited_child() -> int | None:
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

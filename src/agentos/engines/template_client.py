@@ -1,6 +1,6 @@
-"""The coordinator's end of the template process: starts it, speaks with it, ends it.
+"""The coordinator's end of the fork server: starts it, exchanges messages with it, stops it.
 
-Little is loaded here, so that the template can begin with its own imports before the coordinator does.
+This module imports little, so that the fork server starts before the rest of the coordinator is loaded.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-LARGEST = 65536
+MAX_MESSAGE = 65536  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class WorkerSpec:
     warm_up: str = ""
 
 
-class TemplateProcess:
-    """It finds nothing around it but what the recipe names, and lives no longer than this process."""
+class ForkServerProcess:
+    """A running fork server. It sees only the environment of its spec and dies with this process."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -52,31 +52,31 @@ class TemplateProcess:
         return self._control.fileno()
 
     def send(self, message: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        """One that is gone misses it; its end is told in its own time."""
+        """Best effort: a fork server that has died misses it, and `receive` reports that."""
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
 
     def receive(self) -> dict[str, object] | None:
-        """What it has to say; None when it is gone."""
+        """The next message; None if the fork server is gone."""
         with contextlib.suppress(ConnectionError):
-            if message := self._control.recv(LARGEST):
-                news: dict[str, object] = json.loads(message)
-                return news
+            if message := self._control.recv(MAX_MESSAGE):
+                content: dict[str, object] = json.loads(message)
+                return content
         return None
 
     def disconnect(self) -> None:
-        """It ends when it notices, with all its children."""
+        """Close the socket; the fork server then exits with all its workers."""
         self._control.close()
 
     def kill(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def close(self, patience: float = 0.0) -> None:
-        """It has ended when this returns; so long it may take to end by itself."""
+    def close(self, grace: float = 0.0) -> None:
+        """Disconnect and wait for the exit; kill the fork server after `grace` seconds."""
         self.disconnect()
         try:
-            self._process.wait(patience)
+            self._process.wait(grace)
         except subprocess.TimeoutExpired:
             self.kill()
 

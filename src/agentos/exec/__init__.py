@@ -1,1 +1,1 @@
-"""`agentos exec`: runs any program once per item."""
+"""`agentos exec`: any program, once for every item."""

@@ -1,4 +1,4 @@
-"""Puts a run together that calls a program for every item, then conducts it."""
+"""Composition root of `agentos exec`: runs a program for every item."""
 
 import contextlib
 import json
@@ -9,15 +9,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.config.settings import (
     Settings,
-    current_folder,
     environment,
-    is_secretive,
-    moved_home,
+    is_secret_name,
     worker_environment,
 )
 from agentos.core.errors import PreflightError
@@ -32,10 +30,9 @@ from agentos.core.planning.exec_command import (
 )
 from agentos.core.planning.items import Item
 from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, make_plan
-from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
-from agentos.core.protocol.ports import Engine, Listener
+from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.run_limits import Limits
@@ -46,9 +43,9 @@ from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
 from agentos.gateway.child import GatewayChild, start_gateway
 from agentos.outputs.joblog import JobLog
-from agentos.run.calling import RunOrigin, run_with_signals
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
-from agentos.run.listeners import human_listeners, json_listener, open_control_socket, open_screen
+from agentos.run.api import RunOrigin, run_with_signals
+from agentos.run.event_loop import EventLoop
+from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import CredentialSource
@@ -59,10 +56,8 @@ from agentos.storage.locks import ItemLocks
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.runs import (
     RetentionPolicy,
-    RunFolder,
     finalize_killed_runs,
     last_run_of,
-    new_run,
     prune,
 )
 
@@ -72,15 +67,21 @@ JOBLOG = "joblog.tsv"
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """One `agentos exec`, as asked for."""
+    """What the user asked `agentos exec` for.
+
+    sources: the items, as files or plain words.
+    program: the words after `--`, with their placeholders.
+    retry_codes, retry_any: exit codes after which an item is tried again.
+    variables: additional environment variables of the program.
+    """
 
     sources: tuple[str, ...]
-    words: tuple[str, ...]
+    program: tuple[str, ...]
     selection: Selection
     settings: Settings
     command: str
-    passing: tuple[int, ...] = ()
-    any_passes: bool = False
+    retry_codes: tuple[int, ...] = ()
+    retry_any: bool = False
     variables: Mapping[str, str] | None = None
     joblog: Path | None = None
     json: bool = False
@@ -89,53 +90,58 @@ class ExecRequest:
 
     @property
     def name(self) -> str:
-        return workflow_name(self.words)
-
-
-def item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
-    """What an item's program finds in its environment, beside what every worker finds."""
-    return {
-        "AGENTOS_RUN": run,
-        "AGENTOS_ITEM": item.source,
-        "AGENTOS_ITEM_ID": item.id,
-        "AGENTOS_ATTEMPT": str(attempt),
-    }
+        return workflow_name(self.program)
 
 
 def plan_exec(request: ExecRequest) -> Plan:
-    """What would run; writes nothing."""
+    """What would run. Writes nothing."""
     _check_program(request)
     home, project = Home(request.settings.home), request.settings.project
     records = home.program(project, request.name)
     done, held = DoneMarkers(records).names(), ItemLocks.inside(records).held()
-    failed = _failed_before(request, home)
-    candidates = [
-        Candidate(
-            item,
-            ItemStatus.APPROVED if (name := record_name(item.source)) in done else ItemStatus.PENDING,
-            failed_before=item.id in failed,
-            held_by="another run" if name in held else None,
+    last_run = last_run_of(home.runs, request.name, project)
+    failed = {row.item for row in last_run.ending(Ending.FAILED)} if last_run else set()
+    candidates = []
+    for item in program_items(request.sources, request.name):
+        name = record_name(item.source)
+        is_done = name in done and not request.selection.fresh
+        candidates.append(
+            Candidate(
+                item,
+                ItemStatus.APPROVED if is_done else ItemStatus.PENDING,
+                failed_before=item.id in failed,
+                held_by="another run" if name in held else None,
+            )
         )
-        for item in program_items(request.sources, request.name)
-    ]
-    if request.selection.fresh:
-        candidates = [_undone(candidate) for candidate in candidates]
     return make_plan(candidates, request.selection)
 
 
-def run_exec(request: ExecRequest, say: Callable[[str], None]) -> int:
-    """The whole run; gives the exit code."""
-    caller = RunOrigin(2 if request.json else 1, say, request.command)
-    return run_with_signals(caller, lambda signals: ExecRunBuilder(request, say).run(signals))
+def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
+    """Execute the run and return its exit code."""
+    origin = RunOrigin(request.command, echo, request.json, request.display)
+    return run_with_signals(origin, ExecRunBuilder(request, origin).run)
+
+
+def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) -> int:
+    """Say why nothing runs and what to type instead; returns the exit code."""
+    for candidate in plan.elsewhere:
+        echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
+    if plan.elsewhere:
+        echo("[COORDINATOR] See the runs: agentos runs")
+    elif selection.failed:
+        echo("[COORDINATOR] None of these failed in the last run. For every pending item, leave out --failed")
+    else:
+        echo("[COORDINATOR] Nothing is pending: every item is done. Do them again with --fresh")
+    return 0
 
 
 class ExecRunBuilder:
-    """Builds the parts of one run, in the order in which they are needed."""
+    """Builds the parts of one run in the order in which they are needed, and runs it."""
 
-    def __init__(self, request: ExecRequest, say: Callable[[str], None]) -> None:
+    def __init__(self, request: ExecRequest, origin: RunOrigin) -> None:
         self._request = request
+        self._origin = origin
         self._settings = request.settings
-        self._say = say
         self._home = Home(self._settings.home)
         self._records = self._home.program(self._settings.project, request.name)
         self._redact = Redactor()
@@ -143,53 +149,49 @@ class ExecRunBuilder:
         self._run_id = ""
         self._gateway: GatewayChild | None = None
 
-    def _tidy(self) -> None:
-        """What a run that was killed has left, also when none follows it."""
+    def run(self, signals: Signals) -> int:
+        """Run to the end and return the exit code; before the first program starts, a signal ends it cleanly."""
+        with contextlib.ExitStack() as stack:
+            plan = plan_exec(self._request)
+            if not plan.entries:
+                self._clean_up_killed_runs()
+                return explain_none(plan, self._request.selection, self._origin.echo)
+            self._home.open()
+            self._items = {entry.item.id: entry.item for entry in plan.entries}
+            # Opened before the run folder is created, so that a path that cannot be written leaves none behind.
+            joblogs = []
+            if path := self._request.joblog:
+                joblogs.append(stack.enter_context(contextlib.closing(self._open_joblog(path))))
+            DoneMarkers(self._records).prepare()
+            engine = self._build_engine(stack)
+            prune(self._home.runs, RetentionPolicy(runs=self._settings.keep_runs), time.time())
+            signals.check()
+            session = RunSession(self._home, self._origin, self._redact, signals, stack)
+            self._run_id = session.run_id
+            session.add_listener(self._open_joblog(session.folder / JOBLOG))
+            session.listeners.extend(joblogs)
+            scheduler = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())
+            loop = EventLoop(scheduler, engine, session.listeners, HOST_CLOCK, NoPeers())
+            started = session.run_started(self._request.name, self._settings, plan)
+            return loop.run(started, session.external_inputs(engine))
+
+    def _clean_up_killed_runs(self) -> None:
+        """Clean up after killed runs also when no run follows."""
         finalize_killed_runs(self._home.runs)
         if self._home.quota.is_dir():
             with contextlib.suppress(OSError):
                 FilePeerLog(self._home.quota, f"{os.getpid()}-{time.time_ns()}").close()
 
-    def run(self, signals: Signals) -> int:
-        with contextlib.ExitStack() as stack:
-            plan = plan_exec(self._request)
-            if not plan.entries:
-                self._tidy()
-                return explain_none(plan, self._request.selection, self._say)
-            self._home.open()
-            self._items = {entry.item.id: entry.item for entry in plan.entries}
-            # Before the run has a folder: one that is refused leaves none.
-            listeners = self._joblog(self._request.joblog, stack) if self._request.joblog else []
-            DoneMarkers(self._records).prepare()
-            engine = self._engine(stack)
-            prune(self._home.runs, RetentionPolicy(runs=self._settings.keep_runs), time.time())
-            signals.check()
-            listeners = self._listeners(self._folder(stack), stack) + listeners
-            signals.wake = engine.wake
-            run = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())
-            coordinator = EventLoop(run, engine, listeners, Clock(host_clock, time.time), NoPeers())
-            requests = open_control_socket(self._home.runs / self._run_id, engine, stack, self._say)
-            outside = ExternalInputs(
-                signals.arrived, lambda: None, requests=requests, sleep=lambda: self._sleep(signals)
-            )
-            return coordinator.run(self._started(plan), outside)
-
-    def _sleep(self, signals: Signals) -> None:
-        """The shell has the terminal meanwhile."""
-        self._shown.suspend()
-        signals.sleep()
-        self._shown.resume()
-
-    def _engine(self, stack: contextlib.ExitStack) -> Engine:
-        found = CredentialSource(self._home.credentials, environment()).read()
-        secrets = tuple(credential.secret for credential in found)
+    def _build_engine(self, stack: contextlib.ExitStack) -> Engine:
+        credentials = CredentialSource(self._home.credentials, environment()).read()
+        secrets = tuple(credential.secret for credential in credentials)
         self._redact.learn(secrets)
-        given = self._request.variables or {}
-        self._redact.learn(Secret(value) for name, value in given.items() if is_secretive(name))
+        variables = self._request.variables or {}
+        self._redact.learn(Secret(value) for name, value in variables.items() if is_secret_name(name))
         spec = WorkerSpec(WORKER, ("agentos.exec.worker",), worker_environment(secrets))
         engine = ProcessEngine(spec, self._exec_task, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
-        if not self._request.gateway or not any(credential.enabled for credential in found):
+        if not self._request.gateway or not any(credential.enabled for credential in credentials):
             return engine
         arguments = ("--repo", str(self._settings.project))
         self._gateway = start_gateway(environment(), arguments, subprocess.DEVNULL)
@@ -198,97 +200,58 @@ class ExecRunBuilder:
 
     def _exec_task(self, command: StartWorker) -> str:
         item, request = self._items[command.item], self._request
-        keys = self._gateway.environment(item.id) if self._gateway else {}
         variables = {
-            **item_environment(item, self._run_id, command.attempt),
-            **keys,
+            **_item_environment(item, self._run_id, command.attempt),
+            **(self._gateway.environment(item.id) if self._gateway else {}),
             **(request.variables or {}),
         }
         task = ExecTask(
             run=self._run_id,
             coordinator=os.getpid(),
             item=item,
-            command=render_command(request.words, item),
+            command=render_command(request.program, item),
             place=str(self._settings.project),
             records=str(self._records),
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
-            retry_codes=request.passing,
-            retry_any=request.any_passes,
+            retry_codes=request.retry_codes,
+            retry_any=request.retry_any,
             redo=request.selection.fresh and command.attempt == 1,
         )
         return json.dumps(pack(task))
 
-    def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
-        folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
-        self._run_id = folder.id
-        return folder
-
-    def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        self._shown = open_screen(self._request.display, 2 if self._request.json else 1, self._redact)
-        listeners = human_listeners(folder.path, self._redact, self._shown, stack)
-        if self._request.json:
-            listeners += json_listener(self._redact, stack)
-        return listeners + self._joblog(folder.path / JOBLOG, stack)
-
-    def _joblog(self, path: Path, stack: contextlib.ExitStack) -> list[Listener]:
+    def _open_joblog(self, path: Path) -> JobLog:
         commands = {
-            name: shlex.join(render_command(self._request.words, item)) for name, item in self._items.items()
+            name: shlex.join(render_command(self._request.program, item))
+            for name, item in self._items.items()
         }
         try:
-            log = JobLog(private_file(path), commands, self._redact)
+            return JobLog(private_file(path), commands, self._redact)
         except OSError as error:
             raise PreflightError(
-                f"cannot write to {path}: {error.strerror}; name another with --joblog"
+                f"cannot write to {path}: {error.strerror}; name another file with --joblog"
             ) from error
-        stack.callback(log.close)
-        return [log]
 
     def _limits(self) -> Limits:
         settings = self._settings
         return Limits(settings.parallel, settings.retries, settings.timeout, settings.max_wait)
 
-    def _started(self, plan: Plan) -> events.RunStarted:
-        return events.RunStarted(
-            run=self._run_id,
-            workflow=self._request.name,
-            project=str(self._settings.project),
-            items=plan.ids,
-            workers=self._settings.parallel,
-            keys=(),
-            command=self._request.command,
-            cwd=current_folder(),
-            home=moved_home(self._settings.home),
-        )
 
-
-def explain_none(plan: Plan, selection: Selection, say: Callable[[str], None]) -> int:
-    """Nothing runs: says why, and what would."""
-    for candidate in plan.elsewhere:
-        say(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    if plan.elsewhere:
-        say("[COORDINATOR] See the runs: agentos runs")
-    elif selection.failed:
-        say("[COORDINATOR] None of these failed in the last run. For every pending item, leave out --failed")
-    else:
-        say("[COORDINATOR] Nothing is pending: every item is done. Do them again with --fresh")
-    return 0
-
-
-def _undone(candidate: Candidate) -> Candidate:
-    return replace(candidate, status=ItemStatus.PENDING)
-
-
-def _failed_before(request: ExecRequest, home: Home) -> set[str]:
-    stats = last_run_of(home.runs, request.name, request.settings.project)
-    return {row.item for row in stats.ending(Ending.FAILED)} if stats else set()
+def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
+    """The variables that every program gets for its item."""
+    return {
+        "AGENTOS_RUN": run,
+        "AGENTOS_ITEM": item.source,
+        "AGENTOS_ITEM_ID": item.id,
+        "AGENTOS_ATTEMPT": str(attempt),
+    }
 
 
 def _check_program(request: ExecRequest) -> None:
-    """Before anything starts: is there such a program?"""
-    program = request.words[0]
+    """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
+    program = request.program[0]
     if any(f"{{{place}}}" in program for place in ("", *PLACES)):
         return
     path = str(request.settings.project / program) if "/" in program else program
     if shutil.which(path) is None:
-        what = "is not there, or may not be executed" if "/" in program else "is not on the PATH"
-        raise PreflightError(f"{program!r} {what}; expected a program after --")
+        problem = "does not exist or is not executable" if "/" in program else "is not on the PATH"
+        raise PreflightError(f"{program!r} {problem}; expected a program after --")

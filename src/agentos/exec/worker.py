@@ -1,4 +1,4 @@
-"""Inside a worker process: one program, for one item."""
+"""Inside a worker process of `agentos exec`: runs one program for one item."""
 
 import asyncio
 import json
@@ -21,21 +21,21 @@ from agentos.engines.prctl import signal_on_parent_death
 from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.locks import Holder, ItemLocks
 
-STOP_GRACE = 2.0
-PARENT_GONE = signal.SIGUSR1
+STOP_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+PARENT_DEATH_SIGNAL = signal.SIGUSR1
 
 
 def main(connection: socket.socket) -> None:
-    """The entry of a worker process; the program is in its group, and dies with it."""
-    # Caught, not ignored: what is ignored would stay so in the program.
+    """Run one item: the program joins this worker's process group and is killed with it."""
+    # Handled, not ignored: the program would inherit an ignored signal.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    signal.signal(PARENT_GONE, lambda *_: _end_group())
-    signal_on_parent_death(os.getppid(), PARENT_GONE)
-    asyncio.run(_live(connection))
+    signal.signal(PARENT_DEATH_SIGNAL, lambda *_: _kill_group())
+    signal_on_parent_death(os.getppid(), PARENT_DEATH_SIGNAL)
+    asyncio.run(_run_task(connection))
 
 
-async def _live(connection: socket.socket) -> None:
+async def _run_task(connection: socket.socket) -> None:
     channel = await SocketChannel.open(connection)
     line = await channel.first_line()
     if not line:
@@ -47,7 +47,7 @@ async def _live(connection: socket.socket) -> None:
 
 
 async def run_program(task: ExecTask, channel: Channel) -> Outcome:
-    """Takes the item's lock, looks whether it is done, and runs the program."""
+    """Lock the item and run its program unless it is done already."""
     records = Path(task.records)
     locks, markers = ItemLocks.inside(records), DoneMarkers(records)
     name = record_name(task.item.source)
@@ -65,25 +65,25 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
 
 
 async def _run(task: ExecTask, channel: Channel, markers: DoneMarkers) -> Outcome:
-    began = time.monotonic()
+    started_at = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
             *task.command,
             stdin=asyncio.subprocess.DEVNULL,
             cwd=task.place,
-            env={**environment(), **{one.name: one.value.reveal() for one in task.variables}},
+            env={**environment(), **{variable.name: variable.value.reveal() for variable in task.variables}},
         )
     except (OSError, ValueError) as error:
-        return failed(f"{task.command[0]} cannot be started: {getattr(error, 'strerror', None) or error}")
+        return failed(f"cannot start {task.command[0]}: {getattr(error, 'strerror', None) or error}")
     stopping = asyncio.Event()
-    listening = asyncio.create_task(_listen(channel, stopping))
-    ending = asyncio.create_task(_stop(stopping))
+    listener = asyncio.create_task(_listen(channel, stopping))
+    stopper = asyncio.create_task(_stop_group(stopping))
     try:
         status = await process.wait()
     finally:
-        listening.cancel()
-        ending.cancel()
-    seconds = time.monotonic() - began
+        listener.cancel()
+        stopper.cancel()
+    seconds = time.monotonic() - started_at
     if status == 0:
         markers.set(task.item, seconds)
     channel.send(ProgramEnded(task.item.id, status, seconds))
@@ -105,11 +105,11 @@ async def _listen(channel: Channel, stopping: asyncio.Event) -> None:
     while (command := await channel.next()) is not None:
         if isinstance(command, StopWorker):
             stopping.set()
-    _end_group()
+    _kill_group()
 
 
-async def _stop(stopping: asyncio.Event) -> None:
-    """Asks the program, and whatever it has started, to end; then ends it."""
+async def _stop_group(stopping: asyncio.Event) -> None:
+    """When asked to stop, terminate the program and everything it started; after a grace period, kill them."""
     await stopping.wait()
     os.killpg(0, signal.SIGTERM)
     await asyncio.sleep(STOP_GRACE)
@@ -117,6 +117,6 @@ async def _stop(stopping: asyncio.Event) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _end_group() -> None:
-    """Nothing outlives the coordinator: this process ends with the others of its group."""
+def _kill_group() -> None:
+    """Kill the whole process group, this process included: nothing may outlive the coordinator."""
     os.killpg(0, signal.SIGKILL)

@@ -3,9 +3,9 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from agentos.config.settings import TerminalInfo
 from agentos.core.protocol import events
 from agentos.core.run_state.run_stats import RunStats
 from agentos.core.text.line_assembler import one_line
@@ -16,15 +16,6 @@ from agentos.outputs.live import Live, Look
 from agentos.outputs.resume_command import Here
 from agentos.outputs.summary import next_steps
 from agentos.outputs.writer import LineWriter
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalInfo:
-    """What the surroundings say about a terminal; `colours` is None when they say nothing."""
-
-    colours: bool | None = None
-    simple: bool = False
-    rewraps: bool = True
 
 
 class Display(Protocol):
@@ -52,14 +43,14 @@ def open_display(
 ) -> Display:
     """`auto` is live on a terminal that can do it, and plain lines elsewhere; any terminal's keys are answered."""
     terminal = _is_terminal(descriptor)
-    colours = profile.colours if profile.colours is not None else terminal and not profile.simple
+    colours = profile.colours if profile.colours is not None else terminal and not profile.is_simple
     if kind == "none":
         return QuietDisplay(LineWriter(descriptor), redact, _here())
     if terminal:
-        footer = kind == "live" or (kind == "auto" and not profile.simple)
+        footer = kind == "live" or (kind == "auto" and not profile.is_simple)
         keyboard = Keyboard(0 if _is_terminal(0) else descriptor)
         return Live(
-            descriptor, keyboard, redact, Look(colours, profile.rewraps, footer, _hint(leave), leave, _here())
+            descriptor, keyboard, redact, Look(colours, profile.reflows, footer, _hint(leave), leave, _here())
         )
     shown = Plain(LineWriter(descriptor), redact, paint if colours else plain, _here())
     if kind == "live":

@@ -178,11 +178,11 @@ class _WorkerPool(Generic[T]):
 def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
     """Signals are caught on the main thread, and put back as they were; elsewhere there are none."""
     if threading.current_thread() is not threading.main_thread():
-        yield ExternalInputs([], lambda: None)
+        yield ExternalInputs([])
         return
     with Signals().caught() as signals:
         signals.wake = engine.wake
-        yield ExternalInputs(signals.arrived, lambda: None, sleep=signals.sleep)
+        yield ExternalInputs(signals.arrived, suspend=signals.suspend)
 
 
 def _metadata(value: object) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.settings import environment, simulated_refusal
+from agentos.config.settings import calls_before_429, environment
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
@@ -75,7 +75,7 @@ class CredentialCoordinator:
         self._pool = Pool(found)
         self._by_secret = {one.secret.reveal(): one for one in found}
         self._numbers = itertools.count(1)
-        self._refuse_after = simulated_refusal(environment(), at_once=0)
+        self._refuse_after = calls_before_429(environment(), default=0)
         self._granted: dict[str, Lease] = {}
         # Protects the pool and the fields above from the threads that reserve and release.
         self._change = threading.Condition()

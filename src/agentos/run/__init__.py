@@ -1,1 +1,1 @@
-"""Everything a run needs in the parent process: building it, discovering items, the event loop."""
+"""Runs in the parent process: planning, composition and the event loop."""

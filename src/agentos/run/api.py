@@ -1,45 +1,80 @@
-"""A run from outside: what would be done, and doing it.
+"""Entry points for the command line: plan a run, or execute it.
 
-Little is loaded here, so that what takes long to begin can begin before the rest is loaded.
+This module imports little, so that the fork server is started before the rest of the coordinator is loaded.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentos.core.errors import PreflightError
-from agentos.run.calling import RunOrigin, run_with_signals
+from agentos.outputs.writer import write_at_once
 from agentos.run.prestart import prestart
 from agentos.run.request import RunRequest
-from agentos.run.signals import Signals
+from agentos.run.signals import Signals, StoppedBeforeStart
 from agentos.storage.disk_space import is_full
 
 if TYPE_CHECKING:
     from agentos.core.planning.plan import Plan
 
 
-def plan_run(request: RunRequest, say: Callable[[str], None]) -> "Plan":
-    """What would run; writes nothing. Says what it waits for."""
-    from agentos.run.builder import build_run
+@dataclass(frozen=True, slots=True)
+class RunOrigin:
+    """How a run was started, and how to talk to whoever started it.
 
-    return build_run(request, say)
+    command: what to type to start the run again.
+    echo: prints one line of text for people.
+    json: stdout carries JSON events, so text for people goes to stderr.
+    """
+
+    command: str
+    echo: Callable[[str], None]
+    json: bool = False
+    display: str = "auto"
+
+    @property
+    def text_fd(self) -> int:
+        return 2 if self.json else 1
 
 
-def run_workflow(request: RunRequest, say: Callable[[str], None]) -> int:
-    """The whole run; gives the exit code."""
+def plan_run(request: RunRequest, echo: Callable[[str], None]) -> "Plan":
+    """What would run. Writes nothing; `echo` reports slow reads."""
+    from agentos.run.builder import plan_only
 
-    def conduct(signals: Signals) -> int:
+    return plan_only(request, echo)
+
+
+def run_workflow(request: RunRequest, echo: Callable[[str], None]) -> int:
+    """Execute the run and return its exit code."""
+    origin = RunOrigin(request.command, echo, request.json, request.display)
+
+    def run(signals: Signals) -> int:
         with prestart(request) as prestarted:
             from agentos.run.builder import RunBuilder
 
             signals.check()
-            return RunBuilder(request, prestarted, say).run(signals)
+            return RunBuilder(request, prestarted, origin).run(signals)
 
     try:
-        return run_with_signals(RunOrigin(2 if request.json else 1, say, request.command), conduct)
+        return run_with_signals(origin, run)
     except OSError as error:
         if not is_full(error):
             raise
         raise PreflightError(
-            f"no space left on the disk of {error.filename or request.settings.home}: free some; "
-            "what was done is kept, and the same command goes on"
+            f"no space left on the disk of {error.filename or request.settings.home}: free some space, "
+            "then run the same command again; finished work is kept"
         ) from error
+
+
+def run_with_signals(origin: RunOrigin, run: Callable[[Signals], int]) -> int:
+    """Call `run`; a signal that arrives before its event loop is answered at once and ends it."""
+    acknowledge = partial(write_at_once, origin.text_fd, "[COORDINATOR] Shutting down...")
+    with Signals(acknowledge).caught() as signals:
+        try:
+            return run(signals)
+        except StoppedBeforeStart:
+            from agentos.core.scheduling.shutdown import EXIT_CODES
+
+            origin.echo(f"[COORDINATOR] Nothing was started. Start it with: {origin.command}")
+            return EXIT_CODES[signals.arrived[0]]

@@ -1,4 +1,4 @@
-"""Puts a run together and conducts it."""
+"""Composition root of `agentos run`: plans the run, builds its parts and drives its event loop."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.config.prices import price_list
-from agentos.config.settings import current_folder, moved_home, trace_nothing
+from agentos.config.settings import disable_tracing
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
 from agentos.core.planning.items import Item
@@ -19,7 +19,7 @@ from agentos.core.planning.worker_task import RoleModel, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
-from agentos.core.protocol.ports import Engine, Listener
+from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Outcome
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
@@ -28,13 +28,15 @@ from agentos.core.text.secrets import Redactor
 from agentos.engines.fault_injection import Inject429Engine
 from agentos.engines.process import ProcessEngine
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
+from agentos.run.api import RunOrigin
+from agentos.run.decision_watch import DecisionWatch
 from agentos.run.discovery import check_project, clean_finished, discover
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
-from agentos.run.github_setup import GitHubIssues, github_issues, refuse_offline
-from agentos.run.listeners import human_listeners, json_listener, open_control_socket, open_screen
+from agentos.run.event_loop import EventLoop
+from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.run.prestart import Prestarted
 from agentos.run.request import RunRequest
+from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import no_key
@@ -42,84 +44,85 @@ from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
 from agentos.storage.peer_log import FilePeerLog, NoPeers
-from agentos.storage.review_notes import read_parked
-from agentos.storage.runs import RetentionPolicy, RunFolder, finalize_killed_runs, new_run, prune
+from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
 from agentos.workflows.registry import find_workflow
 
 
-def build_run(request: RunRequest, say: Callable[[str], None]) -> Plan:
-    """What would run; writes nothing. Says what it waits for."""
+def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
+    """What would run. Writes nothing; `echo` reports slow reads."""
     workflow = find_workflow(request.workflow, request.settings.project)
-    home = Home(request.settings.home)
     if request.offline:
         refuse_offline(request.settings)
-    if tracked := github_issues(request.settings, lambda: False, say):
-        workflow = tracked.workflow(workflow)
-    return make_plan(discover(workflow, request.settings.project, home), request.selection)
+    if github := connect_github(request.settings, lambda: False, echo):
+        workflow = github.workflow(workflow)
+    return make_plan(
+        discover(workflow, request.settings.project, Home(request.settings.home)), request.selection
+    )
 
 
 class RunBuilder:
-    """Builds the parts of one run, in the order in which they are needed."""
+    """Builds the parts of one run in the order in which they are needed, and runs it."""
 
-    def __init__(self, request: RunRequest, prestarted: Prestarted, say: Callable[[str], None]) -> None:
+    def __init__(self, request: RunRequest, prestarted: Prestarted, origin: RunOrigin) -> None:
         self._request = request
         self._prestarted = prestarted
+        self._origin = origin
         self._settings = request.settings
-        self._say = say
         self._home = Home(self._settings.home)
         self._workflow = find_workflow(request.workflow, self._settings.project)
         self._redact = Redactor()
-        self._items: dict[str, Item] = {}
-        self._roles: tuple[RoleModel, ...] = ()
         self._prices = price_list(self._settings.prices)
+        self._github: GitHubIssues | None = None
+        self._items: dict[str, Item] = {}
         self._redone: set[str] = set()
+        self._roles: tuple[RoleModel, ...] = ()
         self._run_id = ""
-        self._tracked: GitHubIssues | None = None
 
     def run(self, signals: Signals) -> int:
+        """Run to the end and return the exit code; before the first worker starts, a signal ends it cleanly."""
         with contextlib.ExitStack() as stack:
-            self._reach_github(signals)
+            self._connect_github(signals)
             check_project(self._workflow, self._settings.project)
             self._home.open()
-            source, server = self._prestarted.source, self._prestarted.server
             signals.check()
-            log = None if server else self._host_log(stack)
-            engine = self._engine(log, stack)
+            peers = None if self._prestarted.server else self._open_peer_log(stack)
+            engine = self._build_engine(peers, stack)
             plan = self._plan()
             signals.check()
             if not plan.entries:
                 finalize_killed_runs(self._home.runs)
-                return explain_empty_plan(plan, self._request.selection, self._say)
-            explain_skipped(plan, self._say)
-            brought = source.adjusted(server.credentials()) if server else self._prestarted.credentials
-            pool = Pool(self._check_credentials(brought))
+                return explain_empty_plan(plan, self._request.selection, self._origin.echo)
+            explain_skipped(plan, self._origin.echo)
+            pool = self._build_pool()
             self._select_models(pool)
             signals.check()
-            listeners = self._listeners(self._folder(stack), stack)
-            signals.wake = engine.wake
-            run = Scheduler(plan.ids, pool, self._settings.limits(self._prices), random.random, host_clock())
-            clock = Clock(host_clock, time.time)
-            watch = (lambda: None) if server else CredentialWatch(source, self._check_credentials)
-            outside = ExternalInputs(
-                signals.arrived,
-                watch,
-                self._decisions,
-                open_control_socket(self._home.runs / self._run_id, engine, stack, self._say),
-                lambda: self._sleep(signals),
+            session = self._open_session(signals, stack)
+            scheduler = Scheduler(
+                plan.ids, pool, self._settings.limits(self._prices), random.random, host_clock()
             )
-            return EventLoop(run, engine, listeners, clock, log or NoPeers()).run(
-                self._started(plan, pool), outside
+            loop = EventLoop(scheduler, engine, session.listeners, HOST_CLOCK, peers or NoPeers())
+            inputs = session.external_inputs(
+                engine,
+                (lambda: None)
+                if self._prestarted.server
+                else CredentialWatch(self._prestarted.source, self._check_credentials),
+                DecisionWatch(lambda item: self._database(self._items[item]), time.time),
             )
+            return loop.run(self._run_started(session, plan, pool), inputs)
 
-    def _reach_github(self, signals: Signals) -> None:
+    def _connect_github(self, signals: Signals) -> None:
         if self._request.offline:
             refuse_offline(self._settings)
-        self._tracked = github_issues(
-            self._settings, lambda: bool(signals.arrived), self._say, self._prestarted.token
+        self._github = connect_github(
+            self._settings, lambda: bool(signals.arrived), self._origin.echo, self._prestarted.token
         )
-        if self._tracked:
-            self._redact.learn([self._tracked.access.token])
-            self._workflow = self._tracked.workflow(self._workflow)
+        if self._github:
+            self._redact.learn([self._github.access.token])
+            self._workflow = self._github.workflow(self._workflow)
+
+    def _open_peer_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
+        name = f"{os.getpid()}-{time.time_ns()}"
+        return stack.enter_context(contextlib.closing(FilePeerLog(self._home.quota, name)))
 
     def _plan(self) -> Plan:
         settings = self._settings
@@ -131,19 +134,21 @@ class RunBuilder:
                 "unset it, or name one item"
             )
         self._items = {entry.item.id: entry.item for entry in plan.entries}
-        if self._tracked and plan.entries:
-            self._tracked.look_for_filed(self._workflow)
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
+        if self._github and plan.entries:
+            self._github.find_filed(self._workflow)
         self._workflow.prepare(ProjectFolder(settings.project))
         clean_finished(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, RetentionPolicy(runs=settings.keep_runs), time.time())
         return plan
 
-    def _host_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
-        name = f"{os.getpid()}-{time.time_ns()}"
-        return stack.enter_context(contextlib.closing(FilePeerLog(self._home.quota, name)))
+    def _build_pool(self) -> Pool:
+        source, server = self._prestarted.source, self._prestarted.server
+        credentials = source.adjusted(server.credentials()) if server else self._prestarted.credentials
+        return Pool(self._check_credentials(credentials))
 
     def _check_credentials(self, credentials: list[Credential]) -> list[Credential]:
+        """The same credentials, if a run can use them; their secrets are redacted from now on."""
         self._redact.learn(credential.secret for credential in credentials)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
@@ -151,44 +156,43 @@ class RunBuilder:
         return credentials
 
     def _select_models(self, pool: Pool) -> None:
-        """Who plays which role; every role needs a key, and with a budget, a price."""
-        have = tuple(dict.fromkeys(pool.keys.providers()))
-        found = select_models(self._settings, have, offline=self._request.offline)
-        if found.unserved_role:
-            raise no_key(found.unserved_role.providers[0], self._home.credentials)
-        self._roles = found.roles
+        """Every role needs a key and, with a budget, a price."""
+        providers = tuple(dict.fromkeys(pool.keys.providers()))
+        selection = select_models(self._settings, providers, offline=self._request.offline)
+        if selection.unserved_role:
+            raise no_key(selection.unserved_role.providers[0], self._home.credentials)
+        self._roles = selection.roles
         if not self._request.offline:
             check_prices(self._settings, self._roles, self._prices)
 
-    def _engine(self, log: FilePeerLog | None, stack: contextlib.ExitStack) -> Engine:
-        after = self._settings.simulate_429
-        engine = self._processes(log) if self._settings.engine == "process" else self._inline()
+    def _build_engine(self, peers: FilePeerLog | None, stack: contextlib.ExitStack) -> Engine:
+        engine = self._process_engine(peers) if self._settings.engine == "process" else self._inline_engine()
         stack.callback(engine.close)
-        return engine if after is None else Inject429Engine(engine, after)
+        calls_before_429 = self._settings.simulate_429
+        return engine if calls_before_429 is None else Inject429Engine(engine, calls_before_429)
 
-    def _inline(self) -> Engine:
-        """In this process, where a debugger can follow; nothing is isolated."""
-        trace_nothing()
-        from agentos.engines.inline import InlineChannel, InlineEngine, awaited
+    def _process_engine(self, peers: FilePeerLog | None) -> Engine:
+        return ProcessEngine(
+            replace(self._prestarted.spec, inherited=(peers.liveness_fd,) if peers else ()),
+            lambda command: json.dumps(pack(self._worker_task(command))),
+            self._redact,
+            self._prestarted.fork_server,
+        )
+
+    def _inline_engine(self) -> Engine:
+        """Workers as threads of this process, for debuggers; nothing is isolated."""
+        disable_tracing()
+        from agentos.engines.inline import InlineChannel, InlineEngine, run_async
         from agentos.worker.item_runner import run_item
 
         async def work(command: StartWorker, channel: InlineChannel) -> Outcome:
-            return await run_item(self._worker_task(command), channel, channel.say)
+            return await run_item(self._worker_task(command), channel, channel.write_output)
 
-        return InlineEngine(awaited(work), self._redact)
-
-    def _processes(self, log: FilePeerLog | None) -> Engine:
-        spec = replace(self._prestarted.spec, inherited=(log.liveness_fd,) if log else ())
-        return ProcessEngine(
-            spec,
-            lambda command: json.dumps(pack(self._worker_task(command))),
-            self._redact,
-            self._prestarted.template,
-        )
+        return InlineEngine(run_async(work), self._redact)
 
     def _worker_task(self, command: StartWorker) -> WorkerTask:
-        item, settings, tracked = self._items[command.item], self._settings, self._tracked
-        filed = tracked.of(item) if tracked else None
+        item, settings, github = self._items[command.item], self._settings, self._github
+        filed = github.filed_issue(item) if github else None
         return WorkerTask(
             run=self._run_id,
             coordinator=os.getpid(),
@@ -202,8 +206,8 @@ class RunBuilder:
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
             gates=GATES[settings.review],
-            text=tracked.texts.get(item.source) if tracked else None,
-            github=tracked.access if tracked and filed else None,
+            text=github.texts.get(item.source) if github else None,
+            github=github.access if github and filed else None,
             filed=filed,
         )
 
@@ -211,55 +215,28 @@ class RunBuilder:
         settings = self._settings
         return settings.database or self._home.checkpoint(settings.project, self._workflow.name, item.number)
 
-    def _decisions(self, parked: list[str]) -> list[events.ItemDecided]:
-        found = [(item, read_parked(self._database(self._items[item]))) for item in parked]
-        return [
-            events.ItemDecided(item, kept.decision.action.value)
-            for item, kept in found
-            if kept and kept.decision
-        ]
-
-    def _folder(self, stack: contextlib.ExitStack) -> RunFolder:
-        folder = stack.enter_context(contextlib.closing(new_run(self._home.runs, time.time())))
-        self._run_id = folder.id
-        return folder
-
-    def _listeners(self, folder: RunFolder, stack: contextlib.ExitStack) -> list[Listener]:
-        people = self._shown = open_screen(
-            self._request.display, 2 if self._request.json else 1, self._redact
-        )
-        listeners = human_listeners(folder.path, self._redact, people, stack)
-        if self._settings.step_summary:
+    def _open_session(self, signals: Signals, stack: contextlib.ExitStack) -> RunSession:
+        session = RunSession(self._home, self._origin, self._redact, signals, stack)
+        self._run_id = session.run_id
+        if path := self._settings.step_summary:
             from agentos.outputs.stepsummary import StepSummary
 
-            listeners.append(StepSummary(folder.id, self._settings.step_summary, self._redact, people.write))
-            stack.callback(listeners[-1].close)
-        return listeners + (json_listener(self._redact, stack) if self._request.json else [])
+            session.add_listener(StepSummary(session.run_id, path, self._redact, session.display.write))
+        return session
 
-    def _sleep(self, signals: Signals) -> None:
-        """The shell has the terminal meanwhile."""
-        self._shown.suspend()
-        signals.sleep()
-        self._shown.resume()
-
-    def _started(self, plan: Plan, pool: Pool) -> events.RunStarted:
-        return events.RunStarted(
-            run=self._run_id,
-            workflow=self._workflow.name,
-            project=str(self._settings.project),
-            items=plan.ids,
-            workers=self._settings.parallel,
+    def _run_started(self, session: RunSession, plan: Plan, pool: Pool) -> events.RunStarted:
+        return replace(
+            session.run_started(self._workflow.name, self._settings, plan),
             keys=tuple(pool.keys.names()),
-            command=self._request.command,
-            project_path=_place(self._settings.project),
+            project_path=_path_prefix(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
             offline=self._request.offline,
-            cwd=current_folder(),
-            home=moved_home(self._settings.home),
         )
 
 
-def _place(project: Path) -> str:
-    """The way from here to the project, for what people may type next; empty when we are there."""
-    way = os.path.relpath(project)
-    return "" if way == "." else f"{way if not way.startswith('../..') else project}/"
+def _path_prefix(project: Path) -> str:
+    """What to put before a path in the project when typed in the current folder; empty in the project itself."""
+    relative = os.path.relpath(project)
+    if relative == ".":
+        return ""
+    return f"{project if relative.startswith('../..') else relative}/"

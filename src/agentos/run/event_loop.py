@@ -1,4 +1,4 @@
-"""The loop: receive, let the run decide, obey, tell."""
+"""The event loop of a run: receive events, let the scheduler decide, publish the news, execute the commands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,124 +10,144 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.shared_turn import with_shared_lock
 from agentos.core.scheduling.scheduler import Scheduler
 
-MAX_WAIT = 1.0
+MAX_WAIT = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
+DECISION_POLL_INTERVAL = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Durations by the first, what people see by the second."""
+    """`monotonic` measures durations; `wall` gives the times that people see."""
 
     monotonic: Callable[[], float]
     wall: Callable[[], float]
 
 
-CredentialNews = list[Credential] | events.CredentialsRejected | None
+CredentialUpdate = list[Credential] | events.CredentialsRejected | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalInputs:
-    """What reaches a run from outside: signals, edits of the credentials file, decisions, requests.
+    """What reaches a run from outside its workers. None of these calls may block.
 
-    `decisions` is given the items that are parked, and gives those that may go on.
+    signals: names of received signals; the loop removes each as it handles it.
+    credentials: the new credentials if the file has changed, or why it was rejected.
+    decisions: given the ids of the parked items, those that a person has decided on.
+    requests: requests that arrived on the control socket.
+    suspend: stops this process (Ctrl-Z) and returns when it is continued.
     """
 
     signals: list[str]
-    credentials: Callable[[], CredentialNews]
+    credentials: Callable[[], CredentialUpdate] = lambda: None
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
     requests: Callable[[], Sequence[ControlRequest]] = lambda: ()
-    sleep: Callable[[], None] = lambda: None
+    suspend: Callable[[], None] = lambda: None
 
 
 class EventLoop:
-    """The hands of one run: its only thread that touches engine and listeners."""
+    """Drives one scheduler. The only thread that touches the engine and the listeners."""
 
     def __init__(
-        self, run: Scheduler, engine: Engine, listeners: Sequence[Listener], clock: Clock, peers: PeerLog
+        self,
+        scheduler: Scheduler,
+        engine: Engine,
+        listeners: Sequence[Listener],
+        clock: Clock,
+        peers: PeerLog,
     ) -> None:
-        self._scheduler = run
+        self._scheduler = scheduler
         self._engine = engine
         self._listeners = listeners
         self._clock = clock
         self._peers = peers
         self._pending_grants: list[GrantLease] = []
+        self._next_decision_poll = 0.0
 
-    def run(self, started: events.RunStarted, outside: ExternalInputs) -> int:
-        """Until every item has ended; gives the exit code."""
+    def run(self, started: events.RunStarted, inputs: ExternalInputs) -> int:
+        """Loop until every item has ended; returns the exit code."""
         self._publish(started)
-        self._poll_external(outside)
+        self._poll_external(inputs)
         if not self._scheduler.over:
             self._decide(self._scheduler.begin)
         while not self._scheduler.over:
             self._handle(self._engine.receive(self._wait_seconds()))
-            self._poll_external(outside)
+            self._poll_external(inputs)
         return self._scheduler.exit_code()
 
     def _wait_seconds(self) -> float:
-        """Every wait has a deadline: the run's next one, and never long, so that edits are noticed."""
         now = self._clock.monotonic()
-        due = self._scheduler.deadline(now)
-        return MAX_WAIT if due is None else min(MAX_WAIT, max(0.0, due - now))
+        deadline = self._scheduler.deadline(now)
+        return MAX_WAIT if deadline is None else min(MAX_WAIT, max(0.0, deadline - now))
 
-    def _poll_external(self, outside: ExternalInputs) -> None:
-        while outside.signals:
-            match outside.signals.pop(0):
+    def _poll_external(self, inputs: ExternalInputs) -> None:
+        while inputs.signals:
+            match inputs.signals.pop(0):
                 case "SIGTSTP":
-                    self._sleep(outside.sleep)
+                    self._suspend(inputs.suspend)
                 case name:
                     self._handle([events.StopRequested(name)])
-        for asked in outside.requests():
-            asked.reply(self._handle([asked.request]))
-        match outside.credentials():
+        for pending in inputs.requests():
+            pending.reply(self._handle([pending.request]))
+        match inputs.credentials():
             case None:
                 pass
             case events.CredentialsRejected() as rejected:
                 self._publish(rejected)
             case credentials:
                 self._decide(lambda now: self._scheduler.change_credentials(credentials, now))
-        if decided := outside.decisions(self._scheduler.parked()):
+        self._poll_decisions(inputs)
+
+    def _poll_decisions(self, inputs: ExternalInputs) -> None:
+        """By time, not by event: each poll costs a stat per parked item, and events may come by the thousand."""
+        now = self._clock.monotonic()
+        # Always once more before the run ends: a late decision keeps it going.
+        if now < self._next_decision_poll and not self._scheduler.over:
+            return
+        self._next_decision_poll = now + DECISION_POLL_INTERVAL
+        if decided := inputs.decisions(self._scheduler.parked()):
             self._handle(decided)
 
-    def _sleep(self, sleep: Callable[[], None]) -> None:
-        """Ctrl-Z: workers stand still before we do, and go on after us."""
+    def _suspend(self, suspend: Callable[[], None]) -> None:
+        """Ctrl-Z: workers are frozen before this process stops, and thawed after it continues."""
         self._handle([events.RunSuspended()])
         before = self._clock.monotonic()
-        sleep()
+        suspend()
         self._handle([events.RunContinued(self._clock.monotonic() - before)])
 
-    def _handle(self, heard: Sequence[events.Event]) -> list[events.News]:
-        """All that came at once is decided in one turn; by nothing heard, time has passed."""
-        ended = {event.item for event in heard if isinstance(event, events.WorkerExited)}
-        self._pending_grants = [grant for grant in self._pending_grants if grant.item not in ended]
-        for event in heard:
-            # A request is not a fact yet; what comes of it is.
+    def _handle(self, received: Sequence[events.Event]) -> list[events.News]:
+        """Handle everything received at once as one step; an empty step lets the scheduler act on the time."""
+        exited = {event.item for event in received if isinstance(event, events.WorkerExited)}
+        self._pending_grants = [grant for grant in self._pending_grants if grant.item not in exited]
+        for event in received:
+            # A request is not a fact; only its consequences are published.
             if not isinstance(event, events.Request):
                 self._publish(event)
-        news = self._decide(lambda now: self._scheduler.grant_phase(heard, now))
-        rest = self._scheduler.follow_up(self._clock.monotonic())
-        self._apply(rest, told=False)
-        return [*news, *rest.news]
+        news = self._decide(lambda now: self._scheduler.grant_phase(received, now))
+        follow_up = self._scheduler.follow_up(self._clock.monotonic())
+        self._apply(follow_up, may_grant=False)
+        return [*news, *follow_up.news]
 
     def _decide(self, decide: Callable[[float], StepResult]) -> list[events.News]:
-        decision, told = with_shared_lock(
+        result, peers_notified = with_shared_lock(
             self._scheduler.lease_manager, self._peers, lambda: decide(self._clock.monotonic())
         )
-        self._apply(decision, told)
-        return decision.news
+        self._apply(result, may_grant=peers_notified)
+        return result.news
 
-    def _apply(self, decision: StepResult, told: bool) -> None:
-        """News first: what is started or granted is written down before it happens."""
-        for news in decision.news:
+    def _apply(self, result: StepResult, may_grant: bool) -> None:
+        """Publish before executing, so that the journal records every start and grant before it happens."""
+        for news in result.news:
             self._publish(news)
-        self._pending_grants += [one for one in decision.commands if isinstance(one, GrantLease)]
-        for command in decision.commands:
-            if not isinstance(command, GrantLease):
+        for command in result.commands:
+            if isinstance(command, GrantLease):
+                self._pending_grants.append(command)
+            else:
                 self._engine.execute(command)
-        # A key that the other runs could not be told of is not given out.
-        while told and self._pending_grants:
+        # A lease that other runs have not been notified of is not granted yet.
+        while may_grant and self._pending_grants:
             self._engine.execute(self._pending_grants.pop(0))
 
     def _publish(self, event: events.Event) -> None:
-        # What is heard is what is written down: a report made during the run is the one made after it.
+        # Rounded as in the journal, so that a report made during the run equals one made from the journal.
         at = round(self._clock.wall(), 3)
         for listener in self._listeners:
             listener.on_event(event, at)

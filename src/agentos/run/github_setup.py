@@ -1,10 +1,10 @@
-"""A project's issues when they are on GitHub: what a run needs of them before it begins."""
+"""GitHub before a run: reads the open issues, and which issues were already filed."""
 
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import AgentosError, PreflightError
@@ -13,101 +13,108 @@ from agentos.core.planning.worker_task import FiledIssue, GitHubAccess
 from agentos.core.text.secrets import Secret
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import prefixed
-from agentos.run.signals import StoppedMeanwhile
+from agentos.run.signals import StoppedBeforeStart
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
 from agentos.workflows.registry import BUILT_IN
 
-LOOK = 0.02
+if TYPE_CHECKING:
+    from agentos.workflows.github.client import GitHub
+
+STOP_POLL_INTERVAL = 0.02  # seconds
 PROBE_ITEM = Item("ISSUE-0", "issue", 0, "", "")
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class GitHubIssues:
-    """`texts` are those of the issues, by source; `filed` the addresses of filed ones, by marker."""
+    """The issues of a project that keeps them on GitHub.
+
+    texts: the body of each open issue, by the item's source.
+    filed: the address of each issue that an earlier run filed, by its marker.
+    since: when the search for filed issues began; empty if there was none.
+    """
 
     access: GitHubAccess
-    stopped: Callable[[], bool]
-    say: Callable[[str], None]
+    is_stopped: Callable[[], bool]
+    echo: Callable[[str], None]
     texts: dict[str, str] = field(default_factory=dict)
     filed: dict[str, str] = field(default_factory=dict)
     since: str = ""
 
     def workflow(self, workflow: Plugin) -> Plugin:
-        """The same workflow, with its items from GitHub where those are issues."""
+        """The workflow itself, or one that takes its items from the open issues if they are its input."""
         if workflow.origin != BUILT_IN["lld"]:
             return workflow
         from agentos.workflows.github.issues import open_pages
 
-        self._tell("Reading the open issues")
-        pages = self._wait(open_pages(self._client(), self.access.repository))
+        self._announce("Reading the open issues")
+        pages = self._wait(open_pages(self.client(), self.access.repository))
         self.texts = {str(page.path): page.body for page in pages}
         return Plugin.of(workflow.origin, LldWorkflow(pages))
 
-    def look_for_filed(self, workflow: Plugin) -> None:
-        """Once for all items of the run: which of them have their issue already."""
+    def find_filed(self, workflow: Plugin) -> None:
+        """Find the issues that earlier runs filed, once for all items."""
         if workflow.origin == BUILT_IN["issue"]:
             from agentos.workflows.github.tracker import filed_before
 
-            self._tell("Looking for issues that were filed before")
-            self.filed, self.since = self._wait(filed_before(self._client()))
+            self._announce("Looking for issues that were filed before")
+            self.filed, self.since = self._wait(filed_before(self.client()))
 
-    def of(self, item: Item) -> FiledIssue | None:
-        """Only a worker that files is told the place, and given the token."""
+    def filed_issue(self, item: Item) -> FiledIssue | None:
+        """None unless the workflow files issues: only then does a worker get the token."""
         if not self.since:
             return None
         from agentos.workflows.github.tracker import marker_of
 
         return FiledIssue(self.filed.get(marker_of(item), ""), self.since)
 
-    def _tell(self, what: str) -> None:
-        self.say(f"[COORDINATOR] {what} of {self.access.repository} on GitHub...")
-
-    def _client(self) -> Any:
+    def client(self) -> "GitHub":
         from agentos.workflows.github.client import GitHub
 
-        return GitHub(self.access, lambda text: self.say(prefixed(COORDINATOR, text)), random.random)
+        return GitHub(self.access, lambda text: self.echo(prefixed(COORDINATOR, text)), random.random)
 
-    def _wait(self, asking: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run(_unless_stopped(asking, self.stopped))
+    def _announce(self, action: str) -> None:
+        self.echo(f"[COORDINATOR] {action} of {self.access.repository} on GitHub...")
+
+    def _wait(self, request: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(_unless_stopped(request, self.is_stopped))
 
 
-def github_issues(
+def connect_github(
     settings: Settings,
-    stopped: Callable[[], bool],
-    say: Callable[[str], None],
+    is_stopped: Callable[[], bool],
+    echo: Callable[[str], None],
     token: Secret | None = None,
 ) -> GitHubIssues | None:
-    """None for a project that keeps its issues in its own folder; a token that is known is not looked for again."""
+    """None if the project keeps its issues in its own folder. Looks up the token unless it is given."""
     if not settings.github:
         return None
     from agentos.workflows.github.token import github_token
 
-    longest = min(settings.max_wait, settings.timeout / 2)
-    found = token or github_token(settings.github, settings.github_url, environment())
-    access = GitHubAccess(settings.github, settings.github_url, found, longest)
-    return GitHubIssues(access, stopped, say)
+    max_wait = min(settings.max_wait, settings.timeout / 2)
+    token = token or github_token(settings.github, settings.github_url, environment())
+    return GitHubIssues(GitHubAccess(settings.github, settings.github_url, token, max_wait), is_stopped, echo)
 
 
 @dataclass(frozen=True, slots=True)
 class FilingCheck:
-    """What keeps issues from being filed on GitHub, and what of that GitHub does not tell; empty for nothing."""
+    """Why issues cannot be filed on GitHub, and what GitHub does not let us verify; each empty if nothing."""
 
     problem: str = ""
     unverified: str = ""
 
 
 def check_filing(settings: Settings) -> FilingCheck:
+    """Check that issues can be filed, without filing one."""
     from agentos.workflows.github.tracker import GitHubTracker
 
     try:
-        # Whoever asks what is not ready wants to hear of a limit, not to wait for it.
-        reached = github_issues(replace(settings, max_wait=0.0), lambda: False, lambda text: None)
-        if reached:
-            return FilingCheck(
-                unverified=asyncio.run(GitHubTracker(reached._client(), PROBE_ITEM, "", "").check())
-            )
+        # A check reports a rate limit instead of waiting for it.
+        github = connect_github(replace(settings, max_wait=0.0), lambda: False, lambda text: None)
+        if github:
+            tracker = GitHubTracker(github.client(), PROBE_ITEM, "", "")
+            return FilingCheck(unverified=asyncio.run(tracker.check()))
     except AgentosError as error:
         return FilingCheck(problem=str(error))
     return FilingCheck()
@@ -116,17 +123,17 @@ def check_filing(settings: Settings) -> FilingCheck:
 def refuse_offline(settings: Settings) -> None:
     if settings.github:
         raise PreflightError(
-            f'github = "{settings.github}" in agentos.toml needs the network, and --offline has none: '
-            "leave one of them out"
+            f'github = "{settings.github}" in agentos.toml needs the network, but --offline has none: '
+            "leave out one of the two"
         )
 
 
-async def _unless_stopped(asking: Coroutine[Any, Any, T], stopped: Callable[[], bool]) -> T:
-    """Signals only leave a mark: it is looked for while the network is slow."""
-    task = asyncio.ensure_future(asking)
+async def _unless_stopped(request: Coroutine[Any, Any, T], is_stopped: Callable[[], bool]) -> T:
+    """Signal handlers only record the signal, so poll for it while the network is slow."""
+    task = asyncio.ensure_future(request)
     while not task.done():
-        await asyncio.wait({task}, timeout=LOOK)
-        if stopped():
+        await asyncio.wait({task}, timeout=STOP_POLL_INTERVAL)
+        if is_stopped():
             task.cancel()
-            raise StoppedMeanwhile
+            raise StoppedBeforeStart
     return task.result()

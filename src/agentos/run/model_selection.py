@@ -1,40 +1,64 @@
-"""Who plays which role of a run, and what keeps somebody from it: for the run itself and for whoever looks ahead."""
+"""Model selection: which models serve each role, and whether their key, SDK and price are there.
+
+Used by the run itself and by everything that predicts one: forecast and doctor.
+"""
 
 import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentos.config.settings import ROLES, Settings
+from agentos.config.settings import Settings
 from agentos.core.errors import PreflightError
-from agentos.core.planning.model_roles import resolve_role
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.quota.budget import PriceList
 from agentos.core.quota.credentials import Credential
 
-PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
+ROLES = ("drafter", "reviewer")
+DEFAULT_MODELS = {"gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5", "openai": "gpt-5"}
+_PREFIXES = {"gemini": "gemini", "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai"}
+_SDK_PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """The roles with their models; `unplayed` is the first that no key can serve."""
+    """The models of every role; `unserved_role` is the first role that no key can serve."""
 
     roles: tuple[RoleModel, ...]
     unserved_role: RoleModel | None = None
 
     @property
     def problem(self) -> str:
-        """What keeps a role from being played, and what to do."""
+        """Why a role cannot be served and what to type; empty if all can."""
         if self.unserved_role is None:
             return ""
-        provider, model = self.unserved_role.providers[0], self.unserved_role.models[0]
-        return f"{self.unserved_role.role} = {provider}/{model}, and no key for it: type agentos keys add --provider {provider}"
+        role = self.unserved_role
+        provider = role.providers[0]
+        return (
+            f"{role.role} = {provider}/{role.models[0]}, but there is no {provider} key: "
+            f"type agentos keys add --provider {provider}"
+        )
 
 
-def select_models(settings: Settings, have: tuple[str, ...], *, offline: bool = False) -> ModelSelection:
-    """By the providers that there are keys of; raises where a setting names no model."""
-    # Offline there is one model, whatever the settings name.
-    roles = tuple(resolve_role(role, (), have) for role in ROLES) if offline else settings.role_models(have)
-    return ModelSelection(roles, next((role for role in roles if not set(role.providers) & set(have)), None))
+def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bool = False) -> ModelSelection:
+    """Select by the providers that have a key; raises PreflightError for a model of no known provider."""
+    # The built-in model server has one model, whatever the settings say.
+    wanted = [() if offline else settings.drafter, () if offline else settings.reviewer]
+    roles = tuple(resolve_role(role, models, providers) for role, models in zip(ROLES, wanted, strict=True))
+    unserved = next((role for role in roles if not set(role.providers) & set(providers)), None)
+    return ModelSelection(roles, unserved)
+
+
+def resolve_role(role: str, models: tuple[str, ...], providers: Iterable[str]) -> RoleModel:
+    """The first model is preferred, the others are fallbacks; by default, each provider's default model."""
+    if not models:
+        available = tuple(providers)
+        return RoleModel(role, available, tuple(DEFAULT_MODELS[provider] for provider in available))
+    # The first model of each provider counts.
+    by_provider: dict[str, str] = {}
+    for name in models:
+        provider, model = _parse_model(role, name)
+        by_provider.setdefault(provider, model)
+    return RoleModel(role, tuple(by_provider), tuple(by_provider.values()))
 
 
 def check_prices(settings: Settings, roles: Iterable[RoleModel], prices: PriceList) -> None:
@@ -48,9 +72,24 @@ def check_prices(settings: Settings, roles: Iterable[RoleModel], prices: PriceLi
 
 
 def check_sdks(credentials: Iterable[Credential]) -> None:
-    """Every provider that there is a key of needs its SDK."""
+    """Every provider with an enabled key needs its SDK."""
     for provider in {credential.provider for credential in credentials if credential.enabled}:
-        if importlib.util.find_spec(PACKAGES[provider]) is None:
+        if importlib.util.find_spec(_SDK_PACKAGES[provider]) is None:
             raise PreflightError(
-                f"there is a key for {provider}, but not its SDK: type pip install 'agentos-runner[{provider}]'"
+                f"there is a key for {provider}, but its SDK is not installed: "
+                f"type pip install 'agentos-runner[{provider}]'"
             )
+
+
+def _parse_model(role: str, name: str) -> tuple[str, str]:
+    """Provider and model of `provider/model`, or of a model name whose prefix tells its provider."""
+    provider, slash, model = name.partition("/")
+    if slash and provider in DEFAULT_MODELS and model:
+        return provider, model
+    for prefix, known in _PREFIXES.items():
+        if name.startswith(prefix):
+            return known, name
+    raise PreflightError(
+        f"{role} = {name!r}: unknown provider; write it as provider/model, "
+        f"with one of {', '.join(DEFAULT_MODELS)}"
+    )

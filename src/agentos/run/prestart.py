@@ -1,6 +1,7 @@
-"""What of a run begins before its parts are loaded: the template process, whose imports take a second.
+"""Starts the fork server before the rest of the coordinator is loaded, because its imports take a second.
 
-Little is loaded here, so that they begin soon: what a worker must not find in its environment has to be known first.
+This module imports little, so that the fork server starts early. Credentials are read first: they decide which
+variables the workers' environment must not contain.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.quota.credentials import Credential
 from agentos.core.text.secrets import Secret
-from agentos.engines.template_client import TemplateProcess, WorkerSpec
+from agentos.engines.template_client import ForkServerProcess, WorkerSpec
 from agentos.offline.child import OfflineServer, start_offline_server
 from agentos.run.request import RunRequest
 from agentos.storage.credentials.reader import CredentialSource
@@ -24,43 +25,40 @@ LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
 
 @dataclass(frozen=True, slots=True)
 class Prestarted:
-    """What was read and started; `template` and `server` only where the run has them."""
+    """What was read and started: `fork_server` for the process engine, `server` for an offline run."""
 
     source: CredentialSource
     credentials: list[Credential]
     token: Secret | None
     spec: WorkerSpec
-    template: TemplateProcess | None
+    fork_server: ForkServerProcess | None
     server: OfflineServer | None
 
 
 @contextlib.contextmanager
 def prestart(request: RunRequest) -> Iterator[Prestarted]:
-    """Nothing that was started outlives this."""
-    settings, source = request.settings, _source(request.settings)
-    found = [] if request.offline else source.read()
-    token = None if request.offline else _token(settings)
-    spec = _worker_spec(found, [token] if token else [])
-    with contextlib.ExitStack() as stack:
-        template = server = None
-        if settings.engine == "process":
-            template = stack.enter_context(contextlib.closing(TemplateProcess(spec)))
-        if request.offline:
-            server = start_offline_server(worker_environment(), request.offline_arguments)
-            stack.enter_context(contextlib.closing(server))
-        yield Prestarted(source, found, token, spec, template, server)
-
-
-def _source(settings: Settings) -> CredentialSource:
-    return CredentialSource(
+    """Start the fork server and, offline, the model server; both are stopped on exit."""
+    settings = request.settings
+    source = CredentialSource(
         Home(settings.home).credentials,
         environment(),
         settings.credential_limit,
         settings.key_concurrency,
     )
+    credentials = [] if request.offline else source.read()
+    token = None if request.offline else _github_token(settings)
+    spec = _worker_spec(credentials, [token] if token else [])
+    with contextlib.ExitStack() as stack:
+        fork_server = server = None
+        if settings.engine == "process":
+            fork_server = stack.enter_context(contextlib.closing(ForkServerProcess(spec)))
+        if request.offline:
+            server = start_offline_server(worker_environment(), request.offline_arguments)
+            stack.enter_context(contextlib.closing(server))
+        yield Prestarted(source, credentials, token, spec, fork_server, server)
 
 
-def _token(settings: Settings) -> Secret | None:
+def _github_token(settings: Settings) -> Secret | None:
     if not settings.github:
         return None
     from agentos.workflows.github.token import github_token

@@ -1,4 +1,4 @@
-"""One `agentos run`, as asked for."""
+"""The parameters of one `agentos run`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """`offline_arguments` are for the built-in model server."""
+    """What the user asked for.
+
+    workflow: a built-in name, a plugin's name, or "module:object".
+    selection: which items to run.
+    command: the command line, repeated in hints on how to resume.
+    offline_arguments: extra arguments for the built-in model server.
+    """
 
     workflow: str
     selection: "Selection"

@@ -1,61 +1,63 @@
-"""Signals that only wake the loop; before there is one, they are answered at once."""
+"""Signal handling: handlers only record the signal and wake the event loop."""
 
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SLEEPING = signal.SIGTSTP
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SUSPEND_SIGNAL = signal.SIGTSTP
 
 
-class StoppedMeanwhile(Exception):
-    """A signal came before anything was begun."""
+class StoppedBeforeStart(Exception):
+    """A stop signal arrived before any work was started."""
 
 
 class Signals:
-    """What has arrived, oldest first; whoever waits is woken.
+    """Signals received so far, oldest first, in `arrived`.
 
-    Until somebody does, `answer` is called at once, and Ctrl-Z stops this process.
+    Set `wake` once the event loop is ready: it is called for each signal. Until then `acknowledge` is called instead,
+    and Ctrl-Z suspends this process directly.
     """
 
-    def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, acknowledge: Callable[[], None] = lambda: None) -> None:
         self.arrived: list[str] = []
         self.wake: Callable[[], None] | None = None
-        self._answer = answer
+        self._acknowledge = acknowledge
 
     @contextlib.contextmanager
     def caught(self) -> Iterator["Signals"]:
-        """Catches them, Ctrl-Z too; what was there before is put back. Main thread only."""
-        # Whoever started us without job control wants no Ctrl-Z.
-        wanted = STOPPING if signal.getsignal(SLEEPING) is signal.SIG_IGN else (*STOPPING, SLEEPING)
-        before = {number: signal.signal(number, self._arrive) for number in wanted}
+        """Install the handlers, and restore the previous ones on exit. Main thread only."""
+        # A shell without job control starts us with SIGTSTP ignored; leave it ignored.
+        job_control = signal.getsignal(SUSPEND_SIGNAL) is not signal.SIG_IGN
+        numbers = (*STOP_SIGNALS, SUSPEND_SIGNAL) if job_control else STOP_SIGNALS
+        previous = {number: signal.signal(number, self._handle) for number in numbers}
         try:
             yield self
         finally:
-            for number, action in before.items():
+            for number, action in previous.items():
                 signal.signal(number, action)
 
     def check(self) -> None:
-        """Between two steps before the beginning: whoever pressed Ctrl-C meanwhile wants none."""
+        """Raise StoppedBeforeStart if a signal has arrived. Called between the steps of building a run."""
         if self.arrived:
-            raise StoppedMeanwhile
+            raise StoppedBeforeStart
 
-    def sleep(self) -> None:
-        """Stops this process, as Ctrl-Z would have; returns when its shell continues it."""
-        caught = signal.signal(SLEEPING, signal.SIG_DFL)
-        signal.raise_signal(SLEEPING)
-        signal.signal(SLEEPING, caught)
+    def suspend(self) -> None:
+        """Stop this process as Ctrl-Z would by default; returns when the shell continues it."""
+        handler = signal.signal(SUSPEND_SIGNAL, signal.SIG_DFL)
+        signal.raise_signal(SUSPEND_SIGNAL)
+        signal.signal(SUSPEND_SIGNAL, handler)
 
-    def _arrive(self, number: int, frame: FrameType | None) -> None:
-        if self.wake is None and number == SLEEPING:
-            self.sleep()
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.wake is None and number == SUSPEND_SIGNAL:
+            self.suspend()
             return
         self.arrived.append(signal.Signals(number).name)
-        (self.wake or self._answer)()
+        (self.wake or self._acknowledge)()
 
 
-def ignore_from_now_on() -> None:
-    """A late Ctrl-C must not hit an interpreter that is shutting down."""
-    for number in STOPPING:
+def ignore_stop_signals() -> None:
+    """Keep a late Ctrl-C from interrupting an interpreter that is shutting down."""
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

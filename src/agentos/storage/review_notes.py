@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentos.core.planning.gates import ParkedItem, ReviewDecision, ReviewState
@@ -22,8 +23,12 @@ def _edit_note(number: int) -> str:
 
 
 def read_parked(path: Path) -> ReviewState | None:
-    """How the item is parked, or was last; read without writing anything."""
-    notes = read_notes(path)
+    """The review state in an item's checkpoint; read without writing anything."""
+    return review_state(read_notes(path))
+
+
+def review_state(notes: Mapping[str, str]) -> ReviewState | None:
+    """The review state among a checkpoint's notes: how the item is parked, or was last."""
     try:
         parking: ParkedItem = unpack(ParkedItem, json.loads(notes[PARKING]))
         kept = notes.get(decision_note(parking.request.number))

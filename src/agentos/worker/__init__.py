@@ -1,1 +1,1 @@
-"""What runs inside a worker process: one item, one graph."""
+"""Code that runs inside a worker process: one item, one graph."""

@@ -1,4 +1,4 @@
-"""Walks the graph of one item, from its checkpoint as far as it goes."""
+"""Runs the LangGraph graph of one item from its checkpoint as far as it goes."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import functools
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,139 +15,141 @@ from agentos.core.planning.gates import GateRequest, ParkedItem
 from agentos.core.planning.plan import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import pack, unpack
-from agentos.core.protocol.events import NodeFinished, NodeStarted, WorkerEvent
-from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
+from agentos.core.protocol.events import NodeFinished, NodeStarted
+from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, failed_transient
 from agentos.storage.checkpoints import Checkpoint
 from agentos.storage.review_notes import PARKING, decision_note
+from agentos.worker.model_session import ModelSession
 from agentos.workflows.human_gate import resumed
 from agentos.workflows.node_context import NodeContext, Say, Tracker
 from agentos.workflows.node_events import with_node_events
 from agentos.workflows.plugin import Plugin
 
-GRACE = 2.0
-STEPS_A_ROUND = 8
+CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
+STEPS_PER_ROUND = 8
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRunner:
-    """Goes on until the end, a gate that nobody has decided at, or the word to stop."""
+    """Runs the graph to its end, to a gate without a decision, or until the session is stopped."""
 
     task: WorkerTask
     workflow: Plugin
-    folder: Documents
-    ask: Callable[[Checkpoint, str, ModelRequest], Awaitable[ModelResponse]]
-    send_event: Callable[[WorkerEvent], None]
-    say: Say
-    stopping: asyncio.Event
-    stop_waiting: Callable[[], None]
+    documents: Documents
+    session: ModelSession
+    echo: Say
 
     async def run(self, checkpoint: Checkpoint) -> Outcome:
-        """As far as the graph goes; at a gate only a person's decision leads on."""
-        graph = await self._graph(checkpoint)
+        graph = await self._compile(checkpoint)
         config: Any = {
             "configurable": {"thread_id": self.task.item.id},
-            "recursion_limit": max(STEPS_A_ROUND, len(graph.nodes)) * (self.task.max_iterations + 1),
+            "recursion_limit": max(STEPS_PER_ROUND, len(graph.nodes)) * (self.task.max_iterations + 1),
         }
-        prestarted = await checkpoint.saver.aget_tuple(config) is not None
-        given: Any = None if prestarted else {}
-        parking = await self._parking(graph, config) if prestarted else None
+        is_resumed = await checkpoint.saver.aget_tuple(config) is not None
+        graph_input: Any = None if is_resumed else {}
+        parked = await self._parked_item(graph, config) if is_resumed else None
         while True:
-            if parking:
-                decision = await checkpoint.noted(decision_note(parking.request.number))
+            if parked:
+                decision = await checkpoint.noted(decision_note(parked.request.number))
                 if decision is None:
-                    await checkpoint.note(PARKING, json.dumps(pack(parking)))
-                    return Outcome(Ending.PARKED, rounds=parking.request.round)
-                given = resumed(decision)
-            if interrupted := await self._step(graph, given, config, checkpoint):
+                    await checkpoint.note(PARKING, json.dumps(pack(parked)))
+                    return Outcome(Ending.PARKED, rounds=parked.request.round)
+                graph_input = resumed(decision)
+            if interrupted := await self._invoke(graph, graph_input, config, checkpoint):
                 return interrupted
-            parking = await self._parking(graph, config)
-            if parking is None:
+            parked = await self._parked_item(graph, config)
+            if parked is None:
                 return await self._conclude(graph, config, checkpoint)
 
-    async def _parking(self, graph: Any, config: Any) -> ParkedItem | None:
-        """The gate that the graph waits at, if it does."""
-        tasks = (await graph.aget_state(config)).tasks
-        waiting = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
-        if not waiting:
+    async def _compile(self, checkpoint: Checkpoint) -> Any:
+        parking = await checkpoint.noted(PARKING)
+        context = NodeContext(
+            item=self.task.item,
+            folder=self.documents,
+            ask=functools.partial(self.session.ask, checkpoint),
+            say=self.echo,
+            max_iterations=self.task.max_iterations,
+            prompts=self.workflow.prompts,
+            gates=self.task.gates,
+            parked=unpack(ParkedItem, json.loads(parking)).request.number if parking else 0,
+            text=self.task.text,
+            tracker=self._tracker(),
+        )
+        graph = with_node_events(
+            self.workflow.graph(context), functools.partial(self._node_events, checkpoint)
+        )
+        return graph.compile(checkpointer=checkpoint.saver)
+
+    def _tracker(self) -> Tracker | None:
+        task = self.task
+        if task.github is None or task.filed is None:
             return None
-        node, interrupt = waiting[0]
-        item, asked = self.task.item, unpack(GateRequest, interrupt.value)
-        lineage = str(Path(asked.draft).parent)
+        from agentos.workflows.github.client import GitHub
+        from agentos.workflows.github.tracker import GitHubTracker
+
+        github = GitHub(task.github, self.echo, random.random)
+        return GitHubTracker(github, task.item, task.filed.address, task.filed.since)
+
+    @contextlib.asynccontextmanager
+    async def _node_events(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
+        self.echo(f">>> Executing: {node}")
+        self.session.send(NodeStarted(self.task.item.id, node, round))
+        await checkpoint.note("node", node)
+        began = time.monotonic()
+        yield
+        self.session.send(NodeFinished(self.task.item.id, node, time.monotonic() - began))
+
+    async def _parked_item(self, graph: Any, config: Any) -> ParkedItem | None:
+        """The gate at which the graph waits for a person, if it does."""
+        tasks = (await graph.aget_state(config)).tasks
+        interrupts = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
+        if not interrupts:
+            return None
+        node, interrupt = interrupts[0]
+        item, request = self.task.item, unpack(GateRequest, interrupt.value)
+        lineage = str(Path(request.draft).parent)
         return ParkedItem(
-            item.id, self.task.workflow, item.title, node, lineage, self.task.run, time.time(), asked
+            item.id, self.task.workflow, item.title, node, lineage, self.task.run, time.time(), request
         )
 
-    async def _step(self, graph: Any, given: Any, config: Any, checkpoint: Checkpoint) -> Outcome | None:
-        """Walks to the next gate or to the end; gives an outcome only when told to stop on the way."""
+    async def _invoke(
+        self, graph: Any, graph_input: Any, config: Any, checkpoint: Checkpoint
+    ) -> Outcome | None:
+        """Run to the next gate or to the end; returns an outcome only if stopped on the way."""
         from langgraph.errors import GraphDrained, NodeCancelledError
         from langgraph.runtime import RunControl
 
         control = RunControl()
-        walking = asyncio.ensure_future(graph.ainvoke(given, config, durability="sync", control=control))
-        stopping = asyncio.create_task(self._stop(walking, control))
+        running = asyncio.ensure_future(
+            graph.ainvoke(graph_input, config, durability="sync", control=control)
+        )
+        stopper = asyncio.create_task(self._stop_when_asked(running, control))
         try:
-            await walking
+            await running
         except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
-            if not self.stopping.is_set():
+            if not self.session.stopping.is_set():
                 raise
-            following = (await graph.aget_state(config)).next
-            if following and not following[0].startswith("__"):
-                await checkpoint.note("node", following[0])
+            next_nodes = (await graph.aget_state(config)).next
+            if next_nodes and not next_nodes[0].startswith("__"):
+                await checkpoint.note("node", next_nodes[0])
             return Outcome(Ending.INTERRUPTED)
         finally:
-            stopping.cancel()
+            stopper.cancel()
         return None
+
+    async def _stop_when_asked(self, running: "asyncio.Future[Any]", control: Any) -> None:
+        """Stop at the next node boundary; after a grace period, cancel the running node."""
+        await self.session.stopping.wait()
+        control.request_drain()
+        self.session.stop_waiting()
+        await asyncio.sleep(CANCEL_GRACE)
+        running.cancel()
 
     async def _conclude(self, graph: Any, config: Any, checkpoint: Checkpoint) -> Outcome:
         snapshot = await graph.aget_state(config)
         if snapshot.tasks:
             return failed_transient(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
         await checkpoint.note("node", FINISHED)
-        found = self.workflow.conclude(snapshot.values)
-        return Outcome(Ending.FINISHED, found.verdict, found.rounds, result=found.result)
-
-    async def _graph(self, checkpoint: Checkpoint) -> Any:
-        kept = await checkpoint.noted(PARKING)
-        context = NodeContext(
-            item=self.task.item,
-            folder=self.folder,
-            ask=functools.partial(self.ask, checkpoint),
-            say=self.say,
-            max_iterations=self.task.max_iterations,
-            prompts=self.workflow.prompts,
-            gates=self.task.gates,
-            parked=unpack(ParkedItem, json.loads(kept)).request.number if kept else 0,
-            text=self.task.text,
-            tracker=_tracker(self.task, self.say),
-        )
-        graph = with_node_events(
-            self.workflow.graph(context), functools.partial(self._publish_node, checkpoint)
-        )
-        return graph.compile(checkpointer=checkpoint.saver)
-
-    @contextlib.asynccontextmanager
-    async def _publish_node(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
-        self.say(f">>> Executing: {node}")
-        self.send_event(NodeStarted(self.task.item.id, node, round))
-        await checkpoint.note("node", node)
-        began = time.monotonic()
-        yield
-        self.send_event(NodeFinished(self.task.item.id, node, time.monotonic() - began))
-
-    async def _stop(self, walking: "asyncio.Future[Any]", control: Any) -> None:
-        await self.stopping.wait()
-        control.request_drain()
-        self.stop_waiting()
-        await asyncio.sleep(GRACE)
-        walking.cancel()
-
-
-def _tracker(order: WorkerTask, say: Say) -> Tracker | None:
-    if order.github is None or order.filed is None:
-        return None
-    from agentos.workflows.github.client import GitHub
-    from agentos.workflows.github.tracker import GitHubTracker
-
-    github = GitHub(order.github, say, random.random)
-    return GitHubTracker(github, order.item, order.filed.address, order.filed.since)
+        conclusion = self.workflow.conclude(snapshot.values)
+        return Outcome(Ending.FINISHED, conclusion.verdict, conclusion.rounds, result=conclusion.result)

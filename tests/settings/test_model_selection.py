@@ -3,8 +3,8 @@
 import pytest
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.model_roles import resolve_role
 from agentos.core.planning.worker_task import RoleModel
+from agentos.run.model_selection import resolve_role
 
 
 def test_without_a_word_every_provider_that_has_a_key_plays_with_its_usual_model() -> None:

@@ -1,0 +1,57 @@
+"""Notices decisions that people make on parked items while a run is in progress."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agentos.core.protocol.events import ItemDecided
+from agentos.storage.review_notes import read_parked
+
+SETTLE_TIME = 2.0  # seconds; file systems may give two writes this close the same modification time
+
+FileStamp = tuple[tuple[int, int] | None, ...]
+
+
+class DecisionWatch:
+    """Reads a parked item's checkpoint database only when the file has changed since the last read.
+
+    A poll costs two `stat` calls per parked item; a database is opened after a write to it, not per poll.
+    """
+
+    def __init__(self, database: Callable[[str], Path], wall: Callable[[], float]) -> None:
+        self._database = database
+        self._wall = wall
+        self._undecided: dict[str, FileStamp] = {}
+
+    def __call__(self, parked: list[str]) -> list[ItemDecided]:
+        """The parked items that have a decision."""
+        self._undecided = {item: self._undecided[item] for item in parked if item in self._undecided}
+        decided = []
+        for item in parked:
+            path = self._database(item)
+            stamp = _stamp(path)
+            if self._undecided.get(item) == stamp:
+                continue
+            state = read_parked(path)
+            if state and state.decision:
+                decided.append(ItemDecided(item, state.decision.action.value))
+            elif self._is_settled(stamp):
+                self._undecided[item] = stamp
+        return decided
+
+    def _is_settled(self, stamp: FileStamp) -> bool:
+        """Whether a later write is certain to change the stamp, which was taken before the read."""
+        newest = max((mtime_ns for file in stamp if file for mtime_ns in file[:1]), default=0)
+        return newest / 1e9 < self._wall() - SETTLE_TIME
+
+
+def _stamp(path: Path) -> FileStamp:
+    """Modification time (ns) and size of the database and of its write-ahead log."""
+    return tuple(_file_stamp(file) for file in (path, path.with_name(f"{path.name}-wal")))
+
+
+def _file_stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,117 @@
+"""What every recorded run has, whatever its workers do: run folder, screen, listeners, control socket."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agentos.config.settings import Settings, current_folder, moved_home, terminal_info
+from agentos.control.server import ControlSocket
+from agentos.core.planning.plan import Plan
+from agentos.core.protocol import events
+from agentos.core.protocol.ports import ControlRequest, Engine, Listener
+from agentos.core.text.secrets import Redactor
+from agentos.outputs.audit import Audit
+from agentos.outputs.display import open_display
+from agentos.outputs.jsonlines import JsonLines
+from agentos.outputs.log_warning import WarnOnce
+from agentos.outputs.logfiles import LogFiles
+from agentos.outputs.summary_file import SummaryFile
+from agentos.outputs.writer import LineWriter
+from agentos.run.api import RunOrigin
+from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs
+from agentos.run.signals import Signals
+from agentos.storage.clock import host_clock
+from agentos.storage.files import Folder, private_file
+from agentos.storage.home import Home
+from agentos.storage.journal import Journal
+from agentos.storage.runs import new_run
+
+HOST_CLOCK = Clock(host_clock, time.time)
+
+
+class RunSession:
+    """Creates the run folder and opens everything that reports on the run or lets people control it.
+
+    Whatever it opens is closed by `stack`, in reverse order.
+    """
+
+    def __init__(
+        self, home: Home, origin: RunOrigin, redact: Redactor, signals: Signals, stack: contextlib.ExitStack
+    ) -> None:
+        run = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
+        self.run_id = run.id
+        self.folder = run.path
+        self.display = open_display(origin.display, origin.text_fd, redact, terminal_info())
+        self.listeners: list[Listener] = []
+        self._origin = origin
+        self._redact = redact
+        self._signals = signals
+        self._stack = stack
+        self._add_default_listeners()
+
+    def add_listener(self, listener: Listener) -> None:
+        self.listeners.append(listener)
+        self._stack.callback(listener.close)
+
+    def external_inputs(
+        self,
+        engine: Engine,
+        credentials: Callable[[], CredentialUpdate] = lambda: None,
+        decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: [],
+    ) -> ExternalInputs:
+        """Connect signals and the control socket to `engine`, so that both end its waits."""
+        self._signals.wake = engine.wake
+        return ExternalInputs(
+            self._signals.arrived, credentials, decisions, self._open_control_socket(engine), self._suspend
+        )
+
+    def run_started(self, workflow: str, settings: Settings, plan: Plan) -> events.RunStarted:
+        return events.RunStarted(
+            run=self.run_id,
+            workflow=workflow,
+            project=str(settings.project),
+            items=plan.ids,
+            workers=settings.parallel,
+            keys=(),
+            command=self._origin.command,
+            cwd=current_folder(),
+            home=moved_home(settings.home),
+        )
+
+    def _add_default_listeners(self) -> None:
+        folder, redact = self.folder, self._redact
+        warn = WarnOnce(self.display.write)
+        self.add_listener(Journal(folder, redact, warn))
+        self.add_listener(LogFiles(folder, private_file, warn))
+        self.add_listener(Audit(folder, private_file, redact, warn))
+        self.add_listener(SummaryFile(_summary_writer(folder), redact, warn))
+        self.add_listener(self.display)
+        if self._origin.json:
+            stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
+            self.add_listener(JsonLines(stdout.write, redact))
+
+    def _open_control_socket(self, engine: Engine) -> Callable[[], Sequence[ControlRequest]]:
+        """The run goes on without one: then only signals control it."""
+        try:
+            control = ControlSocket(self.folder)
+        except OSError as error:
+            self._origin.echo(f"[COORDINATOR] Other terminals cannot control this run ({error.strerror}).")
+            return lambda: ()
+        engine.watch(self._stack.enter_context(contextlib.closing(control)).fileno())
+        return control.receive
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: give the terminal back to the shell until this process is continued."""
+        self.display.suspend()
+        self._signals.suspend()
+        self.display.resume()
+
+
+def _summary_writer(folder: Path) -> Callable[[str], None]:
+    documents = Folder(folder, file_mode=0o600, folder_mode=0o700)
+
+    def write(text: str) -> None:
+        documents.write("summary.json", text.encode())
+
+    return write

@@ -1,0 +1,90 @@
+"""An item's session with its coordinator and models: leased calls, cached answers, stop requests, disk waits."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+from agentos.core.planning.worker_task import WorkerTask
+from agentos.core.protocol.codec import pack, unpack
+from agentos.core.protocol.commands import GrantLease, StopWorker
+from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
+from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
+from agentos.models.leased import LeasedModel
+from agentos.models.registry import PROVIDERS
+from agentos.storage.checkpoints import Checkpoint
+from agentos.storage.disk_space import has_space, is_full
+
+DISK_POLL_INTERVAL = 0.5  # seconds
+
+
+class ModelSession:
+    """Everything that item runner and graph runner share while an item is at work.
+
+    `ask` calls a model with a leased key and keeps the answer in the checkpoint before returning it, so that no
+    answer is paid for twice. `listen` must run beside it: it delivers the leases, sets `stopping` when the
+    coordinator asks the worker to stop, and ends the process when the coordinator is gone.
+    """
+
+    def __init__(self, task: WorkerTask, channel: Channel) -> None:
+        self.stopping = asyncio.Event()
+        self._item = task.item.id
+        self._channel = channel
+        self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send)
+        self._folders = (Path(task.database).parent, Path(task.project))
+
+    def send(self, event: WorkerEvent) -> None:
+        self._channel.send(event)
+
+    async def ask(self, checkpoint: Checkpoint, call: str, request: ModelRequest) -> ModelResponse:
+        """The cached answer to this call, or a new one; it is on disk when this returns."""
+        note = f"answer {call}"
+        if (cached := await checkpoint.noted(note)) is not None:
+            response: ModelResponse = unpack(ModelResponse, json.loads(cached))
+            return response
+        response = await self._model.complete(call, request)
+        text = json.dumps(pack(response))
+        while True:
+            try:
+                await checkpoint.note(note, text)
+                return response
+            except sqlite3.Error as error:
+                # An answer that was paid for waits in memory while the disk is full.
+                if not self.is_disk_full(error) or not await self.wait_for_disk():
+                    raise
+
+    def stop_waiting(self) -> None:
+        """Abandon the calls that wait for a lease."""
+        self._model.stop_waiting()
+
+    async def listen(self) -> None:
+        """Handle the coordinator's commands until cancelled."""
+        while True:
+            match await self._channel.next():
+                case GrantLease() as grant:
+                    self._model.grant(grant)
+                case StopWorker():
+                    self.stopping.set()
+                case None:
+                    # The coordinator is gone: no worker may outlive it, and everything finished is on disk.
+                    os._exit(1)
+                case _:
+                    pass
+
+    def is_disk_full(self, error: OSError | sqlite3.Error) -> bool:
+        return is_full(error, *self._folders)
+
+    async def wait_for_disk(self) -> bool:
+        """Wait until there is space again; False if stopped meanwhile."""
+        full = next((folder for folder in self._folders if not has_space(folder)), self._folders[0])
+        self.send(DiskFull(self._item, str(full)))
+        # At least one pause: the failed write may need more space than the probe does.
+        while not self.stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), DISK_POLL_INTERVAL)
+            if all(map(has_space, self._folders)):
+                self.send(DiskFreed(self._item))
+                return True
+        return False
