@@ -319,7 +319,7 @@ def test_a_wrong_flag_or_variable_is_a_usage_error(
             "agentos.toml, line 3: invalid parallel = 'x': expected a whole number from 1 to 10",
         ),
         ("retries = 1\nparalel = 3\n", "agentos.toml, line 2: unknown setting 'paralel'"),
-        ("retries = 1\n[prices.'a']\ninput = 1\n", "agentos.toml, line 2: prices are not"),
+        ("retries = 1\n[prices.'a']\ninput = 1\n", "agentos.toml, line 2: invalid prices"),
         ("parallel = 3\nx = = 2\n", "at line 2"),
     ],
 )

@@ -109,7 +109,7 @@ MUTANTS = (
         "orphans outlive their run",
         "orphans",
         "agentos.engines.template",
-        "    die_with_parent(coordinator)\n",
+        "    die_with_parent(int(coordinator))\n",
         "",
     ),
     Mutant(
