@@ -14,7 +14,7 @@ import pydantic
 import pytest
 from langgraph.graph import END, START, StateGraph
 
-from agentos.models.response_limit import read_bounded
+from agentos.models.client_base import read_bounded
 from agentos.run.prestart import LAZY_PACKAGES
 from agentos.storage.checkpoints import open_checkpoint
 
@@ -57,7 +57,7 @@ def test_the_checkpoint_saver_waits_for_its_public_lock(tmp_path: Path) -> None:
 
 
 def test_a_response_body_that_a_hook_has_read_is_not_read_again() -> None:
-    """Used by models/response_limit.py, which fills `_content`."""
+    """Used by models/client_base.py, which fills `_content`."""
 
     async def get() -> bytes:
         transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Once()))
