@@ -1,4 +1,4 @@
-"""What the site needs beyond its pages: README as the first page, and links that leave docs/ as plain words."""
+"""Hooks for the documentation site: adds the pages from the top of the repository and unlinks source files."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -7,38 +7,41 @@ from typing import Any
 from properdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-HOME = "index.md"
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 MARKS = re.compile(r"^(```\w+) .*$", re.MULTILINE)
-OUTSIDE = ("README.md", "CHANGELOG.md")
+TOP_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
+}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """README and CHANGELOG stand above docs/, where people look for them first."""
-    for name, page in zip(OUTSIDE, (HOME, "changelog.md"), strict=True):
+    """Adds the pages that are kept at the top of the repository."""
+    for name, page in TOP_PAGES.items():
         text = (ROOT / name).read_text("utf-8")
-        files.append(File.generated(config, page, content=_moved(text)))
+        files.append(File.generated(config, page, content=_move_into_docs(text)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Source files are not part of the site: what leads to one is named, not linked.
-
-    What our tests read behind the language of a block (`console run`) is not for the site.
-    """
+    """Replaces links to source files by their text, and removes the marks for tests, as in `console run`."""
     markdown = MARKS.sub(r"\1", markdown)
     folder = PurePosixPath("docs") / PurePosixPath(page.file.src_uri).parent
-    return LINK.sub(lambda found: _link(found, folder), markdown)
+    return LINK.sub(lambda found: _site_link(found, folder), markdown)
 
 
-def _moved(text: str) -> str:
-    """As if the page stood in docs/."""
-    text = text.replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
-    return re.sub(r"\]\((?:LICENSE|README\.md)\)", "](../LICENSE)", text)
+def _move_into_docs(text: str) -> str:
+    """Rewrites the relative links of a top-level page as if the page were in docs/."""
+    text = text.replace("](docs/", "](").replace("](LICENSE)", "](../LICENSE)")
+    for name, page in TOP_PAGES.items():
+        text = text.replace(f"]({name}", f"]({page}")
+    return text
 
 
-def _link(found: re.Match[str], folder: PurePosixPath) -> str:
-    words, target = found[1], found[2]
+def _site_link(found: re.Match[str], folder: PurePosixPath) -> str:
+    text, target = found[1], found[2]
     if target.startswith(("https://", "http://", "#")):
         return found[0]
     path, _, anchor = target.partition("#")
@@ -47,6 +50,7 @@ def _link(found: re.Match[str], folder: PurePosixPath) -> str:
         parts = parts[:-1] if part == ".." else [*parts, part]
     if parts[:1] == ["docs"] and not path.endswith(".py"):
         return found[0]
-    if parts[-1:] == ["CHANGELOG.md"]:
-        return f"[{words}]({'../' * (len(folder.parts) - 1)}changelog.md{'#' * bool(anchor)}{anchor})"
-    return words
+    if parts[-1:] and parts[-1] in TOP_PAGES:
+        page = TOP_PAGES[parts[-1]]
+        return f"[{text}]({'../' * (len(folder.parts) - 1)}{page}{'#' * bool(anchor)}{anchor})"
+    return text

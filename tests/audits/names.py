@@ -34,7 +34,7 @@ SAME_JOB = {
     "queue.py": "items that wait: for a worker, or for a reviewer",
     "keys.py": "API keys: the state in the pool, and those of the offline server",
 }
-MODULE = re.compile(r"`(?:src/agentos/)?((?:[a-z_]+/)+[a-z_]+\.py)`")
+MODULE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 OTHER_ROOTS = ("tests/", "bench/", "docs/", "examples/")
 
 
@@ -63,5 +63,8 @@ def missing_modules() -> Iterator[str]:
     for page in pages().values():
         named = {found for code in page.code() for found in MODULE.findall(f"`{code}`")}
         for name in sorted(named):
-            if not name.startswith(OTHER_ROOTS) and not (SOURCE / name).is_file():
+            if (
+                not name.startswith(OTHER_ROOTS)
+                and not (SOURCE / name.removeprefix("src/agentos/")).is_file()
+            ):
                 yield f"{page.name}: {name}"

@@ -1,4 +1,4 @@
-"""The documentation builds as a site, strictly, and nothing in it leads nowhere."""
+"""The documentation builds as a web site without warnings, broken links or resources from other hosts."""
 
 import importlib.util
 import subprocess
@@ -16,7 +16,7 @@ LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "sourc
 
 
 class Reader(HTMLParser):
-    """Collects what a page links to, loads and can be jumped to."""
+    """Collects the links, resources and anchors of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,29 +44,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("properdocs") is None:
         pytest.skip("properdocs is not installed: make docs")
     folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "properdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "properdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(
-        [*words, "--config-file", "properdocs.yml"], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--config-file", "properdocs.yml"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_is_built(site: Path) -> None:
     wanted = {name.removeprefix("docs/").removesuffix(".md") for name in pages() if name.startswith("docs/")}
     made = {str(path.relative_to(site)).removesuffix(".html") for path in site.rglob("*.html")}
-    assert wanted | {"index", "changelog"} <= made
+    assert wanted | {"index", "changelog", "contributing", "security-policy"} <= made
 
 
-def test_no_link_of_the_site_is_dead(site: Path) -> None:
+def test_no_link_is_broken(site: Path) -> None:
     seen = {page: read(page) for page in site.rglob("*.html") if page.name != "404.html"}
-    dead, looked = [], 0
+    dead, checked = [], 0
     for page, reader in seen.items():
         for link in (*reader.links, *reader.loads):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            looked += 1
+            checked += 1
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
             ids = seen[target].ids if target in seen else set()
@@ -74,11 +74,11 @@ def test_no_link_of_the_site_is_dead(site: Path) -> None:
                 parts.fragment and target in seen and unquote(parts.fragment) not in ids
             ):
                 dead.append(f"{page.relative_to(site)}: {link}")
-    assert looked > 100
+    assert checked > 100
     assert not dead, "\n".join(dead[:20])
 
 
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_no_resource_is_loaded_from_another_host(site: Path) -> None:
     foreign = [
         f"{page.name}: {name}"
         for page in site.rglob("*.html")
@@ -88,6 +88,6 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert not foreign
 
 
-def test_examples_are_shown_as_blocks_without_the_marks_for_the_tests(site: Path) -> None:
+def test_code_blocks_are_shown_without_the_marks_for_tests(site: Path) -> None:
     text = (site / "how-to" / "begin.html").read_text("utf-8")
     assert "agentos doctor --offline" in text and "console run" not in text and "```" not in text
