@@ -23,7 +23,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
@@ -97,7 +97,7 @@ def _end(pool: Pool, lease: Lease) -> None:
     pool.release(lease.id)
     bucket = pool.bucket(lease.credential.name, lease.model)
     bucket.limiter.settle(lease.reservation, lease.request.cost)
-    bucket.cooldown.served(lease.granted_at)
+    bucket.cooldown.record_success(lease.granted_at)
 
 
 # The whole way: worker, channel, coordinator with its turn among the runs of this host, and back.

@@ -18,7 +18,7 @@ def proven(credentials: list[Credential]) -> Pool:
     """A pool whose keys are known to be good: none of them is tried with one call first."""
     pool = Pool(credentials)
     for name in pool.keys.names():
-        pool.prove(name)
+        pool.mark_proven(name)
     return pool
 
 

@@ -25,13 +25,13 @@ from agentos.core.ratelimit.refusals import clamp_hint
 )
 def test_a_key_rests_exactly_as_long_as_a_sane_hint_says(hint: float | None, seconds: float) -> None:
     assert clamp_hint(hint) == seconds
-    assert Cooldown().limit(100.0, hint, "429") == seconds
+    assert Cooldown().start(100.0, hint, "429") == seconds
 
 
 def test_a_hint_that_was_obeyed_in_vain_counts_double_each_time() -> None:
     rest, now, rests = Cooldown(), 0.0, []
     for _ in range(4):
-        rests.append(rest.limit(now, 5.0, "429"))
+        rests.append(rest.start(now, 5.0, "429"))
         now += rests[-1]
     assert rests == [5.0, 10.0, 20.0, 40.0]
 
@@ -39,50 +39,50 @@ def test_a_hint_that_was_obeyed_in_vain_counts_double_each_time() -> None:
 def test_a_hint_of_nothing_cannot_be_obeyed_for_ever() -> None:
     rest, now = Cooldown(), 0.0
     for _ in range(3000):
-        now += rest.limit(now, 0.0, "429")
+        now += rest.start(now, 0.0, "429")
     assert now > 3600.0
 
 
 def test_refusals_of_calls_that_were_already_under_way_do_not_count_double() -> None:
     rest = Cooldown()
-    rest.limit(0.0, 10.0, "429")
-    assert rest.limit(1.0, 10.0, "429") == 10.0
+    rest.start(0.0, 10.0, "429")
+    assert rest.start(1.0, 10.0, "429") == 10.0
 
 
 def test_the_later_of_two_ends_wins() -> None:
     rest = Cooldown()
-    rest.limit(0.0, 60.0, "429")
-    assert rest.limit(1.0, 5.0, "429") == 59.0
+    rest.start(0.0, 60.0, "429")
+    assert rest.start(1.0, 5.0, "429") == 59.0
 
 
 def test_an_answer_to_a_call_sent_after_the_refusal_ends_the_rest() -> None:
     rest = Cooldown()
-    rest.limit(10.0, 60.0, "429")
-    assert rest.served(granted_at=9.0) is False and rest.limited(11.0)
-    assert rest.served(granted_at=70.0) is False and not rest.limited(11.0)
-    assert rest.limit(80.0, 5.0, "429") == 5.0
+    rest.start(10.0, 60.0, "429")
+    assert rest.record_success(sent_at=9.0) is False and rest.limited(11.0)
+    assert rest.record_success(sent_at=70.0) is False and not rest.limited(11.0)
+    assert rest.start(80.0, 5.0, "429") == 5.0
 
 
 def test_an_answer_on_a_spent_day_is_a_recovery() -> None:
     rest = Cooldown()
-    rest.spend(0.0, 40000.0, "429")
-    assert rest.served(granted_at=36.0) is True
-    assert not rest.spent(37.0) and not rest.closed(37.0)
+    rest.start_exhausted(0.0, 40000.0, "429")
+    assert rest.record_success(sent_at=36.0) is True
+    assert not rest.exhausted(37.0) and not rest.blocks(37.0)
 
 
 def test_a_spent_day_is_looked_at_hourly_and_counted_on_when_it_is_over() -> None:
     rest = Cooldown()
-    assert rest.spend(0.0, 40000.0, "429") == 40000.0
-    assert rest.closed(3599.0) and not rest.closed(3600.0)
-    rest.spend(3600.0, 36400.0, "429")
-    assert rest.closed(7199.0) and rest.opens_at() == 7200.0
-    assert rest.back_at() == 40000.0
+    assert rest.start_exhausted(0.0, 40000.0, "429") == 40000.0
+    assert rest.blocks(3599.0) and not rest.blocks(3600.0)
+    rest.start_exhausted(3600.0, 36400.0, "429")
+    assert rest.blocks(7199.0) and rest.next_allowed_at() == 7200.0
+    assert rest.ends_at() == 40000.0
 
 
 def test_a_spent_day_that_ends_before_the_next_look_opens_at_its_end() -> None:
     rest = Cooldown()
-    rest.spend(0.0, 600.0, "429")
-    assert rest.opens_at() == 600.0 and not rest.closed(600.0)
+    rest.start_exhausted(0.0, 600.0, "429")
+    assert rest.next_allowed_at() == 600.0 and not rest.blocks(600.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.none() | st.floats(allow_nan=True)), max_size=30))
@@ -90,6 +90,6 @@ def test_a_rest_is_closed_until_it_opens_and_never_longer(steps: list[tuple[floa
     rest, now = Cooldown(), 0.0
     for wait, hint in steps:
         now += wait
-        assert 0.0 <= rest.limit(now, hint, "429") < 3600.001
-        assert rest.closed(now) == (now < rest.opens_at())
-        assert not rest.closed(rest.opens_at())
+        assert 0.0 <= rest.start(now, hint, "429") < 3600.001
+        assert rest.blocks(now) == (now < rest.next_allowed_at())
+        assert not rest.blocks(rest.next_allowed_at())

@@ -61,7 +61,7 @@ def test_the_preferred_provider_is_used_again_when_its_rest_is_over() -> None:
 
 def storm(run: Conducted) -> None:
     for _ in range(5):
-        run.pool.breaker("anthropic").failed(run.now, run.now, steady)
+        run.pool.breaker("anthropic").record_failure(run.now, run.now, steady)
 
 
 def test_in_a_storm_the_next_provider_serves_and_one_call_looks_now_and_then() -> None:

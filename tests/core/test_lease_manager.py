@@ -8,7 +8,7 @@ from agentos.core.protocol import events
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease
-from agentos.core.quota.lease_manager import LeaseManager, granted
+from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
@@ -69,7 +69,7 @@ def test_a_spent_day_is_told_with_its_end() -> None:
 def paced_desk(max_wait: float = 3600.0) -> Desk:
     """One key, whose first of one call a minute is over."""
     context = Desk([replace(key("key-1"), rates=((Dimension.REQUESTS, Rate(1.0, 60.0)),))], max_wait)
-    context.leasing.pool.bucket("key-1", "").limiter.profile.probe(0.0)
+    context.leasing.pool.bucket("key-1", "").limiter.profile.start_probe(0.0)
     context.give(context.get("LLD-1", 0.0), 1.0)
     context.ask("LLD-1", 1.0)
     assert context.leasing.grants(1.0) == []
@@ -280,6 +280,6 @@ def test_a_refusal_finds_its_key_under_its_new_name() -> None:
 
 
 def test_the_order_that_carries_the_key_does_not_show_it() -> None:
-    order = granted(Desk(keys(1)).get("LLD-1", 0.0))
+    order = Desk(keys(1)).get("LLD-1", 0.0).grant_command()
     assert (order.item, order.key, order.lease) == ("LLD-1", "key-1", "lease-1")
     assert order.secret.reveal() == "secret of key-1" and "secret of" not in repr(order)

@@ -18,9 +18,9 @@ from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limiter import RateLimiter
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
 from agentos.core.ratelimit.provider_profile import Counting, ProviderProfile
-from agentos.core.ratelimit.rate_estimator import UNCONFIRMED, RateEstimator
+from agentos.core.ratelimit.rate_estimator import MAX_UNCONFIRMED, RateEstimator
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.core.ratelimit.windows import Spent, UsageWindow
+from agentos.core.ratelimit.windows import UsageEntry, UsageWindow
 from agentos.offline.limits.windows import Window, WindowKind, make_window
 
 from .builders import key, proven, steady, want
@@ -30,17 +30,17 @@ MINUTE = Rate(10.0, 60.0)
 calls = st.lists(st.tuples(st.floats(0.0, 40.0), st.integers(0, 15)), max_size=60)
 
 
-def send_all(meter: UsageWindow, wishes: list[tuple[float, int]]) -> list[Spent]:
+def send_all(meter: UsageWindow, wishes: list[tuple[float, int]]) -> list[UsageEntry]:
     """Each call comes some time after the one before it, and is sent as soon as it fits."""
     now, sent = START, []
     for gap, amount in wishes:
         now = max(now + gap, meter.next_allowed_at(amount, now + gap))
         assert meter.next_allowed_at(amount, now) <= now, "what was named as the moment is not the moment"
-        sent.append(meter.spend(amount, now))
+        sent.append(meter.record(amount, now))
     return sent
 
 
-def window(sent: list[Spent], end: float, seconds: float) -> list[Spent]:
+def window(sent: list[UsageEntry], end: float, seconds: float) -> list[UsageEntry]:
     return [spent for spent in sent if end - seconds <= spent.at <= end]
 
 
@@ -59,55 +59,55 @@ def test_no_window_of_any_place_holds_more_than_the_amount(wishes: list[tuple[fl
 @given(calls.map(lambda found: [(gap, 1) for gap, _ in found]))
 def test_no_call_waits_while_there_is_room(wishes: list[tuple[float, int]]) -> None:
     meter, now = UsageWindow(MINUTE), START
-    sent: list[Spent] = []
+    sent: list[UsageEntry] = []
     for gap, amount in wishes:
         now += gap
         full = len(window(sent, now, MINUTE.seconds + meter.slack)) >= MINUTE.amount
         at = meter.next_allowed_at(amount, now)
         assert (at > now) <= full
         now = max(now, at)
-        sent.append(meter.spend(amount, now))
+        sent.append(meter.record(amount, now))
 
 
 def test_a_burst_at_the_start_uses_what_is_allowed_and_no_more() -> None:
     meter = UsageWindow(MINUTE)
     for _ in range(10):
         assert meter.next_allowed_at(1, START) <= START
-        meter.spend(1, START)
+        meter.record(1, START)
     assert START + 60.0 < meter.next_allowed_at(1, START) <= START + 60.2
 
 
 def test_a_call_larger_than_the_whole_limit_goes_alone() -> None:
     meter = UsageWindow(MINUTE)
-    meter.spend(1, START)
+    meter.record(1, START)
     alone_at = meter.next_allowed_at(25, START + 5)
     assert alone_at == START + 60.0 + meter.slack
-    meter.spend(25, alone_at)
+    meter.record(25, alone_at)
     assert meter.next_allowed_at(1, alone_at) == alone_at + 60.0 + meter.slack
 
 
 def test_a_call_that_used_less_than_was_thought_makes_room_for_the_next() -> None:
     meter = UsageWindow(MINUTE)
-    spent = meter.spend(10, START)
+    spent = meter.record(10, START)
     assert meter.next_allowed_at(6, START + 1) > START + 1
     meter.correct(spent, 4)
     assert meter.next_allowed_at(6, START + 1) <= START + 1
-    assert meter.spent(START + 1) == 4
+    assert meter.used(START + 1) == 4
 
 
 def test_a_call_that_used_more_than_was_thought_holds_the_next_one_up() -> None:
     meter = UsageWindow(MINUTE)
-    meter.correct(meter.spend(1, START), 10)
+    meter.correct(meter.record(1, START), 10)
     assert meter.next_allowed_at(1, START + 1) > START + 60
 
 
 def test_a_correction_that_comes_after_the_window_changes_nothing() -> None:
     meter = UsageWindow(MINUTE)
-    spent = meter.spend(10, START)
-    meter.spend(3, START + 100)
-    assert meter.spent(START + 100) == 3
+    spent = meter.record(10, START)
+    meter.record(3, START + 100)
+    assert meter.used(START + 100) == 3
     meter.correct(spent, 1)
-    assert meter.spent(START + 100) == 3
+    assert meter.used(START + 100) == 3
 
 
 @given(st.lists(st.tuples(st.floats(-5.0, 30.0), st.integers(0, 9), st.integers(0, 9)), max_size=40))
@@ -115,22 +115,22 @@ def test_the_sum_is_that_of_the_entries_whatever_was_corrected_and_when(
     record: list[tuple[float, int, int]],
 ) -> None:
     meter, now, at = UsageWindow(MINUTE), START, START
-    sent: list[Spent] = []
+    sent: list[UsageEntry] = []
     for gap, amount, truth in record:
         at = max(START, at + gap)  # a neighbour's note may be a moment older than our last call
         now = max(now, at)
-        sent.append(meter.spend(amount, at))
+        sent.append(meter.record(amount, at))
         meter.correct(sent[truth % len(sent)], truth)
-        assert meter.spent(now) <= sum(spent.amount for spent in sent)
-        assert meter.spent(now) >= sum(spent.amount for spent in window(sent, now, MINUTE.seconds))
-    assert meter.spent(now + 70) == 0
+        assert meter.used(now) <= sum(spent.amount for spent in sent)
+        assert meter.used(now) >= sum(spent.amount for spent in window(sent, now, MINUTE.seconds))
+    assert meter.used(now + 70) == 0
 
 
 def test_another_rate_counts_what_was_spent_before() -> None:
     meter = UsageWindow(Rate(100.0, 60.0))
     for _ in range(5):
-        meter.spend(1, START)
-    meter.change(Rate(5.0, 60.0))
+        meter.record(1, START)
+    meter.set_rate(Rate(5.0, 60.0))
     assert meter.next_allowed_at(1, START + 1) > START + 60
 
 
@@ -140,8 +140,8 @@ def test_another_rate_counts_what_was_spent_before() -> None:
 def test_a_call_waits_for_the_slowest_of_its_dimensions() -> None:
     pace = RateLimiter({Dimension.REQUESTS: Rate(5, 1.0), Dimension.TOKENS: Rate(100, 60.0)})
     pace.reserve(CallCost(60, 30), START)
-    assert pace.opens_at(CallCost(5, 5), START) <= START
-    assert pace.opens_at(CallCost(50, 0), START) > START + 60
+    assert pace.next_allowed_at(CallCost(5, 5), START) <= START
+    assert pace.next_allowed_at(CallCost(50, 0), START) > START + 60
 
 
 def test_tokens_are_corrected_by_the_usage_and_requests_are_not() -> None:
@@ -176,7 +176,7 @@ def test_a_limit_that_is_named_ends_the_learning() -> None:
 def test_a_known_limit_that_was_kept_to_and_refused_is_kept_in_smaller_portions() -> None:
     pace = RateLimiter({Dimension.REQUESTS: Rate(60, 60.0)})
     for step, amount in enumerate((30, 15, 7, 3, 1, 1)):
-        pace.refused(pace.reserve(CallCost(), START + 100 * step), 1.0, 0.1)
+        pace.record_refusal(pace.reserve(CallCost(), START + 100 * step), 1.0, 0.1)
         (rate,) = pace.rates.values()
         assert rate.amount == amount
         assert rate.per_second == pytest.approx(1.0), "the same in the long run"
@@ -185,7 +185,7 @@ def test_a_known_limit_that_was_kept_to_and_refused_is_kept_in_smaller_portions(
 def test_smaller_portions_stay_when_the_same_limit_is_named_again() -> None:
     pace = RateLimiter({})
     pace.add_limit(Dimension.REQUESTS, Rate(60, 60.0))
-    pace.refused(pace.reserve(CallCost(), START), 1.0, 0.1)
+    pace.record_refusal(pace.reserve(CallCost(), START), 1.0, 0.1)
     assert not pace.add_limit(Dimension.REQUESTS, Rate(60, 60.0))
     assert pace.rates == {Dimension.REQUESTS: Rate(30, 30.0)}
 
@@ -361,9 +361,9 @@ def test_the_last_word_of_a_neighbour_is_taken_over() -> None:
 def test_a_rate_that_nobody_waits_for_does_not_grow() -> None:
     learner = RateEstimator(per_second=5.0)
     for step in range(20):
-        learner.sent(START + step)
+        learner.record_send(START + step)
     assert not learner.grow(START + 100)
-    learner.waited()
+    learner.record_wait()
     assert not learner.grow(START + 100), "it is tried only after it was kept for a while"
     assert learner.grow(START + 200) and learner.per_second == 6.25
 
@@ -372,11 +372,11 @@ def test_a_faster_rate_is_tried_seldom_enough_that_refusals_are_few_of_all_calls
     learner, tries = RateEstimator(per_second=5.0), []
     for call in range(2000):
         now = START + call / 5
-        learner.waited()
-        learner.sent(now)
+        learner.record_wait()
+        learner.record_send(now)
         if learner.grow(now):
             tries.append(call)
-            learner.refused(now, 0.2, 0.01, told=True)
+            learner.record_refusal(now, 0.2, 0.01, hinted=True)
     assert len(tries) <= 8 and tries[0] >= 15
 
 
@@ -385,10 +385,10 @@ def test_while_nothing_is_known_few_calls_are_under_way_of_which_nobody_knows() 
     for second in range(6):
         sent = 0
         while learner.may_send(START + second):
-            learner.sent(START + second)
+            learner.record_send(START + second)
             sent += 1
-        assert sent == UNCONFIRMED
-    learner.answered(START + 5)
+        assert sent == MAX_UNCONFIRMED
+    learner.record_answer(START + 5)
     assert learner.may_send(START + 5), "an answer is soon enough"
 
 
@@ -408,11 +408,11 @@ WAYS = {
 def test_what_fits_is_admitted_by_a_provider_that_counts_so(
     counting: Counting, wishes: list[tuple[float, float]]
 ) -> None:
-    meter = UsageWindow(MINUTE, ProviderProfile(counting, boundary=0.0))
+    meter = UsageWindow(MINUTE, ProviderProfile(counting, window_start=0.0))
     provider, now, arrives = make_window(WAYS[counting], 10, 60.0), START, START
     for gap, on_the_way in wishes:
         now = max(now + gap, meter.next_allowed_at(1, now + gap))
-        meter.spend(1, now)
+        meter.record(1, now)
         arrives = max(arrives, now + on_the_way)
         assert provider.wait(arrives, 1) == 0
         provider.spend(arrives, 1)

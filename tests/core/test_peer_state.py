@@ -34,9 +34,9 @@ def sent(
 
 
 def refused(
-    credential: Credential, until: float, model: str = MODEL, spent_until: float = 0.0
+    credential: Credential, until: float, model: str = MODEL, exhausted_until: float = 0.0
 ) -> CooldownStarted:
-    return CooldownStarted("there", credential.quota, model, until, spent_until, "429 there", at=1000.0)
+    return CooldownStarted("there", credential.quota, model, until, exhausted_until, "429 there", at=1000.0)
 
 
 # Slots.
@@ -131,7 +131,7 @@ def test_a_rest_that_another_run_was_told_is_kept_here() -> None:
 
 def test_a_rest_ends_when_another_run_was_served() -> None:
     run = Conducted(keys(1))
-    run.learn(refused(keys(1)[0], until=1000.0, spent_until=80000.0))
+    run.learn(refused(keys(1)[0], until=1000.0, exhausted_until=80000.0))
     assert run.want("LLD-1", **ASK) is None
     run.learn(CooldownCleared("there", keys(1)[0].quota, MODEL))
     assert run.held("LLD-1") is not None

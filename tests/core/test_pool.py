@@ -79,7 +79,7 @@ def test_a_key_of_another_provider_serves_nobody_who_did_not_name_it() -> None:
 
 def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
     pool = Pool(keys(1))
-    pool.bucket("key-1").cooldown.limit(10.0, 30.0, "429")
+    pool.bucket("key-1").cooldown.start(10.0, 30.0, "429")
     pool.request(want("LLD-1"))
     assert granted(pool, 39.9) == []
     assert pool.keys.state("key-1", 39.9) is KeyState.RATE_LIMITED
@@ -89,7 +89,7 @@ def test_a_limited_key_rests_and_comes_back_at_the_named_time() -> None:
 
 def test_keys_of_one_bucket_rest_together() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project"), key("key-3")])
-    pool.bucket("key-1").cooldown.limit(0.0, 30.0, "429")
+    pool.bucket("key-1").cooldown.start(0.0, 30.0, "429")
     states = [pool.keys.state(name, 1.0) for name in pool.keys.names()]
     assert states == [KeyState.RATE_LIMITED, KeyState.RATE_LIMITED, KeyState.AVAILABLE]
     assert pool.keys.usable_slots(1.0) == 1
@@ -97,7 +97,7 @@ def test_keys_of_one_bucket_rest_together() -> None:
 
 def test_a_spent_day_is_looked_at_by_one_call_an_hour() -> None:
     pool = proven([key("key-1", concurrency=3)])
-    pool.bucket("key-1").cooldown.spend(0.0, 80000.0, "429")
+    pool.bucket("key-1").cooldown.start_exhausted(0.0, 80000.0, "429")
     for holder in ("LLD-1", "LLD-2"):
         pool.request(want(holder))
     assert granted(pool, 3599.0) == []
@@ -144,7 +144,7 @@ def test_a_disabled_key_is_not_used() -> None:
 
 def test_a_changed_secret_is_a_new_key_under_the_old_name() -> None:
     pool = Pool(keys(1))
-    pool.bucket("key-1").cooldown.limit(0.0, 30.0, "429")
+    pool.bucket("key-1").cooldown.start(0.0, 30.0, "429")
     pool.replace([replace(key("key-1"), secret=Secret("another one"))])
     assert pool.keys.state("key-1", 1.0) is KeyState.AVAILABLE
 
@@ -154,18 +154,18 @@ def test_a_key_that_moves_up_in_the_list_keeps_its_rest_and_its_call() -> None:
     pool.request(want("LLD-1"))
     pool.request(want("LLD-2"))
     _, second = pool.grant(0.0)
-    pool.bucket("key-2").cooldown.limit(0.0, 30.0, "429")
+    pool.bucket("key-2").cooldown.start(0.0, 30.0, "429")
     pool.replace([replace(key("key-2"), name="key-1")])
     assert pool.keys.state("key-1", 1.0) is KeyState.RATE_LIMITED
     assert pool.keys.state("key-1", 30.0) is KeyState.RESERVED
-    assert pool.known_as(second.credential) == "key-1"
+    assert pool.keys.current_name(second.credential) == "key-1"
     pool.release(second.id)
     assert pool.keys.state("key-1", 30.0) is KeyState.AVAILABLE
 
 
 def test_a_bucket_rests_on_when_one_of_its_keys_is_removed() -> None:
     pool = Pool([key("key-1", bucket="project"), key("key-2", bucket="project")])
-    pool.bucket("key-1").cooldown.limit(0.0, 30.0, "429")
+    pool.bucket("key-1").cooldown.start(0.0, 30.0, "429")
     pool.replace([key("key-2", bucket="project")])
     assert pool.keys.state("key-2", 1.0) is KeyState.RATE_LIMITED
 
@@ -183,7 +183,7 @@ def test_a_key_that_comes_back_during_a_call_is_not_given_to_a_second_one() -> N
 def test_in_a_storm_one_call_goes_through_when_its_time_has_come() -> None:
     pool = Pool(keys(3))
     for _ in range(5):
-        pool.breaker("gemini").failed(0.0, 0.0, steady)
+        pool.breaker("gemini").record_failure(0.0, 0.0, steady)
     for holder in ("LLD-1", "LLD-2"):
         pool.request(want(holder))
     assert granted(pool, 1.9) == []
@@ -195,7 +195,7 @@ def test_in_a_storm_one_call_goes_through_when_its_time_has_come() -> None:
 def test_a_probe_whose_holder_died_does_not_keep_the_storm_closed() -> None:
     pool = Pool(keys(2))
     for _ in range(5):
-        pool.breaker("gemini").failed(0.0, 0.0, steady)
+        pool.breaker("gemini").record_failure(0.0, 0.0, steady)
     for holder in ("LLD-1", "LLD-2"):
         pool.request(want(holder))
     pool.grant(2.0)
@@ -207,7 +207,7 @@ def test_a_spent_key_whose_call_is_still_under_way_wakes_the_pool_at_the_end_of_
     pool = Pool([key("key-1", concurrency=2)])
     pool.request(want("LLD-1"))
     pool.grant(0.0)
-    pool.bucket("key-1").cooldown.spend(0.0, 600.0, "429")
+    pool.bucket("key-1").cooldown.start_exhausted(0.0, 600.0, "429")
     pool.request(want("LLD-2"))
     assert granted(pool, 36.0) == []
     assert pool.wake_at(36.0) == 600.0
@@ -219,7 +219,7 @@ def test_a_model_that_nobody_here_asks_for_makes_no_key_usable() -> None:
     pool = Pool(keys(4))
     pool.bucket("key-1", "flash")
     for name in pool.keys.names():
-        pool.bucket(name, "pro").cooldown.spend(0.0, 3600.0, "429 a day")
+        pool.bucket(name, "pro").cooldown.start_exhausted(0.0, 3600.0, "429 a day")
     assert pool.keys.usable_slots(1.0) == 1, "as long as nobody has asked, any model counts"
     pool.request(want("a")._replace(models=("pro",)))
     assert pool.keys.usable_slots(1.0) == 0
@@ -233,5 +233,5 @@ def test_a_key_that_was_never_asked_for_a_model_is_usable_for_it() -> None:
     for model in ("pro", "flash"):
         pool.request(want(model)._replace(models=(model,)))
     for name in pool.keys.names():
-        pool.bucket(name, "pro").cooldown.spend(0.0, 3600.0, "429 a day")
+        pool.bucket(name, "pro").cooldown.start_exhausted(0.0, 3600.0, "429 a day")
     assert pool.keys.usable_slots(1.0) == 2, "both for flash"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agentos.core.constants import DAY
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import (
     EARLIER,
@@ -18,8 +19,7 @@ from agentos.core.protocol.peer_notes import (
     RunGone,
 )
 from agentos.core.quota.credentials import Credential, KeyState
-from agentos.core.ratelimit.limits import DAY, CallCost, Dimension, Rate
-from agentos.core.ratelimit.quota_day import day_began
+from agentos.core.ratelimit.limits import CallCost, Dimension, Rate, quota_day_start
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.ratelimit.windows import UsageWindow
 from agentos.core.scheduling.run_limits import Limits
@@ -223,11 +223,11 @@ def test_a_day_of_the_providers_ends_at_its_midnight() -> None:
     run.learn(used(credential, HourUsage(-50100.0, 4), HourUsage(-2000.0, 4)))
     assert run.pool.keys.state("key-1", run.now) is KeyState.EXHAUSTED
     midnight = DAY - 50000.0
-    assert run.pool.keys.earliest(run.now) == (midnight, "key-1")
+    assert run.pool.keys.next_allowed(run.now) == (midnight, "key-1")
     meter = UsageWindow(Rate(4, DAY), None, midnight=-50000.0)
-    meter.spend(4, -50001.0)
-    assert meter.spent(-49999.0) == 0
-    meter.spend(3, -2000.0)
+    meter.record(4, -50001.0)
+    assert meter.used(-49999.0) == 0
+    meter.record(3, -2000.0)
     assert meter.next_allowed_at(1, 1000.0) == 1000.0
     assert meter.next_allowed_at(2, 1000.0) == midnight == meter.next_allowed_at(2, midnight - 1)
     assert meter.next_allowed_at(4, midnight) == midnight
@@ -245,6 +245,6 @@ def test_a_refused_call_of_another_run_does_not_count_for_the_day() -> None:
 @pytest.mark.parametrize(("provider", "known"), [("gemini", True), ("anthropic", False), ("openai", False)])
 def test_whose_day_is_known(provider: str, known: bool) -> None:
     wall = 1_700_000_000.0
-    began = day_began(provider, wall)
+    began = quota_day_start(provider, wall)
     assert (began is not None) == known
     assert began is None or 0 <= wall - began < DAY

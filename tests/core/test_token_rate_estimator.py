@@ -4,7 +4,7 @@ import pytest
 
 from agentos.core.ratelimit.limiter import RateLimiter
 from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
-from agentos.core.ratelimit.provider_profile import ProviderProfile
+from agentos.core.ratelimit.provider_profile import CountingErrors, ProviderProfile
 from agentos.core.ratelimit.token_rate_estimator import TokenRateEstimator
 from agentos.core.ratelimit.windows import Reservation, TokenBucket
 
@@ -19,8 +19,10 @@ def test_what_came_in_between_two_openings_is_what_was_sent_and_the_difference_o
     scales = TokenRateEstimator()
     first, last = call(START, 500, refused=True), call(START + 3.0, 300, refused=True)
     sent = [call(START - 0.1, 900), first, call(START + 1.0, 200), call(START + 2.0, 1000), last]
-    assert scales.refused(sent, first, START + 0.5, kept=False) is None
-    assert scales.refused(sent, last, START + 4.5, kept=False) is None, "there is nothing to compare with yet"
+    assert scales.record_refusal(sent, first, START + 0.5, paced=False) is None
+    assert scales.record_refusal(sent, last, START + 4.5, paced=False) is None, (
+        "there is nothing to compare with yet"
+    )
     assert scales.per_second == pytest.approx((200 + 1000 + 300 - 500) / 4.0)
 
 
@@ -28,25 +30,25 @@ def test_a_smaller_call_that_slipped_in_before_the_opening_counts() -> None:
     scales = TokenRateEstimator()
     first, last = call(START, 500, refused=True), call(START + 2.0, 500, refused=True)
     sent = [call(START - 0.1, 900), first, call(START + 0.1, 100), call(START + 1.5, 900), last]
-    scales.refused(sent, first, START + 1.0, kept=False)
-    scales.refused(sent, last, START + 3.0, kept=False)
+    scales.record_refusal(sent, first, START + 1.0, paced=False)
+    scales.record_refusal(sent, last, START + 3.0, paced=False)
     assert scales.per_second == pytest.approx(1000 / 2.0)
 
 
 def test_calls_of_one_size_are_not_weighed() -> None:
     scales = TokenRateEstimator()
     first, last = call(START, 500, refused=True), call(START + 2.0, 500, refused=True)
-    scales.refused([first, call(START + 1.0, 500), last], first, START + 0.5, kept=False)
-    scales.refused([first, call(START + 1.0, 500), last], last, START + 2.5, kept=False)
+    scales.record_refusal([first, call(START + 1.0, 500), last], first, START + 0.5, paced=False)
+    scales.record_refusal([first, call(START + 1.0, 500), last], last, START + 2.5, paced=False)
     assert scales.per_second is None
 
 
 def test_the_way_of_counting_that_differs_less_from_measure_to_measure_is_the_providers() -> None:
     profile = ProviderProfile()
-    profile.weighed(by_calls=0.01, by_tokens=0.3)
+    profile.record_errors(CountingErrors(requests=0.01, tokens=0.3))
     assert not profile.counts_tokens
     for _ in range(4):
-        profile.weighed(by_calls=0.3, by_tokens=0.01)
+        profile.record_errors(CountingErrors(requests=0.3, tokens=0.01))
     assert profile.counts_tokens
 
 
@@ -59,7 +61,7 @@ def learnt(*stretches: list[int]) -> RateLimiter:
             pace.settle(pace.reserve(CallCost(size), now), CallCost(size))
         refused, wait = pace.reserve(CallCost(300), now + 0.01), sum(sizes) / 1000.0
         pace.cancel(refused, now + 0.02)
-        pace.refused(refused, wait, 0.001)
+        pace.record_refusal(refused, wait, 0.001)
         now = refused.at + wait
     return pace
 
@@ -70,35 +72,35 @@ def weighing() -> RateLimiter:
 
 def test_where_tokens_count_a_small_call_goes_sooner_than_a_large_one() -> None:
     pace = weighing()
-    assert isinstance(pace.weight(), Rate) and Dimension.REQUESTS not in pace.rates
+    assert isinstance(pace.token_rate(), Rate) and Dimension.REQUESTS not in pace.rates
     now = START + 10.0
     pace.reserve(CallCost(900), now)
-    small, large = pace.opens_at(CallCost(100), now), pace.opens_at(CallCost(900), now)
+    small, large = pace.next_allowed_at(CallCost(100), now), pace.next_allowed_at(CallCost(900), now)
     assert now < small < large
     assert (large - now) / (small - now) == pytest.approx(9.0, rel=0.01)
 
 
 def test_what_was_weighed_is_where_the_next_run_begins() -> None:
     pace = weighing()
-    calls, weight = pace.per_second(), pace.weight()
+    calls, weight = pace.per_second(), pace.token_rate()
     assert calls is not None and weight is not None
     later = RateLimiter({})
     later.merge(calls, None, weight)
-    assert later.weight() == weight
+    assert later.token_rate() == weight
     assert later.rates[Dimension.TOKENS] == pace.rates[Dimension.TOKENS]
 
 
 def test_a_limit_of_tokens_that_is_named_ends_the_weighing() -> None:
     pace = weighing()
     pace.add_limit(Dimension.TOKENS, Rate(4000.0, 60.0))
-    assert pace.weight() is None
+    assert pace.token_rate() is None
     assert pace.rates[Dimension.TOKENS] == Rate(4000.0, 60.0)
 
 
 def test_a_bucket_that_fills_evenly_admits_what_it_holds_and_then_by_size() -> None:
     meter = TokenBucket(Rate(900.0, 0.9), 0.0, START)
     assert meter.next_allowed_at(900, START) <= START
-    meter.spend(900, START)
+    meter.record(900, START)
     assert meter.next_allowed_at(300, START) == pytest.approx(START + 0.3)
-    meter.correct(meter.spend(0, START), 100)
+    meter.correct(meter.record(0, START), 100)
     assert meter.next_allowed_at(300, START) == pytest.approx(START + 0.4)

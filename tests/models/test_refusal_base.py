@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.ratelimit.quota_day import seconds_to_midnight_pacific
+from agentos.core.ratelimit.limits import seconds_to_midnight_pacific
 from agentos.core.ratelimit.refusals import clamp_hint
 from agentos.models.refusal_base import protobuf_duration, retry_after
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentos.offline.limits.limiter import DAY, BucketLimiter, OfflineLimits, Spending
+from agentos.core.constants import DAY
+from agentos.offline.limits.limiter import BucketLimiter, OfflineLimits, Spending
 from agentos.offline.limits.parse import parse_limits
 from agentos.offline.limits.windows import WindowKind
 from agentos.offline.vendors.neutral import Gauge, Quota, Violation

@@ -274,7 +274,7 @@ def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_a_larger_one(h
     harness.issues(40, 41, 42)
     server = harness.server(keys=KEYS[:1])
     none = harness.run("--all", "--budget", "0.0001")
-    assert none.code == 75 and "Stopped: --budget 0.0001 is too little for a first call" in none.out
+    assert none.code == 75 and "Stopped: --budget 0.0001 is too low for the first call" in none.out
     assert none.lines[-1].startswith("[COORDINATOR] Everything is saved. Go on, with more to spend, with: ")
     done = harness.run("--all", "--budget", "0.0175")
     assert done.code == 75, done.out

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, RunGone
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
-from agentos.core.quota.pool import LONGEST_PASSING, Pool
+from agentos.core.quota.pool import MAX_OVERTAKING, Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
 from agentos.core.ratelimit.provider_profile import Counting
 from agentos.core.text.secrets import Secret
@@ -96,7 +96,7 @@ class PacingMachine(RuleBasedStateMachine):
             self.calls[lease.id] = self._remember(lease.credential.quota, lease.model, lease.request.cost)
         waiting = self.pool.waiting(self.now)
         # Those who have waited so long are not passed any more, not even by who would fit.
-        stern = {want.models for want in waiting if self.now - want.requested_at >= LONGEST_PASSING}
+        stern = {want.models for want in waiting if self.now - want.requested_at >= MAX_OVERTAKING}
         for want in waiting:
             if want.models not in stern:
                 assert not any(self._has_room(key, want) for key in self.keys.values()), "left over"
@@ -170,7 +170,7 @@ class PacingMachine(RuleBasedStateMachine):
         lease, call = self.leases.pop(lease_id), self.calls.pop(lease_id)
         self.pool.release(lease_id)
         call.load = used or call.load
-        name = self.pool.known_as(lease.credential)
+        name = self.pool.keys.current_name(lease.credential)
         assert name is not None
         self.pool.bucket(name, lease.model).limiter.settle(lease.reservation, call.load)
 
@@ -189,7 +189,7 @@ class PacingMachine(RuleBasedStateMachine):
 
     def _has_room(self, key: Credential, want: LeaseRequest) -> bool:
         """Whether the key could take the call, even if what was sent counts a little longer."""
-        calls = self.sent.get((key.quota, want.model("gemini")), [])
+        calls = self.sent.get((key.quota, want.model_for(key)), [])
         for dimension, rate in key.rates:
             inside = [call for call in calls if call.at >= self.now - rate.seconds - 0.2]
             full = sum(call.load.amount(dimension) for call in inside) + want.cost.amount(dimension)

@@ -52,7 +52,7 @@ class Shut:
     """What the model remembers of a bucket's refusals, kept apart from the pool's own memory."""
 
     until: float = 0.0
-    spent_until: float = 0.0
+    exhausted_until: float = 0.0
     probe_at: float = 0.0
     refused_at: float = -1.0
 
@@ -142,7 +142,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.release(lease.id)
         if name := self._name_of(lease):
             shut = self._shut(self.keys[name])
-            rests = self.pool.bucket(name).cooldown.limit(self.now, hint, "429")
+            rests = self.pool.bucket(name).cooldown.start(self.now, hint, "429")
             assert clamp_hint(hint) <= rests + 1e-6, "a rest is never shorter than the hint"
             shut.until = max(shut.until, self.now + clamp_hint(hint))
             shut.refused_at = self.now
@@ -154,9 +154,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.release(lease.id)
         if name := self._name_of(lease):
             shut = self._shut(self.keys[name])
-            self.pool.bucket(name).cooldown.spend(self.now, day, "429")
+            self.pool.bucket(name).cooldown.start_exhausted(self.now, day, "429")
             shut.probe_at = self.now + HOUR
-            shut.spent_until = max(shut.spent_until, self.now + day)
+            shut.exhausted_until = max(shut.exhausted_until, self.now + day)
             shut.refused_at = self.now
 
     @precondition(lambda self: self.leases)
@@ -164,9 +164,9 @@ class PoolMachine(RuleBasedStateMachine):
     def serve(self, data: st.DataObject) -> None:
         lease = self._some_lease(data)
         self.pool.release(lease.id)
-        self.pool.breaker(lease.credential.provider).clear()
+        self.pool.breaker(lease.credential.provider).close()
         if name := self._name_of(lease):
-            self.pool.bucket(name).cooldown.served(lease.granted_at)
+            self.pool.bucket(name).cooldown.record_success(lease.granted_at)
             if lease.granted_at >= self._shut(self.keys[name]).refused_at:
                 self.shut[self.keys[name].quota] = Shut()
 
@@ -176,7 +176,7 @@ class PoolMachine(RuleBasedStateMachine):
         lease = self._some_lease(data)
         self.pool.release(lease.id)
         for _ in range(times):
-            self.pool.breaker(lease.credential.provider).failed(self.now, self.now, steady)
+            self.pool.breaker(lease.credential.provider).record_failure(self.now, self.now, steady)
 
     @rule(data=st.data(), sure=st.integers(0, 3))
     def quarantine(self, data: st.DataObject, sure: int) -> None:
@@ -192,7 +192,7 @@ class PoolMachine(RuleBasedStateMachine):
         known = {one.secret for one in old.values()}
         for name, one in new.items():
             if one.secret not in known:
-                self.pool.prove(name)
+                self.pool.mark_proven(name)
         survivors = {one.quota for one in new.values() if one.secret in known}
         self.shut = {quota: shut for quota, shut in self.shut.items() if quota in survivors}
         self.keys, self.quarantined = new, set()
@@ -258,7 +258,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.ended.append(lease.id)
 
     def _name_of(self, lease: Lease) -> str | None:
-        return self.pool.known_as(lease.credential)
+        return self.pool.keys.current_name(lease.credential)
 
     def _shut(self, credential: Credential) -> Shut:
         return self.shut.setdefault(credential.quota, Shut())
@@ -279,7 +279,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert lease.request.not_before <= self.now
         assert self._calls_on(credential) < credential.concurrency
         assert self.now >= shut.until, "granted before its time"
-        if self.now < shut.spent_until:
+        if self.now < shut.exhausted_until:
             assert self.now >= shut.probe_at, "a spent day is looked at hourly"
             shut.probe_at = self.now + HOUR
 
@@ -289,7 +289,7 @@ class PoolMachine(RuleBasedStateMachine):
             for name, credential in self.keys.items():
                 # A fallback is for when the preferred provider has no usable key, not when it is busy.
                 fits = credential.provider == want.providers[0] and credential.provider not in stormy
-                proving = self.pool.bucket(name).cooldown.closed(self.now)
+                proving = self.pool.bucket(name).cooldown.blocks(self.now)
                 idle = self.pool.keys.state(name, self.now) is KeyState.AVAILABLE
                 assert not (fits and idle and not proving)
 
@@ -299,7 +299,7 @@ class PoolMachine(RuleBasedStateMachine):
             return KeyState.DISABLED
         if name in self.quarantined:
             return KeyState.QUARANTINED
-        if self.now < shut.spent_until:
+        if self.now < shut.exhausted_until:
             return KeyState.EXHAUSTED
         if self.now < self.pool.bucket(name).cooldown.until:
             return KeyState.RATE_LIMITED
@@ -307,9 +307,9 @@ class PoolMachine(RuleBasedStateMachine):
         return KeyState.AVAILABLE if free else KeyState.RESERVED
 
     def _moments(self) -> list[float]:
-        shuts = [moment for shut in self.shut.values() for moment in (shut.until, shut.spent_until)]
+        shuts = [moment for shut in self.shut.values() for moment in (shut.until, shut.exhausted_until)]
         rests = [self.pool.bucket(name).cooldown for name in self.keys]
-        opening = [moment for rest in rests for moment in (rest.until, rest.probe_at, rest.spent_until)]
+        opening = [moment for rest in rests for moment in (rest.until, rest.probe_at, rest.exhausted_until)]
         storms = [self.pool.breaker(provider).open_until for provider in PROVIDERS]
         return [*shuts, *opening, *storms, *(want.not_before for want in self.waiting), self.now + 7 * DAY]
 

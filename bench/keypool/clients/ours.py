@@ -17,9 +17,9 @@ from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease
-from agentos.core.quota.lease_manager import LeaseManager, granted
+from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.core.text.secrets import Secret
@@ -76,7 +76,7 @@ class Owner:
     def _decide(self, act: Callable[[float], object]) -> None:
         leases, _ = with_shared_lock(self._leasing, self._neighbours, lambda: self._grant(act))
         for lease in leases:
-            self._models[lease.request.holder].grant(granted(lease))
+            self._models[lease.request.holder].grant(lease.grant_command())
         self._arm()
 
     def _grant(self, act: Callable[[float], object]) -> list[Lease]:

@@ -8,6 +8,7 @@ import click
 
 from agentos.cli.find_run import complete_runs
 from agentos.cli.param_types import Age, ByteSize
+from agentos.core.constants import DAY
 
 if TYPE_CHECKING:
     from agentos.core.run_state.run_stats import RunStats
@@ -103,7 +104,7 @@ def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry
     old = old_runs(runs_folder(), limits, time.time())
     for run in old:
         click.echo(
-            f"{run.path.name:<20} {shown_size(run.bytes):>9}  {run.seconds / 86400:.1f} days old: {run.reason}"
+            f"{run.path.name:<20} {shown_size(run.bytes):>9}  {run.seconds / DAY:.1f} days old: {run.reason}"
         )
     left = len(run_folders(runs_folder())) - len(old)
     total = f"{count(len(old), 'run')}, {shown_size(sum(run.bytes for run in old))}"

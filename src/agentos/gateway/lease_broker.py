@@ -9,7 +9,7 @@ from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
-from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
 
@@ -139,7 +139,7 @@ class LeaseBroker:
             return NoKey(
                 GatewayError.UNPAID, f"the next call would exceed the budget of ${budget.budget:.2f}"
             )
-        back = pool.back_for(request, now)
+        back = pool.recovery_for(request, now)
         if back is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.quarantined().items())
             found = f"no usable {provider} key{f' ({reasons})' if reasons else ''}"
@@ -157,7 +157,7 @@ class LeaseBroker:
         pool, now = self._lease_manager.pool, self._clock()
         if self._breaker_open(provider):
             return f"{provider} is failing on every key"
-        if not pool.keys.usable_slots(now) and (earliest := pool.keys.earliest(now)):
+        if not pool.keys.usable_slots(now) and (earliest := pool.keys.next_allowed(now)):
             return f"all keys are rate limited; {earliest[1]} is the first available, in {earliest[0] - now:.0f} s"
         return f"all {provider} keys are in use or at their rate limit"
 

@@ -7,7 +7,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, StepResult
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener, PeerLog
 from agentos.core.quota.credentials import Credential
-from agentos.core.quota.shared_turn import with_shared_lock
+from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.scheduling.scheduler import Scheduler
 
 MAX_WAIT = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed

@@ -272,9 +272,9 @@ def _shifted(note: Note, seconds: float) -> Note:
             return replace(note, at=note.at + seconds)
         case CooldownStarted():
             # A rest that is for no day says so with a zero.
-            spent_until = note.exhausted_until + seconds if note.exhausted_until else 0.0
+            exhausted_until = note.exhausted_until + seconds if note.exhausted_until else 0.0
             return replace(
-                note, until=note.until + seconds, exhausted_until=spent_until, at=note.at + seconds
+                note, until=note.until + seconds, exhausted_until=exhausted_until, at=note.at + seconds
             )
         case BucketLimitsLearned():
             return replace(note, window_start=note.window_start + seconds)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from agentos.core.constants import DAY
 from agentos.core.protocol.peer_notes import (
     EARLIER,
     BucketLimitsLearned,
@@ -18,7 +19,6 @@ from agentos.core.protocol.peer_notes import (
     ProviderRecovered,
     QuarantineLifted,
 )
-from agentos.core.ratelimit.quota_day import DAY
 
 RECENT = 61.0
 HOUR = 3600.0

@@ -27,7 +27,7 @@ def pool_from_notes(folder: Path, credentials: list[Credential]) -> Pool:
         pool.apply_note(gone)
     for key in pool.keys:
         if reason := rejected.get(key.credential.fingerprint):
-            key.reject(reason)
+            key.set_quarantine(reason)
     return pool
 
 

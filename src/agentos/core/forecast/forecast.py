@@ -11,7 +11,7 @@ from agentos.core.forecast.history import RunHistory
 from agentos.core.forecast.simulation import Bottleneck, RunSimulation, SimulationInputs, SimulationResult
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Usage
-from agentos.core.ratelimit.rate_estimator import BELOW
+from agentos.core.ratelimit.rate_estimator import SAFETY_FACTOR
 from agentos.core.text.secrets import Secret
 
 # A short run hangs on which items are the long ones, and on who comes last: it is tried several times.
@@ -94,7 +94,7 @@ def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
     sought = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_sought(note)]
     if pace is None or not sought:
         return notes
-    share = pace / (BELOW * len(sought))
+    share = pace / (SAFETY_FACTOR * len(sought))
     return tuple(_slowed(note, share) if note in sought else note for note in notes)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
+from agentos.core.constants import DAY
 from agentos.core.forecast.discrete_events import EventSimulator, Seen
 from agentos.core.forecast.history import ItemTrace, RunHistory
 from agentos.core.forecast.replay_workers import ReplayWorkers
@@ -14,7 +15,7 @@ from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Ending, Usage
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
-from agentos.core.ratelimit.limits import DAY, Dimension, LimitSeen, Rate
+from agentos.core.ratelimit.limits import Dimension, LimitSeen, Rate
 from agentos.core.ratelimit.rate_estimator import RateEstimator
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler

@@ -1,4 +1,4 @@
-"""What calls cost, and whether the budget allows one more."""
+"""Budget: what calls cost, and whether the budget allows one more."""
 
 from dataclasses import dataclass
 
@@ -21,22 +21,27 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """By model; a dated name such as `claude-x-20250101` has the price of `claude-x`."""
+    """Prices by model; a dated name such as `claude-x-20250101` has the price of `claude-x`."""
 
     prices: tuple[tuple[str, Price], ...] = ()
 
     def of(self, model: str) -> Price | None:
-        fitting = [(name, price) for name, price in self.prices if _is_version_of(model, name)]
-        return max(fitting, key=lambda pair: len(pair[0]))[1] if fitting else None
+        matches = [(name, price) for name, price in self.prices if _is_version_of(model, name)]
+        return max(matches, key=lambda match: len(match[0]))[1] if matches else None
 
 
 def add_costs(first: float | None, second: float | None) -> float | None:
-    """Two costs; with one that nobody knows, nobody knows their sum."""
+    """Add two costs; if one is unknown (None), so is the sum."""
     return None if first is None or second is None else first + second
 
 
 class Budget:
-    """Counts what was spent, and what the calls under way may still cost."""
+    """What a run has spent, and what the calls in flight may still cost, in US dollars.
+
+    A call is admitted only if it fits into the budget together with all calls in flight, each at its estimated
+    cost. `refused` tells whether the last `can_afford` round turned a call down; the owner resets it. Without
+    a budget everything is admitted; calls to models without a price cost nothing here.
+    """
 
     def __init__(self, prices: PriceList, budget: float | None = None) -> None:
         self._prices = prices
@@ -45,20 +50,20 @@ class Budget:
         self.refused = False
         self._reserved: dict[str, float] = {}
 
-    def can_afford(self, model: str, load: CallCost) -> bool:
-        """Whether one more call fits the budget; remembers if one did not."""
+    def can_afford(self, model: str, cost: CallCost) -> bool:
+        """Return whether one more call fits into the budget; sets `refused` if not."""
         if self.budget is None:
             return True
-        fits = self.spent + sum(self._reserved.values()) + self._estimate(model, load) <= self.budget
+        fits = self.spent + sum(self._reserved.values()) + self._estimate(model, cost) <= self.budget
         self.refused = self.refused or not fits
         return fits
 
-    def reserve(self, lease: str, model: str, load: CallCost) -> None:
+    def reserve(self, lease: str, model: str, cost: CallCost) -> None:
         if self.budget is not None:
-            self._reserved[lease] = self._estimate(model, load)
+            self._reserved[lease] = self._estimate(model, cost)
 
     def settle(self, lease: str, model: str, usage: Usage) -> float | None:
-        """The call is over: what it has cost, None if nobody knows."""
+        """Replace a reservation by the real cost, and return that; None if the model has no price."""
         self._reserved.pop(lease, None)
         price = self._prices.of(model)
         if price is None:
@@ -69,14 +74,14 @@ class Budget:
 
     def why_refused(self) -> str:
         budget = self.budget or 0.0
-        said = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"
+        option = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"
         if not self.spent:
-            return f"{said} is too little for a first call"
-        return f"the next call would pass {said} ({self.spent:.4f} spent)"
+            return f"{option} is too low for the first call"
+        return f"the next call would exceed {option} ({self.spent:.4f} spent)"
 
-    def _estimate(self, model: str, load: CallCost) -> float:
+    def _estimate(self, model: str, cost: CallCost) -> float:
         price = self._prices.of(model)
-        return price.cost_of(load.input_tokens, load.output_tokens) if price else 0.0
+        return price.cost_of(cost.input_tokens, cost.output_tokens) if price else 0.0
 
 
 def _is_version_of(model: str, name: str) -> bool:

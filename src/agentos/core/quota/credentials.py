@@ -1,19 +1,23 @@
-"""A named key: the name is printable, the secret never."""
+"""Credentials: named API keys with their limits, and what changed between two lists of them."""
 
 import functools
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from agentos.core.protocol.events import KeysChanged
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """`bucket` names the quota it shares at its provider; without one it has its own.
+    """One API key: its name may be printed, its secret never.
 
-    `midnight` is when one of the days began by which its provider counts, by the host's clock.
+    `bucket` names the quota that it shares with other keys at the provider; empty means a quota of its own.
+    `midnight` is the start of any quota day of the provider, by the host's clock; None means that daily
+    limits cover the last 24 hours.
     """
 
     name: str
@@ -29,17 +33,17 @@ class Credential:
 
     @property
     def quota(self) -> str:
-        """Names the quota on this host: keys of one bucket share it, in whatever run."""
+        """Identifies the quota on this host; keys of one bucket share it across all runs."""
         return f"{self.provider}:{self.bucket}" if self.bucket else self.fingerprint
 
     @property
     def address(self) -> str:
-        """Whom its calls go to: the provider, or what is behind another address, which is not shown."""
+        """Identifies where calls go: the provider, plus a hash of the base URL if it has its own."""
         return _address(self.provider, self.base_url) if self.base_url else self.provider
 
     @property
     def fingerprint(self) -> str:
-        """Tells the key apart on this host; the secret cannot be had from it."""
+        """Identifies the key on this host without revealing the secret."""
         return _fingerprint(self.provider, self.secret)
 
 
@@ -60,3 +64,23 @@ class KeyState(StrEnum):
     EXHAUSTED = "exhausted for the day"
     QUARANTINED = "quarantined"
     DISABLED = "disabled"
+
+
+def diff_credentials(before: Iterable[Credential], after: Iterable[Credential]) -> KeysChanged | None:
+    """Return what changed, by key name; None if nothing did.
+
+    Keys are matched by secret, so renaming a key is no change.
+    """
+    old = {credential.secret: credential for credential in before}
+    new = {credential.secret: credential for credential in after}
+    both = [(old[secret], credential) for secret, credential in new.items() if secret in old]
+    change = KeysChanged(
+        added=tuple(credential.name for secret, credential in new.items() if secret not in old),
+        removed=tuple(credential.name for secret, credential in old.items() if secret not in new),
+        disabled=tuple(now.name for was, now in both if was.enabled and not now.enabled),
+        enabled=tuple(now.name for was, now in both if now.enabled and not was.enabled),
+        changed=tuple(
+            now.name for was, now in both if replace(was, name=now.name, enabled=now.enabled) != now
+        ),
+    )
+    return None if change == KeysChanged((), ()) else change

@@ -1,4 +1,4 @@
-"""How a key stands, told apart by model where its models differ."""
+"""Key status: the state of a key for people, per model where its models differ."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,10 @@ from agentos.core.quota.credentials import KeyState
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.cooldown import Cooldown
 
-UNUSABLE = (KeyState.DISABLED, KeyState.QUARANTINED)
-
 
 @dataclass(frozen=True, slots=True)
 class KeyStatus:
-    """A state with the seconds that it lasts, if that is known; without models it is that of all."""
+    """A key's state and how many seconds it lasts (0 if unknown); no models means that it holds for all."""
 
     state: KeyState
     seconds: float = 0.0
@@ -20,27 +18,30 @@ class KeyStatus:
 
 
 def key_statuses(pool: Pool, name: str, now: float) -> list[KeyStatus]:
-    """What can serve first; then what comes back first."""
-    credential, state = pool.keys[name].credential, pool.keys.state(name, now)
-    if state in UNUSABLE:
+    """Return one status for all models, or one per group of models in the same state; soonest usable first."""
+    key, state = pool.keys[name], pool.keys.state(name, now)
+    if state in (KeyState.DISABLED, KeyState.QUARANTINED):
         return [KeyStatus(state)]
-    rests = {
-        model: one.cooldown for (quota, model), one in pool.buckets().items() if quota == credential.quota
+    credential = key.credential
+    cooldowns = {
+        model: bucket.cooldown
+        for (quota, model), bucket in pool.buckets().items()
+        if quota == credential.quota
     }
-    if credential.model in rests:
-        rests = {credential.model: rests[credential.model]}
-    free = KeyState.AVAILABLE if pool.keys[name].free else KeyState.RESERVED
+    if credential.model in cooldowns:
+        cooldowns = {credential.model: cooldowns[credential.model]}
+    idle_state = KeyState.AVAILABLE if key.free else KeyState.RESERVED
     groups: dict[tuple[float, KeyState], list[str]] = {}
-    for model, rest in sorted(rests.items()):
-        # Whole seconds: two ends of one day are not the same number.
-        seconds = float(max(0, math.ceil(rest.back_at() - now)))
-        groups.setdefault((seconds, _state(rest, free, now)), []).append(model)
+    for model, cooldown in sorted(cooldowns.items()):
+        # Whole seconds, so that models whose cooldowns end together fall into one group.
+        seconds = float(max(0, math.ceil(cooldown.ends_at() - now)))
+        groups.setdefault((seconds, _state(cooldown, idle_state, now)), []).append(model)
     if len(groups) < 2:
-        return [KeyStatus(found, seconds) for seconds, found in groups] or [KeyStatus(free)]
+        return [KeyStatus(found, seconds) for seconds, found in groups] or [KeyStatus(idle_state)]
     return [KeyStatus(found, seconds, tuple(groups[seconds, found])) for seconds, found in sorted(groups)]
 
 
-def _state(rest: Cooldown, free: KeyState, now: float) -> KeyState:
-    if rest.spent(now):
+def _state(cooldown: Cooldown, idle_state: KeyState, now: float) -> KeyState:
+    if cooldown.exhausted(now):
         return KeyState.EXHAUSTED
-    return KeyState.RATE_LIMITED if rest.limited(now) else free
+    return KeyState.RATE_LIMITED if cooldown.limited(now) else idle_state

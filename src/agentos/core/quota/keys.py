@@ -1,8 +1,9 @@
-"""The keys of a pool, in the order of their last use."""
+"""The keys of a pool, least recently used first."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentos.core.quota.buckets import Bucket, Buckets
 from agentos.core.quota.credentials import Credential, KeyState
@@ -10,28 +11,37 @@ from agentos.core.quota.lease import LeaseRequest
 from agentos.core.ratelimit.cooldown import Cooldown
 from agentos.core.text.secrets import Secret
 
-# A dead key is refused within so long.
-FIRST_CALL_GRACE = 0.25
+FIRST_CALL_GRACE = 0.25  # seconds; an invalid key is refused within this time
+
+
+class KeyTime(NamedTuple):
+    """When a key is expected to be free, and its name."""
+
+    at: float
+    name: str
 
 
 @dataclass(slots=True)
 class Key:
-    """A credential with the calls that it carries, ours and those of other runs.
+    """A credential with its state and the calls in flight on it, ours and those of other runs.
 
-    Its first call goes alone, so that a dead key costs one call and not as many as it has slots. What an
-    earlier run said of it is `hearsay`: believed as long as there are other keys.
+    The first call of a key is sent alone, so that an invalid key costs one call instead of one per slot.
+    A quarantine inherited from an earlier run holds only as long as the provider has other active keys.
     """
 
     credential: Credential
     cooldowns: list[Cooldown]
-    """Of every model that is known of; `asked` are those of the models that its pool is asked for."""
-    requested: list[Cooldown] = field(default_factory=list)
+    """Of every model used so far, by this run or another."""
+    requested_cooldowns: list[Cooldown] = field(default_factory=list)
+    """Of the models that this pool is asked for."""
     leases: set[str] = field(default_factory=set)
     quarantine: str = ""
+    """Why the key is quarantined; empty if it is not."""
     inherited_quarantine: bool = False
     proven: bool = False
     grace_until: float = 0.0
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    """Cache by model."""
 
     @property
     def active(self) -> bool:
@@ -41,43 +51,45 @@ class Key:
     def free(self) -> bool:
         return len(self.leases) < self.credential.concurrency
 
-    def leased_slots(self, lease: str, now: float) -> None:
+    def add_lease(self, lease: str, now: float) -> None:
         if not self.proven and not self.leases:
             self.grace_until = now + FIRST_CALL_GRACE
         self.leases.add(lease)
 
-    def reject(self, reason: str, *, hearsay: bool = False) -> None:
-        self.quarantine, self.inherited_quarantine = reason, hearsay
+    def set_quarantine(self, reason: str, *, inherited: bool = False) -> None:
+        """Quarantine the key, or lift its quarantine with an empty reason."""
+        self.quarantine, self.inherited_quarantine = reason, inherited
 
     def in_grace(self, now: float) -> bool:
+        """Return whether the first call of the key is in flight and may still be refused."""
         return not self.proven and now < self.grace_until and bool(self.leases)
 
     @property
-    def counted(self) -> list[Cooldown]:
-        """Those that say whether it is usable."""
-        return self.requested or self.cooldowns
+    def relevant_cooldowns(self) -> list[Cooldown]:
+        """The cooldowns that decide whether the key is usable."""
+        return self.requested_cooldowns or self.cooldowns
 
-    def requested_buckets(self, rest: Cooldown) -> None:
-        if all(rest is not one for one in self.requested):
-            self.requested.append(rest)
+    def add_requested(self, cooldown: Cooldown) -> None:
+        if all(cooldown is not known for known in self.requested_cooldowns):
+            self.requested_cooldowns.append(cooldown)
 
     def usable(self, now: float) -> bool:
-        """Not limited, spent, quarantined or disabled, held or not."""
+        """Return whether it is not limited, exhausted, quarantined or disabled; it may be in use."""
         if not self.active:
             return False
-        # Asked for every key at every decision.
-        for rest in self.requested or self.cooldowns:
-            if now >= rest.until and now >= rest.spent_until:
+        # Hot path: runs for every key at every scheduling decision.
+        for cooldown in self.requested_cooldowns or self.cooldowns:
+            if now >= cooldown.until and now >= cooldown.exhausted_until:
                 return True
-        return not self.counted
+        return not self.relevant_cooldowns
 
-    def opens_at(self) -> float:
-        """When the first of its rests lets a call through."""
-        return min([rest.opens_at() for rest in self.counted], default=0.0)
+    def next_allowed_at(self) -> float:
+        """When the first of its cooldowns admits a call."""
+        return min([cooldown.next_allowed_at() for cooldown in self.relevant_cooldowns], default=0.0)
 
 
 class Keys:
-    """The one that has rested longest comes first."""
+    """All keys by name, iterated in order of last use, the least recently used first."""
 
     def __init__(self) -> None:
         self._by_name: OrderedDict[str, Key] = OrderedDict()
@@ -92,122 +104,130 @@ class Keys:
         return self._by_name[name]
 
     def names(self) -> list[str]:
-        return sorted(self._by_name, key=_natural)
+        """All names in natural order: key-2 before key-10."""
+        return sorted(self._by_name, key=_natural_order)
 
     def providers(self) -> list[str]:
-        """Of the living ones, in the order of their last use."""
+        """The providers of the active keys, in order of last use."""
         return [key.credential.provider for key in self if key.active]
 
-    # Which can serve, and when.
+    # Availability.
 
     def state(self, name: str, now: float) -> KeyState:
         key = self[name]
+        cooldowns = key.relevant_cooldowns
         if not key.credential.enabled:
             return KeyState.DISABLED
         if key.quarantine:
             return KeyState.QUARANTINED
-        if key.counted and all(rest.spent(now) for rest in key.counted):
+        if cooldowns and all(cooldown.exhausted(now) for cooldown in cooldowns):
             return KeyState.EXHAUSTED
-        if key.counted and all(rest.spent(now) or rest.limited(now) for rest in key.counted):
+        if cooldowns and all(cooldown.exhausted(now) or cooldown.limited(now) for cooldown in cooldowns):
             return KeyState.RATE_LIMITED
         return KeyState.AVAILABLE if key.free else KeyState.RESERVED
 
     def active(self) -> list[str]:
-        """Those that are usable now or will be by waiting."""
+        """The names of the keys that are usable now or become so by waiting."""
         return [key.credential.name for key in self if key.active]
 
     def quarantined(self) -> dict[str, str]:
+        """The reasons of all quarantines, by key name."""
         return {key.credential.name: key.quarantine for key in self if key.quarantine}
 
     def usable_slots(self, now: float) -> int:
-        """Slots of those that are not limited, spent, quarantined or disabled, held or not."""
+        """Count the slots of all usable keys, free or in use."""
         return sum([key.credential.concurrency for key in self if key.usable(now)])
 
     def all_held(self, now: float) -> bool:
-        """Whether every usable slot is in use."""
+        """Return whether every slot of every usable key is in use."""
         return all(not key.free for key in self if key.usable(now))
 
-    def earliest(self, now: float) -> tuple[float, str] | None:
-        """When, by waiting alone, the first resting one can serve again, and which."""
-        ends = [(key.opens_at(), key.credential.name) for key, _ in self._resting(now)]
-        return min([end for end in ends if end[0] > now], default=None)
+    def next_allowed(self, now: float) -> KeyTime | None:
+        """When the first key in cooldown may send a call, even if only a probe; None if none is in cooldown."""
+        ends = [KeyTime(key.next_allowed_at(), key.credential.name) for key, _ in self._in_cooldown(now)]
+        return min([end for end in ends if end.at > now], default=None)
 
-    def first_back(self, now: float) -> tuple[float, str] | None:
-        """When the first resting one can be counted on again, and which: a look at a spent day is luck."""
-        ends = [(rest.back_at(), key.credential.name) for key, rest in self._resting(now)]
-        return min([end for end in ends if end[0] > now], default=None)
+    def next_recovery(self, now: float) -> KeyTime | None:
+        """When the first cooldown ends; the hourly probe of an exhausted day does not count."""
+        ends = [KeyTime(cooldown.ends_at(), key.credential.name) for key, cooldown in self._in_cooldown(now)]
+        return min([end for end in ends if end.at > now], default=None)
 
-    def more_usable_at(self, now: float) -> float | None:
-        """When, by waiting alone, one is not limited or spent any more."""
-        first = self.first_back(now)
-        return None if first is None else first[0]
+    def _in_cooldown(self, now: float) -> list[tuple[Key, Cooldown]]:
+        return [
+            (key, cooldown)
+            for key in self
+            for cooldown in key.relevant_cooldowns
+            if not cooldown.is_over(now) and key.active
+        ]
 
-    def _resting(self, now: float) -> list[tuple[Key, Cooldown]]:
-        """What living ones still have to wait for, for one of their models; mostly nothing."""
-        return [(key, rest) for key in self for rest in key.counted if not rest.over(now) and key.active]
-
-    # Which there are.
+    # Lookup and changes.
 
     def replace(self, keys: Iterable[Key]) -> None:
         self._by_name = OrderedDict((key.credential.name, key) for key in keys)
 
-    def used(self, key: Key) -> None:
+    def mark_used(self, key: Key) -> None:
         self._by_name.move_to_end(key.credential.name)
 
     def by_secret(self) -> dict[Secret, Key]:
         return {key.credential.secret: key for key in self}
 
-    def known_as(self, credential: Credential) -> str | None:
-        """The name that this credential's secret has now; None if it is gone."""
+    def current_name(self, credential: Credential) -> str | None:
+        """Return the name that the credential's secret has now; None if it was removed."""
         key = self._by_name.get(credential.name)
         if key is not None and (key.credential is credential or key.credential.secret == credential.secret):
             return credential.name
         names = (name for name, key in self._by_name.items() if key.credential.secret == credential.secret)
         return next(names, None)
 
-    def of_quota(self, quota: str) -> Key | None:
+    def find_by_quota(self, quota: str) -> Key | None:
         return next((key for key in self if key.credential.quota == quota), None)
 
-    def of_fingerprint(self, fingerprint: str) -> list[Key]:
+    def find_by_fingerprint(self, fingerprint: str) -> list[Key]:
         return [key for key in self if key.credential.fingerprint == fingerprint]
 
     def retry_quarantined(self, provider: str) -> None:
-        """Where no other key is left, those that were rejected in an earlier run are tried once more."""
-        ours = [key for key in self if key.credential.provider == provider]
-        for key in [] if any(key.active for key in ours) else ours:
+        """Lift inherited quarantines if the provider has no other active key: a bill may have been paid."""
+        keys = [key for key in self if key.credential.provider == provider]
+        if any(key.active for key in keys):
+            return
+        for key in keys:
             if key.inherited_quarantine:
-                key.reject("")
+                key.set_quarantine("")
 
-    def free_of(self, leases: Collection[str]) -> None:
+    def remove_leases(self, leases: Collection[str]) -> None:
         for key in self:
             key.leases.difference_update(leases)
 
 
-def _natural(name: str) -> tuple[str, int]:
+def _natural_order(name: str) -> tuple[str, int]:
     word, _, number = name.rpartition("-")
     return (word, int(number)) if number.isdigit() else (name, 0)
 
 
 class RequestedModels:
-    """A model that only other runs ask for makes no key usable; one that a key was not asked for yet may be."""
+    """Tells every key which of its models this pool is asked for.
+
+    Only their cooldowns decide whether a key is usable: a model that only other runs use does not count,
+    and one that was requested but not yet sent to this key does.
+    """
 
     def __init__(self, keys: Keys, buckets: Buckets) -> None:
         self._keys = keys
         self._buckets = buckets
-        self._kinds: dict[tuple[tuple[str, ...], tuple[str, ...]], LeaseRequest] = {}
+        self._requests: dict[tuple[tuple[str, ...], tuple[str, ...]], LeaseRequest] = {}
 
-    def add(self, want: LeaseRequest) -> None:
-        if want.kind not in self._kinds:
-            self._kinds[want.kind] = want
-            self._count(want)
+    def add(self, request: LeaseRequest) -> None:
+        if request.kind not in self._requests:
+            self._requests[request.kind] = request
+            self._register(request)
 
     def rebuild(self) -> None:
-        """The keys are others now."""
-        for want in self._kinds.values():
-            self._count(want)
+        """Register everything again after the keys were replaced."""
+        for request in self._requests.values():
+            self._register(request)
 
-    def _count(self, want: LeaseRequest) -> None:
+    def _register(self, request: LeaseRequest) -> None:
         for key in self._keys:
-            if key.credential.provider in want.providers:
-                model = key.credential.model or want.model(key.credential.provider)
-                key.requested_buckets(self._buckets.of(key.credential, model).cooldown)
+            if key.credential.provider in request.providers:
+                bucket = self._buckets.of(key.credential, request.model_for(key.credential))
+                key.add_requested(bucket.cooldown)

@@ -1,19 +1,21 @@
-"""A wish for one call, and the right to it."""
+"""Lease and lease request: the right to use one key for one call, and the application for it."""
 
 from typing import NamedTuple
 
+from agentos.core.protocol.commands import GrantLease
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.windows import Reservation
 
-HEAD_START = 2.0
+HEAD_START = 2.0  # seconds of priority for each call that an item has behind it
 
 
 class LeaseRequest(NamedTuple):
-    """A holder's wish for one call; it is not served before `not_before`.
+    """A holder's request for one call, to be granted not before `not_before`.
 
-    Each call that its item has behind it counts as if it had asked a little earlier, so that documents
-    are finished rather than all half done; nobody starves by it.
+    `providers` are in order of preference, `models` stand beside them. Requests are served in order of
+    `priority`: the time of the request, less a head start for every call that the item has already made,
+    so that items are finished rather than all left half done. The head start is too small to starve anyone.
     """
 
     holder: str
@@ -31,15 +33,20 @@ class LeaseRequest(NamedTuple):
 
     @property
     def kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Wishes of one kind can be served by the same keys."""
+        """Requests of one kind can be served by the same keys."""
         return (self.providers, self.models)
 
-    def model(self, provider: str) -> str:
-        return self.models[self.providers.index(provider)] if self.models else ""
+    def model_for(self, credential: Credential) -> str:
+        if credential.model or not self.models:
+            return credential.model or ""
+        return self.models[self.providers.index(credential.provider)]
 
 
 class Lease(NamedTuple):
-    """The right of one holder to one credential for one call."""
+    """The right of one holder to use one credential for one call.
+
+    It ends when the holder returns it, or when the holder is dropped from the pool.
+    """
 
     id: str
     request: LeaseRequest
@@ -47,3 +54,17 @@ class Lease(NamedTuple):
     granted_at: float
     reservation: Reservation
     model: str = ""
+
+    def grant_command(self) -> GrantLease:
+        """Return the command that carries the key to the holder."""
+        credential = self.credential
+        return GrantLease(
+            item=self.request.holder,
+            call=self.request.call,
+            lease=self.id,
+            key=credential.name,
+            provider=credential.provider,
+            secret=credential.secret,
+            base_url=credential.base_url,
+            model=self.model or None,
+        )

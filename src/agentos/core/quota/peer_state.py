@@ -1,4 +1,4 @@
-"""What the other runs on this host do to the keys of this one's pool."""
+"""Peer state: the calls, refusals and findings of other runs on this host, applied to the keys of this pool."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -26,7 +26,11 @@ from agentos.core.ratelimit.windows import Reservation
 
 
 class PeerState:
-    """Their calls hold slots and count; their refusals and findings are ours too."""
+    """Applies the notes of other runs to the shared keys.
+
+    Their calls hold slots and count against limits like our own, until they end or their run is gone; their
+    refusals, estimates and circuit breakers are taken over.
+    """
 
     def __init__(self, keys: Keys, buckets: Buckets, breakers: Mapping[str, CircuitBreaker]) -> None:
         self._keys = keys
@@ -38,12 +42,12 @@ class PeerState:
     def apply_note(self, note: Note) -> None:
         match note:
             case CallStarted():
-                self._sent(note)
+                self._on_call_sent(note)
             case CallEnded():
-                self._over(note)
+                self._on_call_over(note)
             case RunGone():
                 for lease in [lease for lease, call in self._calls.items() if call.run == note.run]:
-                    self._over(CallEnded(note.run, lease))
+                    self._on_call_over(CallEnded(note.run, lease))
             case KeyRejected() | QuarantineLifted():
                 self._apply_quarantine_note(note)
             case ProviderFailed() | ProviderRecovered():
@@ -56,62 +60,62 @@ class PeerState:
     ) -> None:
         match note:
             case CooldownStarted():
-                self._refused(note)
+                self._on_bucket_refused(note)
             case CooldownCleared():
                 if (bucket := self._bucket(note.bucket, note.model)) is not None:
                     bucket.cooldown.clear()
             case BucketLimitsLearned():
-                self._learnt(note)
+                self._on_bucket_learnt(note)
             case BucketUsage():
-                self._used(note)
+                self._on_bucket_used(note)
             case _:
                 assert_never(note)
 
     def runs(self) -> set[str]:
-        """Those that hold one of our keys."""
+        """The runs that hold one of our keys."""
         return {call.run for call in self._calls.values()}
 
     def calls_on(self, fingerprint: str) -> set[str]:
         return {lease for lease, call in self._calls.items() if call.key == fingerprint}
 
-    def _sent(self, note: CallStarted) -> None:
+    def _on_call_sent(self, note: CallStarted) -> None:
         lease = f"{note.run} {note.lease}"
         self._calls[lease] = note
-        for key in self._keys.of_fingerprint(note.key):
-            key.leased_slots(lease, note.at)
+        for key in self._keys.find_by_fingerprint(note.key):
+            key.add_lease(lease, note.at)
         if note.probed_provider and (breaker := self._breaker(note.probed_provider)) is not None:
-            breaker.sent(lease)
+            breaker.record_send(lease)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at)
 
-    def _over(self, note: CallEnded) -> None:
+    def _on_call_over(self, note: CallEnded) -> None:
         lease = note.lease if note.lease in self._calls else f"{note.run} {note.lease}"
         sent, reservation = self._calls.pop(lease, None), self._reservations.pop(lease, None)
-        self._keys.free_of((lease,))
+        self._keys.remove_leases((lease,))
         if sent and note.used != CallCost():
-            for key in self._keys.of_fingerprint(sent.key):
+            for key in self._keys.find_by_fingerprint(sent.key):
                 key.proven = True
         if sent and sent.probed_provider and (breaker := self._breaker(sent.probed_provider)) is not None:
-            breaker.over(lease)
+            breaker.record_end(lease)
         if sent and reservation and (bucket := self._bucket(sent.bucket, sent.model)) is not None:
             if note.refused:
                 bucket.limiter.uncount(reservation)
             else:
                 bucket.limiter.settle(reservation, note.used if note.used != CallCost() else sent.cost)
-            bucket.count_day(sent.at)
+            bucket.check_day(sent.at)
 
-    def _used(self, note: BucketUsage) -> None:
+    def _on_bucket_used(self, note: BucketUsage) -> None:
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             for hour in note.hours:
-                bucket.limiter.recall_day(hour.calls, hour.at)
-            bucket.count_day(note.at)
+                bucket.limiter.restore_day_usage(hour.calls, hour.at)
+            bucket.check_day(note.at)
 
     def _apply_quarantine_note(self, note: KeyRejected | QuarantineLifted) -> None:
-        for key in self._keys.of_fingerprint(note.key):
+        for key in self._keys.find_by_fingerprint(note.key):
             if isinstance(note, QuarantineLifted):
-                key.reject("")
+                key.set_quarantine("")
             else:
-                key.reject(note.reason, hearsay=note.run == EARLIER)
+                key.set_quarantine(note.reason, inherited=note.run == EARLIER)
                 self._keys.retry_quarantined(key.credential.provider)
 
     def _apply_breaker_note(self, note: ProviderFailed | ProviderRecovered) -> None:
@@ -121,15 +125,15 @@ class PeerState:
         if isinstance(note, ProviderFailed):
             breaker.merge(note.failures, note.open_until, note.reason, note.at)
         else:
-            breaker.clear()
+            breaker.close()
 
-    def _refused(self, note: CooldownStarted) -> None:
+    def _on_bucket_refused(self, note: CooldownStarted) -> None:
         if note.model == EVERY_MODEL:
             self._buckets.cool_down_all_models(note)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             bucket.cooldown.merge(note.until, note.exhausted_until, note.reason, note.at)
 
-    def _learnt(self, note: BucketLimitsLearned) -> None:
+    def _on_bucket_learnt(self, note: BucketLimitsLearned) -> None:
         bucket = self._bucket(note.bucket, note.model)
         if bucket is None:
             return
@@ -141,10 +145,10 @@ class PeerState:
             bucket.limiter.profile.merge(note.counting, note.window_start)
 
     def _breaker(self, address: str) -> CircuitBreaker | None:
-        """Of the provider at this address, if one of our keys is for it."""
-        keys = (key.credential for key in self._keys if key.credential.address == address)
-        return self._breakers[key.provider] if (key := next(keys, None)) else None
+        """Return the circuit breaker of the provider at this address, if one of our keys uses it."""
+        credentials = (key.credential for key in self._keys if key.credential.address == address)
+        return self._breakers[found.provider] if (found := next(credentials, None)) else None
 
     def _bucket(self, quota: str, model: str) -> Bucket | None:
-        key = self._keys.of_quota(quota)
+        key = self._keys.find_by_quota(quota)
         return self._buckets.of(key.credential, model) if key else None

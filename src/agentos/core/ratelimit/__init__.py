@@ -1,1 +1,1 @@
-"""Rate limiting: windows, limiters, estimators, cooldowns and circuit breakers."""
+"""Rate limiting of API calls: usage windows, rate limiter, rate estimators, cooldowns, circuit breakers."""

@@ -1,58 +1,71 @@
-"""When a provider fails for everybody: stop sending, look again now and then."""
+"""Circuit breaker: stop sending to a provider that fails for every key, and probe until it recovers."""
 
 from dataclasses import dataclass
 
 from agentos.core.backoff import Jitter, backoff
 
-FAILURES = 5
+FAILURE_THRESHOLD = 5  # consecutive failures that open the breaker
+FIRST_PROBE_DELAY = 2.0  # seconds
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """One provider's; a storm is so many failures in a row, by whatever call of whatever run on this host.
+    """Circuit breaker of one provider, shared by all its keys and, through peer notes, all runs on this host.
 
-    `probe` is the one call under way that looks whether it is over.
+    It guards against outages (5xx, broken connections), which are no key's fault; a key that is refused gets
+    a `Cooldown` instead. It is closed at first. After `FAILURE_THRESHOLD` consecutive failures it opens:
+    `allows` then admits one probe at a time, with exponential backoff between probes. The first success
+    closes it again.
+
+        if breaker.allows(now):
+            breaker.record_send(lease)
+            ...
+            breaker.close()  # or breaker.record_failure(sent_at, now, jitter, "503")
+            breaker.record_end(lease)
+
+    `opened_at` is None while it is closed; `probe` is the lease of the probe in flight.
     """
 
     failures: int = 0
-    began: float | None = None
+    opened_at: float | None = None
     open_until: float = 0.0
     probe: str = ""
     reason: str = ""
 
-    def failed(self, sent_at: float, now: float, jitter: Jitter, reason: str = "") -> bool:
-        """Whether a storm begins with this failure."""
-        if self.began is not None and sent_at <= self.began:
-            # It was under way when the storm began, and tells nothing of how long that lasts.
+    def record_failure(self, sent_at: float, now: float, jitter: Jitter, reason: str = "") -> bool:
+        """Count a failed call; return whether it opened the breaker."""
+        if self.opened_at is not None and sent_at <= self.opened_at:
+            # The call was in flight when the breaker opened: it says nothing about recovery.
             return False
         self.failures += 1
         self.reason = reason
-        if self.failures < FAILURES:
+        if self.failures < FAILURE_THRESHOLD:
             return False
-        begins = self.began is None
-        self.began = now if self.began is None else self.began
-        self.open_until = now + backoff(self.failures - FAILURES + 1, jitter, base=2.0)
-        return begins
+        opens = self.opened_at is None
+        self.opened_at = now if self.opened_at is None else self.opened_at
+        self.open_until = now + backoff(self.failures - FAILURE_THRESHOLD + 1, jitter, base=FIRST_PROBE_DELAY)
+        return opens
 
     def merge(self, failures: int, open_until: float, reason: str, at: float) -> None:
-        """What another run has met; here, the storm begins with being told of it."""
+        """Take over what another run reported at `at`."""
         self.failures, self.reason = max(self.failures, failures), reason
         if open_until:
-            self.began = at if self.began is None else self.began
+            self.opened_at = at if self.opened_at is None else self.opened_at
             self.open_until = max(self.open_until, open_until)
 
-    def clear(self) -> None:
-        """It has answered: what failed before is over."""
-        self.failures, self.began, self.open_until, self.probe = 0, None, 0.0, ""
+    def close(self) -> None:
+        """Forget all failures: the provider has answered."""
+        self.failures, self.opened_at, self.open_until, self.probe = 0, None, 0.0, ""
 
     def allows(self, now: float) -> bool:
-        return self.began is None or (now >= self.open_until and not self.probe)
+        return self.opened_at is None or (now >= self.open_until and not self.probe)
 
-    def sent(self, lease: str) -> None:
-        if self.began is not None:
+    def record_send(self, lease: str) -> None:
+        """Note that a call was sent; while the breaker is open, that call is the probe."""
+        if self.opened_at is not None:
             self.probe = lease
 
-    def over(self, lease: str) -> None:
-        """Whatever it brought, and if its holder died: the next probe may go."""
+    def record_end(self, lease: str) -> None:
+        """Note that a call ended, however it ended, so that the next probe may be sent."""
         if self.probe == lease:
             self.probe = ""

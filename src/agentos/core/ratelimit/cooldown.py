@@ -1,96 +1,112 @@
-"""How long a bucket rests after its provider refused."""
+"""Cooldown: how long a bucket sends nothing after its provider refused a call."""
 
 from dataclasses import dataclass
 
-from agentos.core.ratelimit.refusals import LONGEST_HINT, clamp_hint
+from agentos.core.ratelimit.refusals import MAX_HINT, clamp_hint
 
-PROBE_EVERY = 3600.0
-PROVING = 0.25
-# A hint of 0 s would stay 0 however often it is doubled.
-SHORTEST_DOUBLED = 0.5
+PROBE_INTERVAL = 3600.0  # seconds between probes of an exhausted day
+PROBATION = 0.25  # seconds in which the first call after a cooldown is sent alone
+MIN_DOUBLED_WAIT = 0.5  # seconds; a hint of 0 would stay 0 however often it is doubled
+MAX_DOUBLINGS = 12
 
 
 @dataclass(slots=True)
 class Cooldown:
-    """Until when nothing is sent; for a spent day, when one call may look again."""
+    """Cooldown of one bucket and model after a rate limit (`until`) or a used-up day (`exhausted_until`).
+
+    It follows the provider's own hint, and doubles it each time the hint turns out to be too short. The
+    first call after a cooldown is sent alone (probation); others follow only if it is not refused. While a
+    day is exhausted, one probe per hour checks whether the provider still means it. A call that was sent after
+    the last refusal and succeeded ends the cooldown.
+
+        seconds = cooldown.start(now, hint=30.0, reason="429")
+        ...
+        if not cooldown.blocks(now):
+            cooldown.record_send(now)
+
+    Use a `RateLimiter` to avoid refusals; this is what happens when one came all the same. Failures of the
+    provider itself open its `CircuitBreaker` and start no cooldown.
+    """
 
     until: float = 0.0
-    spent_until: float = 0.0
+    exhausted_until: float = 0.0
     probe_at: float = 0.0
     consecutive_refusals: int = 0
     probation_until: float | None = None
-    sent: int = 0
+    sent_since_refusal: int = 0
     refused_at: float = float("-inf")
     reason: str = ""
 
-    def limit(self, now: float, hint: float | None, reason: str) -> float:
-        """Starts or lengthens the rest; a hint that was obeyed in vain counts double each time."""
+    def start(self, now: float, hint: float | None, reason: str) -> float:
+        """Start or extend the cooldown after a rate limit; return its length in seconds."""
         if not self.limited(now):
-            self.consecutive_refusals = self.consecutive_refusals + 1 if self.sent <= 1 else 1
-        self.sent, self.probation_until = 0, None
+            followed_in_vain = self.sent_since_refusal <= 1
+            self.consecutive_refusals = self.consecutive_refusals + 1 if followed_in_vain else 1
+        self.sent_since_refusal, self.probation_until = 0, None
         seconds = clamp_hint(hint)
         if self.consecutive_refusals > 1:
-            seconds = max(seconds, SHORTEST_DOUBLED) * 2 ** min(self.consecutive_refusals - 1, 12)
-        seconds = min(seconds, LONGEST_HINT)
+            doublings = min(self.consecutive_refusals - 1, MAX_DOUBLINGS)
+            seconds = max(seconds, MIN_DOUBLED_WAIT) * 2**doublings
+        seconds = min(seconds, MAX_HINT)
         self.until = max(self.until, now + seconds)
         self.refused_at, self.reason = now, reason
         return self.until - now
 
-    def spend(self, now: float, day: float, reason: str) -> float:
-        """The day's quota is over; one call an hour may look whether that was true."""
-        self.spent_until = max(self.spent_until, now + day)
-        self.probe_at = now + PROBE_EVERY
+    def start_exhausted(self, now: float, seconds_to_reset: float, reason: str) -> float:
+        """Cool down until the daily quota is reset; return the length in seconds."""
+        self.exhausted_until = max(self.exhausted_until, now + seconds_to_reset)
+        self.probe_at = now + PROBE_INTERVAL
         self.refused_at, self.reason = now, reason
-        return self.spent_until - now
+        return self.exhausted_until - now
 
-    def served(self, granted_at: float) -> bool:
-        """A call went through; if it was sent after the last refusal, the rest is over."""
-        if granted_at < self.refused_at:
+    def record_success(self, sent_at: float) -> bool:
+        """End the cooldown if the call was sent after the last refusal; return whether an exhausted day ended."""
+        if sent_at < self.refused_at:
             return False
-        was_spent = bool(self.spent_until)
+        was_exhausted = bool(self.exhausted_until)
         self.clear()
-        return was_spent
+        return was_exhausted
 
     def clear(self) -> None:
-        self.until = self.spent_until = self.probe_at = 0.0
+        self.until = self.exhausted_until = self.probe_at = 0.0
         self.consecutive_refusals, self.probation_until = 0, None
 
-    def merge(self, until: float, spent_until: float, reason: str, at: float) -> None:
-        """What another run was told, and when; the later of two ends wins."""
+    def merge(self, until: float, exhausted_until: float, reason: str, at: float) -> None:
+        """Take over a cooldown that another run reported at `at`; the later end wins."""
         self.until, self.reason = max(self.until, until), reason
         self.refused_at = max(self.refused_at, at)
-        if spent_until > self.spent_until:
-            self.spent_until, self.probe_at = spent_until, max(self.probe_at, spent_until)
+        if exhausted_until > self.exhausted_until:
+            self.exhausted_until, self.probe_at = exhausted_until, max(self.probe_at, exhausted_until)
 
-    def probed(self, now: float) -> None:
-        self.probe_at = now + PROBE_EVERY
-
-    def probe_started(self, now: float) -> None:
-        """The first call after a rest goes alone: only when it was not refused do others follow."""
-        self.sent += 1
-        if self.sent == 1 and self.consecutive_refusals:
-            self.probation_until = now + PROVING
+    def record_send(self, now: float) -> None:
+        """Note that a call was sent: the first one after a cooldown starts the probation."""
+        self.sent_since_refusal += 1
+        if self.sent_since_refusal == 1 and self.consecutive_refusals:
+            self.probation_until = now + PROBATION
+        if self.exhausted(now):
+            self.probe_at = now + PROBE_INTERVAL
 
     def limited(self, now: float) -> bool:
         return now < self.until
 
-    def spent(self, now: float) -> bool:
-        return now < self.spent_until
+    def exhausted(self, now: float) -> bool:
+        return now < self.exhausted_until
 
-    def over(self, now: float) -> bool:
-        """Whether nothing of it is left to be waited for."""
-        return now >= self.until and now >= self.spent_until and now >= (self.probation_until or 0.0)
+    def is_over(self, now: float) -> bool:
+        """Return whether nothing is left to wait for, the probation included."""
+        return now >= self.until and now >= self.exhausted_until and now >= (self.probation_until or 0.0)
 
-    def closed(self, now: float) -> bool:
-        """Whether no call may be sent now."""
-        proving = self.probation_until is not None and now < self.probation_until
-        return proving or self.limited(now) or (self.spent(now) and now < self.probe_at)
+    def blocks(self, now: float) -> bool:
+        """Return whether no call may be sent now."""
+        on_probation = self.probation_until is not None and now < self.probation_until
+        return on_probation or self.limited(now) or (self.exhausted(now) and now < self.probe_at)
 
-    def back_at(self) -> float:
-        """When it can be counted on again: an hourly look at a spent day is luck."""
-        return max(self.until, self.spent_until)
+    def ends_at(self) -> float:
+        """When calls are expected to succeed again; the hourly probe of an exhausted day does not count."""
+        return max(self.until, self.exhausted_until)
 
-    def opens_at(self) -> float:
-        if not self.consecutive_refusals and not self.spent_until:
+    def next_allowed_at(self) -> float:
+        """When the next call may be sent, be it a probe."""
+        if not self.consecutive_refusals and not self.exhausted_until:
             return self.until
-        return max(self.until, self.probation_until or 0.0, min(self.spent_until, self.probe_at))
+        return max(self.until, self.probation_until or 0.0, min(self.exhausted_until, self.probe_at))

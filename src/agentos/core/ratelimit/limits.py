@@ -1,13 +1,17 @@
-"""What providers count, and how much of it a call is."""
+"""Provider limits: what is counted, at which rate, what a call costs, and when a quota day starts."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 
-DAY = 86400.0
+from agentos.core.constants import DAY
+
+# Added to the provider's midnight, so that a clock difference cannot make our day start first.
+MIDNIGHT_MARGIN = 1.0  # seconds
 
 
 class Dimension(StrEnum):
-    """What providers count."""
+    """A quantity that a provider limits."""
 
     REQUESTS = "requests"
     TOKENS = "tokens"
@@ -18,7 +22,10 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `amount` in any `seconds`: what a token bucket, a fixed and a sliding window all admit."""
+    """At most `amount` in any period of `seconds`.
+
+    Token buckets, fixed windows and sliding windows all admit traffic that keeps to this.
+    """
 
     amount: float
     seconds: float
@@ -30,7 +37,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class LimitSeen:
-    """A limit that the provider has named, in a header or a refusal."""
+    """A limit that the provider stated in a response header or in a refusal."""
 
     dimension: Dimension
     amount: float
@@ -43,7 +50,7 @@ class LimitSeen:
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What one call will count for, as far as can be told before it."""
+    """What one call counts for: an estimate before it is sent, the reported usage afterwards."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -60,5 +67,26 @@ class CallCost:
                 return float(self.input_tokens + self.output_tokens)
 
     def within(self, other: "CallCost") -> bool:
-        """Whether it counts for no more, in any dimension."""
+        """Return whether this costs no more than `other` in any dimension."""
         return self.input_tokens <= other.input_tokens and self.output_tokens <= other.output_tokens
+
+
+def quota_day_start(provider: str, wall_time: float) -> float | None:
+    """Return the wall time at which the provider's current quota day started; None if it has no fixed day."""
+    if provider != "gemini":
+        return None
+    return wall_time + seconds_to_midnight_pacific(wall_time) - DAY + MIDNIGHT_MARGIN
+
+
+def seconds_to_midnight_pacific(wall_time: float) -> float:
+    """Return the seconds until Google resets its daily quotas."""
+    now = datetime.fromtimestamp(wall_time, UTC)
+    try:
+        from zoneinfo import ZoneInfo
+
+        pacific = ZoneInfo("America/Los_Angeles")
+    except KeyError:
+        # Without time zone data, assume standard time: an hour late in summer, but never early.
+        return DAY - (wall_time - 8 * 3600) % DAY
+    tomorrow = now.astimezone(pacific).date() + timedelta(days=1)
+    return datetime.combine(tomorrow, time(), pacific).timestamp() - wall_time

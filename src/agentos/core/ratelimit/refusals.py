@@ -1,4 +1,4 @@
-"""What a provider's refusal means for the key that was used."""
+"""Refusals: why a provider rejected a call, and how long it asks the caller to wait."""
 
 import math
 from dataclasses import dataclass
@@ -6,20 +6,28 @@ from enum import StrEnum
 
 from agentos.core.ratelimit.limits import LimitSeen
 
-DEFAULT_REST = 60.0
-LONGEST_HINT = 3600.0
+DEFAULT_WAIT = 60.0  # seconds, when the provider gives no usable hint
+MAX_HINT = 3600.0  # seconds
 
 
 class RefusalKind(StrEnum):
     RATE_LIMITED = "rate limited"
+    """The bucket is over a short-term limit: it cools down."""
     DAY_EXHAUSTED = "exhausted for the day"
+    """The daily quota is used up: the bucket cools down until the provider's reset."""
     KEY_REJECTED = "key rejected"
+    """The key is invalid, forbidden or unpaid: it is quarantined."""
     PROVIDER_ERROR = "provider trouble"
+    """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`seconds` is how long the provider asks to wait; `day_seconds` until its daily reset."""
+    """A call that the provider did not serve, in the same form for every provider.
+
+    `seconds` is the wait that the provider asks for, `day_seconds` the time until its daily reset; both are
+    None if the response did not say. `limits` are the limits that the response named.
+    """
 
     kind: RefusalKind
     reason: str
@@ -29,7 +37,7 @@ class Refusal:
 
 
 def clamp_hint(seconds: float | None) -> float:
-    """A wait that can be obeyed: absurd, negative or missing hints become sane ones."""
+    """Return a wait that is safe to follow: missing or invalid hints become the default, long ones are capped."""
     if seconds is None or math.isnan(seconds) or seconds < 0:
-        return DEFAULT_REST
-    return min(seconds, LONGEST_HINT)
+        return DEFAULT_WAIT
+    return min(seconds, MAX_HINT)

@@ -1,4 +1,4 @@
-"""What a provider counts that names no limit: calls, or what they weigh."""
+"""Token rate estimator: finds a token limit that the provider does not state, and tells it from a request limit."""
 
 import itertools
 import math
@@ -6,145 +6,149 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.ratelimit.provider_profile import CountingErrors
+from agentos.core.ratelimit.rate_estimator import SAFETY_FACTOR
 from agentos.core.ratelimit.windows import Reservation, TokenBucket
 
-BELOW = 0.985
-STEP_BACK = 0.95
-# What an older measure still weighs.
-OLDER = 0.5
-# Where sizes differ less, calls and tokens tell the same.
-UNEVEN = 0.3
-# Two refused calls differ by so much of their size, and by so many seconds.
-DIFFERENT = 0.1
-LATER = 0.02
+STEP_BACK = 0.95  # factor for a rate that was kept and yet refused
+OLD_SAMPLE_WEIGHT = 0.5  # of earlier samples in the average
+MIN_SIZE_SPREAD = 0.3  # of the mean; with calls more alike, requests and tokens cannot be told apart
+# Two calls refused together are comparable if they differ by this much.
+MIN_SIZE_DIFFERENCE = 0.1  # of the call's tokens
+MIN_OPENING_DIFFERENCE = 0.02  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """What was admitted in a second, counted in both ways, `over` so many seconds."""
+class RateSample:
+    """What was admitted per second over `seconds`, counted both ways."""
 
-    calls: float
+    requests: float
     tokens: float
-    over: float
+    seconds: float
 
-    def off(self, other: "Measure") -> tuple[float, float]:
-        """By how much another one of the same bucket differs, each way: the true way hardly does."""
-        return abs(math.log(self.calls / other.calls)), abs(math.log(self.tokens / other.tokens))
+    def errors_against(self, other: "RateSample") -> CountingErrors:
+        """Compare two samples of one bucket: what the provider really counts hardly changes."""
+        return CountingErrors(
+            abs(math.log(self.requests / other.requests)), abs(math.log(self.tokens / other.tokens))
+        )
 
 
 @dataclass(slots=True)
 class TokenRateEstimator:
-    """Weighs what was admitted from one opening of a refused bucket to the next.
+    """Estimates the token rate of one bucket and model for which no token limit is configured or stated.
 
-    At an opening there is room for exactly the call that was refused, so what has come in between is what
-    was sent, and the difference of the two refused calls. That holds for every bucket that fills evenly.
+    It measures what was admitted from one opening of a refused bucket to the next. At an opening there is
+    room for exactly the refused call, so the room that came up in between equals the calls sent in between
+    plus the difference of the two refused calls. That holds for every bucket that refills evenly.
+
+    `per_second` is None until enough is known. `largest_call` is in tokens.
     """
 
     per_second: float | None = None
-    largest: float = 0.0
+    largest_call: float = 0.0
     opened_at: float | None = None
-    _last: Reservation | None = None
-    _measure: Measure | None = None
-    _before: float | None = None
-    _tokens: float = 0.0
-    _seconds: float = 0.0
+    _last_refused: Reservation | None = None
+    _sample: RateSample | None = None
+    _rate_before_growth: float | None = None
+    _measured_tokens: float = 0.0
+    _measured_seconds: float = 0.0
 
-    def refused(
-        self, past: Iterable[Reservation], refused: Reservation, opens_at: float, *, kept: bool
-    ) -> tuple[float, float] | None:
-        """By how much the two ways of counting differ from their last measure, if there was one.
+    def record_refusal(
+        self, history: Iterable[Reservation], refused: Reservation, opens_at: float, *, paced: bool
+    ) -> CountingErrors | None:
+        """Take a sample; return how far it is from the last one, if there is one.
 
-        `past` is all that was sent, in order. What was sent after the last refused call may have been
-        admitted before the bucket opened for that one: it was smaller. A rate that was `kept` to, and yet
-        refused, had been measured too high.
+        `history` is all that was sent, in order. Calls sent after the last refused one all count, even if
+        they were small enough to be admitted before the bucket opened for it. `paced` means that the
+        estimated token rate was kept: refused all the same, it was too high.
         """
-        last, self._last = self._last, refused
-        began, self.opened_at = self.opened_at, opens_at
-        sizes, since = _admitted(past, last, refused)
-        if began is None or last is None or since == len(sizes) or opens_at <= began:
+        last, self._last_refused = self._last_refused, refused
+        start, self.opened_at = self.opened_at, opens_at
+        sizes, first = _admitted_sizes(history, last, refused)
+        if start is None or last is None or first == len(sizes) or opens_at <= start:
             return None
-        tokens = sum(sizes[since:]) + _tokens(refused) - _tokens(last)
+        tokens = sum(sizes[first:]) + _tokens(refused) - _tokens(last)
         if tokens <= 0:
             return None
-        before, seconds = self._measure, opens_at - began
-        self._measure = Measure((len(sizes) - since) / seconds, tokens / seconds, seconds)
-        self.largest = max(self.largest, *sizes)
-        if self.per_second is not None or _uneven(sizes):
-            self._found(self._measure, kept)
-        return self._measure.off(before) if before else None
+        previous, seconds = self._sample, opens_at - start
+        self._sample = RateSample((len(sizes) - first) / seconds, tokens / seconds, seconds)
+        self.largest_call = max(self.largest_call, *sizes)
+        if self.per_second is not None or _is_spread(sizes):
+            self._update(self._sample, paced)
+        return self._sample.errors_against(previous) if previous else None
 
-    def refused_again(self, refused: Reservation, opens_at: float) -> tuple[float, float] | None:
-        """Two calls of different size, refused at one time: if tokens count, there is room for the smaller sooner."""
-        if self._last is None or self.opened_at is None:
+    def record_repeated_refusal(self, refused: Reservation, opens_at: float) -> CountingErrors | None:
+        """Compare two calls of different size refused together: under a token limit the smaller fits sooner."""
+        if self._last_refused is None or self.opened_at is None:
             return None
-        larger = _tokens(refused) / max(1.0, _tokens(self._last)) - 1.0
-        later = opens_at - self.opened_at
-        if abs(larger) < DIFFERENT or abs(later) < LATER:
+        size_difference = _tokens(refused) / max(1.0, _tokens(self._last_refused)) - 1.0
+        delay = opens_at - self.opened_at
+        if abs(size_difference) < MIN_SIZE_DIFFERENCE or abs(delay) < MIN_OPENING_DIFFERENCE:
             return None
-        return (abs(larger), 0.0) if (larger > 0) == (later > 0) else (0.0, abs(larger))
+        if (size_difference > 0) == (delay > 0):
+            return CountingErrors(requests=abs(size_difference), tokens=0.0)
+        return CountingErrors(requests=0.0, tokens=abs(size_difference))
 
-    def _found(self, measure: Measure, kept: bool) -> None:
-        self._tokens = OLDER * self._tokens + measure.tokens * measure.over
-        self._seconds = OLDER * self._seconds + measure.over
-        found = self._tokens / self._seconds
-        if self._before is not None:
-            self.per_second = max(self._before, min(found, self.per_second or found))
-            self._before = None
-        elif self.per_second is not None and kept:
-            self.per_second = min(found, STEP_BACK * self.per_second)
+    def _update(self, sample: RateSample, paced: bool) -> None:
+        self._measured_tokens = OLD_SAMPLE_WEIGHT * self._measured_tokens + sample.tokens * sample.seconds
+        self._measured_seconds = OLD_SAMPLE_WEIGHT * self._measured_seconds + sample.seconds
+        measured = self._measured_tokens / self._measured_seconds
+        if self._rate_before_growth is not None:
+            self.per_second = max(self._rate_before_growth, min(measured, self.per_second or measured))
+            self._rate_before_growth = None
+        elif self.per_second is not None and paced:
+            self.per_second = min(measured, STEP_BACK * self.per_second)
         else:
-            self.per_second = found
+            self.per_second = measured
 
     def grow(self, factor: float) -> None:
         if self.per_second is not None:
-            self._before, self.per_second = self.per_second, self.per_second * factor
+            self._rate_before_growth, self.per_second = self.per_second, self.per_second * factor
 
     @property
-    def _room(self) -> float:
-        return _tokens(self._last) if self._last else 0.0
-
-    @property
-    def measured(self) -> Rate | None:
-        """The largest call, and in what time as many tokens are admitted."""
-        return Rate(self.largest, self.largest / self.per_second) if self.per_second else None
+    def measured_rate(self) -> Rate | None:
+        """The largest call, and the seconds in which that many tokens are admitted."""
+        return Rate(self.largest_call, self.largest_call / self.per_second) if self.per_second else None
 
     @property
     def rate(self) -> Rate:
-        return Rate(self.largest, self.largest / (BELOW * (self.per_second or 1.0)))
+        """`measured_rate` with a safety margin."""
+        return Rate(self.largest_call, self.largest_call / (SAFETY_FACTOR * (self.per_second or 1.0)))
 
-    def meter(self) -> TokenBucket:
-        """One that keeps to what was found, from the last opening on."""
-        return TokenBucket(self.rate, max(0.0, self.largest - self._room), self.opened_at or 0.0)
+    def token_bucket(self) -> TokenBucket:
+        """Return a bucket at this rate that at the last opening has room for exactly the refused call."""
+        room = _tokens(self._last_refused) if self._last_refused else 0.0
+        return TokenBucket(self.rate, max(0.0, self.largest_call - room), self.opened_at or 0.0)
 
-    def merge(self, per_second: float | None, largest: float) -> None:
-        """Another run has measured."""
-        self.per_second, self.largest = per_second, max(self.largest, largest)
-        self._before = self._measure = self._last = self.opened_at = None
+    def merge(self, per_second: float | None, largest_call: float) -> None:
+        """Take over the estimate of another run."""
+        self.per_second, self.largest_call = per_second, max(self.largest_call, largest_call)
+        self._rate_before_growth = self._sample = self._last_refused = self.opened_at = None
 
 
-def _admitted(
-    past: Iterable[Reservation], last: Reservation | None, refused: Reservation
+def _admitted_sizes(
+    history: Iterable[Reservation], last: Reservation | None, refused: Reservation
 ) -> tuple[list[float], int]:
-    """The sizes of all that was admitted before a refused call, and how many of them before the last such one.
+    """Return the sizes of all calls admitted before `refused`, and the index of the first one after `last`.
 
-    What is still under way is taken for one of usual size: before an answer, sizes are guesses.
+    A call in flight counts with the average size, because its own is only an estimate.
     """
-    sent = list(itertools.takewhile(lambda one: one is not refused, past))
-    known = [_tokens(one) for one in sent if one.settled and not one.refused]
-    usual = sum(known) / len(known) if known else 0.0
+    sent = list(itertools.takewhile(lambda call: call is not refused, history))
+    known = [_tokens(call) for call in sent if call.settled and not call.refused]
+    average = sum(known) / len(known) if known else 0.0
     sizes: list[float] = []
-    since = 0
-    for one in sent:
-        if one is last:
-            since = len(sizes)
-        if not one.refused:
-            sizes.append(_tokens(one) if one.settled else usual)
-    return sizes, since
+    first = 0
+    for call in sent:
+        if call is last:
+            first = len(sizes)
+        if not call.refused:
+            sizes.append(_tokens(call) if call.settled else average)
+    return sizes, first
 
 
 def _tokens(reservation: Reservation) -> float:
     return reservation.cost.amount(Dimension.TOKENS)
 
 
-def _uneven(sizes: Sequence[float]) -> bool:
-    return max(sizes) - min(sizes) > UNEVEN * sum(sizes) / len(sizes)
+def _is_spread(sizes: Sequence[float]) -> bool:
+    return max(sizes) - min(sizes) > MIN_SIZE_SPREAD * sum(sizes) / len(sizes)

@@ -1,21 +1,22 @@
-"""What was spent of one limit, and when the next call fits into it."""
+"""Usage windows: how much of one limit was used, and when the next call fits into it."""
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from agentos.core.ratelimit.limits import DAY, CallCost, Dimension, Rate
+from agentos.core.constants import DAY
+from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
 from agentos.core.ratelimit.provider_profile import Counting, ProviderProfile
 
-SLACK_SHARE = 0.01
-LARGEST_SLACK = 0.15
-EPSILON = 1e-9
-# In less time it does not matter how a provider counts.
-SHORTEST_SHAPED = 2.0
+# A window is kept a little longer than the provider's, so that network delays cannot break the limit.
+SLACK_SHARE = 0.01  # of the window's length
+MAX_SLACK = 0.15  # seconds
+EPSILON = 1e-9  # rounding error of summed amounts
+MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
 
 
 @dataclass(slots=True)
-class Spent:
-    """One entry of a meter; its amount may be corrected when the truth is known."""
+class UsageEntry:
+    """One amount in a window; corrected when the call's real usage is known."""
 
     at: float
     amount: float
@@ -24,142 +25,156 @@ class Spent:
 
 @dataclass(slots=True)
 class Reservation:
-    """Kept until the call's usage is known."""
+    """What one call was charged in every window of its limiter, until its usage is known."""
 
     at: float
     cost: CallCost = field(default_factory=CallCost)
-    entries: dict[Dimension, Spent] = field(default_factory=dict)
+    entries: dict[Dimension, UsageEntry] = field(default_factory=dict)
     refused: bool = False
     settled: bool = False
 
 
 class UsageWindow:
-    """What was spent in the last `seconds` of a rate; without manners, every span of that length counts.
+    """Usage of one limit, such as 60 requests per minute, on one bucket.
 
-    With a `midnight`, nothing counts beyond the day in which it was spent.
+    It counts in the way the provider does, as far as `profile` knows it: sliding window, fixed window or
+    token bucket. Until that is known it slides, which is the strictest: it never admits more than
+    `rate.amount` in any period of `rate.seconds`. A call larger than the whole limit is admitted alone.
+    With `midnight` (the start of any quota day), usage counts only within the day it belongs to.
+
+        window = UsageWindow(Rate(60, 60.0))
+        if window.next_allowed_at(1.0, now) <= now:
+            entry = window.record(1.0, now)
     """
 
-    __slots__ = ("_level", "_level_at", "_log", "_midnight", "_sum", "profile", "rate", "slack")
+    __slots__ = ("_entries", "_level", "_level_at", "_midnight", "_sum", "profile", "rate", "slack")
 
     def __init__(
         self, rate: Rate, profile: ProviderProfile | None = None, midnight: float | None = None
     ) -> None:
         self._midnight = midnight
-        shaped = SHORTEST_SHAPED <= rate.seconds < DAY
-        self.profile = profile if shaped else None
-        self.change(rate)
-        self._log: deque[Spent] = deque()
+        self.profile = profile if MIN_PROFILED_WINDOW <= rate.seconds < DAY else None
+        self.set_rate(rate)
+        self._entries: deque[UsageEntry] = deque()
         self._sum = 0.0
         self._level = 0.0
         self._level_at = 0.0
 
-    def change(self, rate: Rate) -> None:
-        """Another rate; what was spent counts on."""
+    def set_rate(self, rate: Rate) -> None:
+        """Change the limit; what was used before still counts."""
         self.rate = rate
-        self.slack = min(SLACK_SHARE * rate.seconds, LARGEST_SLACK)
+        self.slack = min(SLACK_SHARE * rate.seconds, MAX_SLACK)
 
     def next_allowed_at(self, amount: float, now: float) -> float:
-        """The first moment at which this amount fits; `now` or earlier means at once."""
+        """Return the first moment at which this amount fits; `now` or earlier means at once."""
         if self.profile is not None:
             if self.profile.counting is Counting.FIXED:
-                return self.fixed(amount, now, self.profile.boundary)
+                return self.fixed_window_at(amount, now, self.profile.window_start)
             if self.profile.counting is Counting.TOKEN_BUCKET:
-                return self.filling(amount, now)
-        return self.sliding(amount, now)
+                return self.token_bucket_at(amount, now)
+        return self.sliding_window_at(amount, now)
 
-    def sliding(self, amount: float, now: float) -> float:
-        """By what was spent in the last time, whenever one looks."""
-        self._forget(now)
-        over = self._sum + amount - self.rate.amount
-        if over <= EPSILON or not self._log:
+    def sliding_window_at(self, amount: float, now: float) -> float:
+        """`next_allowed_at` if any period of the window's length counts."""
+        self._expire(now)
+        excess = self._sum + amount - self.rate.amount
+        if excess <= EPSILON or not self._entries:
             return now
-        for spent in self._log:
-            over -= spent.amount
-            if over <= EPSILON:
-                return self._counts_until(spent)
-        # It is larger than the whole rate: it goes alone.
-        return self._counts_until(self._log[-1])
+        for entry in self._entries:
+            excess -= entry.amount
+            if excess <= EPSILON:
+                return self._expires_at(entry)
+        # The amount is larger than the whole limit: admit it alone.
+        return self._expires_at(self._entries[-1])
 
-    def fixed(self, amount: float, now: float, boundary: float) -> float:
-        """By spans that begin at given moments; what is sent shortly before one may arrive within it."""
-        self._forget(now)
+    def fixed_window_at(self, amount: float, now: float, window_start: float) -> float:
+        """`next_allowed_at` if windows follow one another, one of them starting at `window_start`.
+
+        A call sent shortly before a window starts may arrive within it, so it counts in both.
+        """
+        self._expire(now)
         seconds = self.rate.seconds
-        began = boundary + (now - self.slack - boundary) // seconds * seconds
-        inside = sum(spent.amount for spent in self._log if spent.at >= began - self.slack)
-        if not inside or inside + amount <= self.rate.amount + EPSILON:
+        start = window_start + (now - self.slack - window_start) // seconds * seconds
+        used = sum(entry.amount for entry in self._entries if entry.at >= start - self.slack)
+        if not used or used + amount <= self.rate.amount + EPSILON:
             return now
-        return began + seconds + self.slack
+        return start + seconds + self.slack
 
-    def filling(self, amount: float, now: float) -> float:
-        """By a bucket that fills evenly."""
-        over = self._left(now) + min(amount, self.rate.amount) - self.rate.amount
-        return now if over <= EPSILON else now + over / self._pace
+    def token_bucket_at(self, amount: float, now: float) -> float:
+        """`next_allowed_at` if a token bucket refills at a constant rate."""
+        excess = self._level_now(now) + min(amount, self.rate.amount) - self.rate.amount
+        return now if excess <= EPSILON else now + excess / self._refill_rate
 
-    def spend(self, amount: float, now: float) -> Spent:
-        spent = Spent(now, amount)
-        self._log.append(spent)
+    def record(self, amount: float, now: float) -> UsageEntry:
+        """Count an amount as used; the entry can be corrected later."""
+        entry = UsageEntry(now, amount)
+        self._entries.append(entry)
         self._sum += amount
         if self.profile is not None:
-            self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
-        return spent
+            self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
+        return entry
 
-    def correct(self, spent: Spent, amount: float) -> None:
-        """The call has turned out to count for something else."""
-        if spent.counts:
-            self._sum += amount - spent.amount
-            self._level = max(0.0, self._level + amount - spent.amount)
-        spent.amount = amount
+    def correct(self, entry: UsageEntry, amount: float) -> None:
+        """Replace an estimate by the real amount."""
+        if entry.counts:
+            self._sum += amount - entry.amount
+            self._level = max(0.0, self._level + amount - entry.amount)
+        entry.amount = amount
 
-    def spent(self, now: float) -> float:
-        self._forget(now)
+    def used(self, now: float) -> float:
+        self._expire(now)
         return self._sum
 
-    def _counts_until(self, spent: Spent) -> float:
-        end = spent.at + self.rate.seconds + self.slack
-        return end if self._midnight is None else min(end, self._day_began(spent.at) + DAY)
+    def _expires_at(self, entry: UsageEntry) -> float:
+        end = entry.at + self.rate.seconds + self.slack
+        return end if self._midnight is None else min(end, self._day_start(entry.at) + DAY)
 
-    def _day_began(self, at: float) -> float:
+    def _day_start(self, at: float) -> float:
         midnight = self._midnight or 0.0
         return midnight + (at - midnight) // DAY * DAY
 
     @property
-    def _pace(self) -> float:
+    def _refill_rate(self) -> float:
         return self.rate.per_second * (1 - SLACK_SHARE)
 
-    def _left(self, now: float) -> float:
-        """What has not run off yet."""
-        return max(0.0, self._level - max(0.0, now - self._level_at) * self._pace)
+    def _level_now(self, now: float) -> float:
+        """Return how much of the token bucket is used and not yet refilled."""
+        return max(0.0, self._level - max(0.0, now - self._level_at) * self._refill_rate)
 
-    def _forget(self, now: float) -> None:
-        log, horizon = self._log, now - self.rate.seconds - self.slack
+    def _expire(self, now: float) -> None:
+        entries, horizon = self._entries, now - self.rate.seconds - self.slack
         if self._midnight is not None:
-            horizon = max(horizon, self._day_began(now) - EPSILON)
-        while log and log[0].at <= horizon:
-            over = log.popleft()
-            over.counts = False
-            self._sum -= over.amount
-        if not log:
+            horizon = max(horizon, self._day_start(now) - EPSILON)
+        while entries and entries[0].at <= horizon:
+            expired = entries.popleft()
+            expired.counts = False
+            self._sum -= expired.amount
+        if not entries:
             self._sum = 0.0
 
 
 class TokenBucket(UsageWindow):
-    """A bucket that fills evenly and holds `amount`: the largest call, and no more."""
+    """Token bucket at an estimated rate: calls are spaced evenly and nothing is saved up for bursts.
+
+    Used where the provider states no limit and the estimators found one. Its capacity, `rate.amount`, is
+    the largest call seen so far; it refills at exactly `rate.per_second`, without the slack of
+    `UsageWindow`, because estimated rates already carry a safety margin.
+    """
 
     __slots__ = ()
 
     def __init__(self, rate: Rate, level: float, at: float) -> None:
-        """Which has `level` in it at a moment, perhaps one to come."""
+        """Start with `level` in use at `at`, which may lie in the future."""
         super().__init__(rate)
         self._level, self._level_at = level, at
 
     def next_allowed_at(self, amount: float, now: float) -> float:
-        return self.filling(amount, now)
+        return self.token_bucket_at(amount, now)
 
     @property
-    def _pace(self) -> float:
-        """A rate that was found is below the true one already."""
+    def _refill_rate(self) -> float:
         return self.rate.per_second
 
-    def spend(self, amount: float, now: float) -> Spent:
-        self._level, self._level_at = self._left(now) + amount, max(now, self._level_at)
-        return super().spend(amount, now)
+    def record(self, amount: float, now: float) -> UsageEntry:
+        self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
+        return super().record(amount, now)

@@ -54,7 +54,7 @@ class PoolMonitor:
             if now >= self._too_long(since) and self._is_hopeless(now):
                 return StopReason(75, "provider failing", f"{provider} has failed for longer than --max-wait")
         for want in self._pool.waiting(now):
-            back = self._pool.back_for(want, now)
+            back = self._pool.recovery_for(want, now)
             if back is None:
                 return StopReason(4, "no usable key", f"none for {want.holder}; {_why_none(self._pool)}")
             if back[0] - now > self._max_wait:
@@ -77,10 +77,10 @@ class PoolMonitor:
     def wake_at(self, now: float) -> float | None:
         """When a storm has lasted too long, or keys for more workers may be back."""
         moments = [at for _, since in self._pool.open_breakers() if (at := self._too_long(since)) > now]
-        if earliest := self._pool.keys.earliest(now):
+        if earliest := self._pool.keys.next_allowed(now):
             moments.append(earliest[0])
-        if (usable := self._pool.keys.more_usable_at(now)) is not None:
-            moments.append(usable)
+        if recovery := self._pool.keys.next_recovery(now):
+            moments.append(recovery.at)
         return min(moments, default=None)
 
     def _too_long(self, since: float) -> float:
@@ -103,9 +103,9 @@ class PoolMonitor:
 
     def _check_all_limited(self, waiting: bool, slots: int, now: float) -> list[events.News]:
         begins = self._limited_since is None and waiting and not slots
-        if begins and (earliest := self._pool.keys.earliest(now)):
+        if begins and (earliest := self._pool.keys.next_allowed(now)):
             self._limited_since = now
-            at, name = self._pool.keys.first_back(now) or earliest
+            at, name = self._pool.keys.next_recovery(now) or earliest
             return [events.AllKeysLimited(name, at - now)]
         if self._limited_since is not None and (slots or not waiting):
             since, self._limited_since = self._limited_since, None
@@ -127,7 +127,7 @@ class PoolMonitor:
         due, waiting = self._pool.wake_at(now), self._pool.waiting(now)
         if due is None or due - now < WORTH_SAYING or not waiting:
             return None
-        return due, min(self._pool.opens_for(want, now) for want in waiting)[1]
+        return due, min(self._pool.next_allowed_for(want, now) for want in waiting)[1]
 
 
 def _why_none(pool: Pool) -> str:

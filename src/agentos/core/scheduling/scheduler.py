@@ -15,7 +15,7 @@ from agentos.core.protocol.commands import (
 from agentos.core.protocol.results import Ending, Outcome, failed_transient
 from agentos.core.quota.budget import Budget
 from agentos.core.quota.credentials import Credential
-from agentos.core.quota.lease_manager import LeaseManager, granted
+from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.control import Control
 from agentos.core.scheduling.disk_wait import DiskWait
@@ -241,7 +241,7 @@ class Scheduler:
     def _grant(self, decision: StepResult, now: float) -> None:
         for lease in self._lease_manager.grants(now) if not self._control.paused else ():
             waited = self._queue.items[lease.request.holder].end_wait(now)
-            decision.commands.append(granted(lease))
+            decision.commands.append(lease.grant_command())
             decision.news.append(
                 events.LeaseGranted(lease.request.holder, lease.credential.name, lease.id, waited)
             )

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentos.core.ratelimit.limits import Dimension, LimitSeen
-from agentos.core.ratelimit.quota_day import seconds_to_midnight_pacific
+from agentos.core.ratelimit.limits import Dimension, LimitSeen, seconds_to_midnight_pacific
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from agentos.core.constants import DAY
 from agentos.offline.limits.windows import FixedWindow, Window, WindowKind, make_window
 from agentos.offline.vendors.neutral import Gauge, Quota, Violation
 
-DAY = 86400.0
 # quotas begin anew at midnight Pacific; summer time is of no use to a test server
 PACIFIC = 8 * 3600.0
 

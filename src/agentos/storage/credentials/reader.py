@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentos.core.constants import DAY
 from agentos.core.errors import NoCredentials, PreflightError
 from agentos.core.quota.credentials import Credential
-from agentos.core.ratelimit.limits import Dimension, Rate
-from agentos.core.ratelimit.quota_day import day_began
+from agentos.core.ratelimit.limits import Dimension, Rate, quota_day_start
 from agentos.core.text.secrets import Secret
 from agentos.storage.clock import host_clock
 
@@ -259,14 +259,14 @@ def _named(credentials: list[Credential]) -> list[Credential]:
 def _midnight(provider: str) -> float | None:
     """By the host's clock, which jumps with nobody's hand on the wall's."""
     wall = time.time()
-    began = day_began(provider, wall)
+    began = quota_day_start(provider, wall)
     return None if began is None else host_clock() - (wall - began)
 
 
 def _rates(entry: dict[str, object]) -> tuple[tuple[Dimension, Rate], ...]:
     """Gemini counts the tokens that go in, the others all of them."""
     tokens = Dimension.INPUT if entry.get("provider", "gemini") == "gemini" else Dimension.TOKENS
-    named = {"rpm": (Dimension.REQUESTS, 60.0), "tpm": (tokens, 60.0), "rpd": (Dimension.DAY, 86400.0)}
+    named = {"rpm": (Dimension.REQUESTS, 60.0), "tpm": (tokens, 60.0), "rpd": (Dimension.DAY, DAY)}
     return tuple(
         (dimension, Rate(float(_whole(entry[name], 1)), seconds))
         for name, (dimension, seconds) in named.items()
