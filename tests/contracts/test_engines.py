@@ -31,16 +31,18 @@ def inline(words: dict[str, str]) -> Engine:
     return InlineEngine(run_async(work(words)), _masked)
 
 
-def processes(words: dict[str, str]) -> Engine:
-    surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
-    spec = WorkerSpec("tests.contracts.workers:main", (), surroundings)
+def processes(words: dict[str, str], *preload: str) -> Engine:
+    environment = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
+    spec = WorkerSpec("tests.contracts.workers:main", preload, environment)
     return ProcessEngine(spec, lambda order: json.dumps([order.item, words[order.item]]), _masked)
 
 
 def slow_processes(words: dict[str, str]) -> Engine:
-    surroundings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
-    spec = WorkerSpec("tests.contracts.workers:main", ("tests.contracts.slow",), surroundings)
-    return ProcessEngine(spec, lambda order: json.dumps([order.item, words[order.item]]), _masked)
+    return processes(words, "tests.contracts.slow")
+
+
+def processes_reported_late(words: dict[str, str]) -> Engine:
+    return processes(words, "tests.contracts.late_parent")
 
 
 def _masked(text: str) -> str:
@@ -87,6 +89,14 @@ def test_a_worker_starts_speaks_reports_and_ends_in_this_order(stage: Stage) -> 
     assert isinstance(told[-1], events.WorkerExited) and told[-1].clean
     assert stage.of(events.WorkerReported) == [events.WorkerReported("LLD-1", APPROVED)]
     assert len(stage.of(events.WorkerExited)) == 1
+
+
+def test_a_worker_that_is_faster_than_the_fork_server_has_still_started_first() -> None:
+    stage = Stage(processes_reported_late)
+    with contextlib.closing(stage.engine):
+        stage.start("LLD-1", "finish")
+        told = stage.until(events.WorkerExited)
+    assert isinstance(told[0], events.WorkerStarted) and isinstance(told[-1], events.WorkerExited)
 
 
 def test_output_comes_in_lines_with_secrets_masked(stage: Stage) -> None:

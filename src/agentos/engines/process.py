@@ -37,6 +37,7 @@ class _ProcessWorker:
     status: int | None = None
     close_at: float | None = None
     is_stopping: bool = False
+    is_listened_to: bool = False
 
 
 class ProcessEngine:
@@ -138,6 +139,7 @@ class ProcessEngine:
         match message:
             case {"started": str(item), "pid": int(pid)}:
                 self._events.append(events.WorkerStarted(item, pid))
+                self._listen(self._workers[item])
             case {"failed": str(item), "reason": str(reason)}:
                 self._drop(self._workers.pop(item))
                 self._events.append(events.WorkerStartFailed(item, reason))
@@ -169,6 +171,7 @@ class ProcessEngine:
         for worker in list(self._workers.values()):
             worker.status = -signal.SIGKILL if worker.status is None else worker.status
             worker.close_at = time.monotonic() + EXIT_GRACE
+            self._listen(worker)
             self._report_exit_if_over(worker)
 
     def _disconnect(self) -> None:
@@ -193,12 +196,17 @@ class ProcessEngine:
         worker.open = {ours.fileno(), reading}
         self._workers[command.item] = worker
         self._has_worked = True
-        self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_channel(worker))
-        self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_output(worker))
         self._send_control({"start": command.item}, (theirs.fileno(), writing))
         theirs.close()
         os.close(writing)
         self._send(command.item, self._task_for(command))
+
+    def _listen(self, worker: _ProcessWorker) -> None:
+        """Read a worker only once it is known to have started: it may write before the fork server reports it."""
+        if not worker.is_listened_to:
+            worker.is_listened_to = True
+            self._selector.register(worker.channel, selectors.EVENT_READ, lambda: self._read_channel(worker))
+            self._selector.register(worker.output, selectors.EVENT_READ, lambda: self._read_output(worker))
 
     def _send(self, item: str, line: str) -> None:
         """Best effort: a worker that is gone or does not read misses it, and its exit is reported separately."""
@@ -233,7 +241,8 @@ class ProcessEngine:
 
     def _close(self, worker: _ProcessWorker, descriptor: int) -> None:
         worker.open.discard(descriptor)
-        self._selector.unregister(descriptor)
+        if worker.is_listened_to:
+            self._selector.unregister(descriptor)
         if descriptor == worker.output:
             os.close(descriptor)
         else:
