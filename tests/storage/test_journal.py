@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
+from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.core.text.secrets import MASK, Redactor, Secret
-from agentos.storage.journal import NAME, Journal, lines_with, read_journal
+from agentos.storage.follow import Follower
+from agentos.storage.journal import NAME, Journal, check_format, lines_with, read_first_record, read_journal
 
 STARTED = events.ItemStarted("LLD-1", 1, 1)
 ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
@@ -101,3 +104,25 @@ def test_lines_are_found_by_what_they_hold(tmp_path: Path) -> None:
     assert found[2:] == [b'{"at":9,"type":"item_ended","it']
     (tmp_path / NAME).write_bytes(b"")
     assert list(lines_with(tmp_path, b"item_ended")) == []
+
+
+OLD_JOURNAL = b'{"at":1.0,"type":"RunStarted","run":"r","workflow":"lld","project":"/p"}\n'
+NEWER_JOURNAL = b'{"at":1.0,"type":"run_started","format":%d,"run":"r"}\n' % (FORMAT + 1)
+
+
+@pytest.mark.parametrize(("content", "found"), [(OLD_JOURNAL, 1), (NEWER_JOURNAL, FORMAT + 1)])
+def test_a_journal_of_another_version_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, found: int
+) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(UnsupportedFormat, match=f"format {found}, this version reads {FORMAT}") as error:
+        list(read_journal(tmp_path))
+    assert "\n" not in str(error.value) and str(tmp_path) in str(error.value)
+    with pytest.raises(UnsupportedFormat):
+        Follower(tmp_path)
+
+
+def test_a_run_states_the_format_of_its_journal(tmp_path: Path) -> None:
+    write(tmp_path, events.RunStarted("r", "lld", "/p", (), 1, ()))
+    check_format(tmp_path)
+    assert read_first_record(tmp_path)["format"] == FORMAT

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentos.core.protocol.codec import encode
+from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import (
     BucketLimitsLearned,
     CallEnded,
@@ -29,13 +30,13 @@ from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
 from agentos.core.text.secrets import Secret
 from agentos.storage.clock import boot_id, host_clock
-from agentos.storage.peer_log import CHUNK, NAME, FilePeerLog, read_notes
+from agentos.storage.peer_log import CHUNK, NAME, FilePeerLog, other_version_warning, read_notes
 
 LIVE = """
 import os, subprocess, sys
 from pathlib import Path
 from agentos.core.protocol.peer_notes import CallEnded
-from agentos.storage.peer_log import FilePeerLog
+from agentos.storage.peer_log import FilePeerLog, other_version_warning
 log = FilePeerLog(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3:]:
     words = ["tail", "-f", "/dev/null", f"--pid={os.getppid()}"]
@@ -53,7 +54,7 @@ LACK = """
 import os, resource, sys
 from pathlib import Path
 from agentos.core.protocol.peer_notes import CallEnded
-from agentos.storage.peer_log import FilePeerLog
+from agentos.storage.peer_log import FilePeerLog, other_version_warning
 log = FilePeerLog(Path(sys.argv[1]), "here")
 resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
 with log.lock_and_read() as notes:
@@ -243,7 +244,7 @@ def test_who_comes_while_another_is_stopped_in_its_turn_loses_nothing_to_its_sho
 LOOK = """
 import sys
 from pathlib import Path
-from agentos.storage.peer_log import FilePeerLog
+from agentos.storage.peer_log import FilePeerLog, other_version_warning
 log = FilePeerLog(Path(sys.argv[1]), "looker")
 print("there", flush=True)
 while True:
@@ -300,8 +301,8 @@ def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, lin
 def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> None:
     """It was written ten seconds ago, when that boot's clock stood at 5000."""
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
-    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
-    here = json.dumps({**encode(SENT), "boot": boot_id(), "clock": 5.0, "wall": 0.0})
+    stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    here = json.dumps({**encode(SENT), "format": FORMAT, "boot": boot_id(), "clock": 5.0, "wall": 0.0})
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
     shifted, same = read_notes(tmp_path)
     assert isinstance(shifted, CooldownStarted)
@@ -313,7 +314,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
 
 def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path) -> None:
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 0.0, "429")
-    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     (shifted,) = read_notes(tmp_path)
     assert isinstance(shifted, CooldownStarted) and shifted.exhausted_until <= 0.0
@@ -406,3 +407,27 @@ def test_a_run_that_was_killed_does_not_keep_the_file_from_being_shortened(tmp_p
         there.kill()
     assert again(tmp_path) == []
     assert not (tmp_path / "run-there.lock").exists()
+
+
+OLD_NOTE = {"type": "CallSent", "run": "old", "lease": "l-1", "boot": "b", "clock": 1.0, "wall": 1.0}
+OTHER_NOTE = {"type": "run_gone", "run": "old", "format": FORMAT + 1, "boot": "b", "clock": 1.0, "wall": 1.0}
+
+
+@pytest.mark.parametrize("record", [OLD_NOTE, OTHER_NOTE])
+def test_notes_of_another_version_are_announced_ignored_and_dropped(
+    tmp_path: Path, record: dict[str, object]
+) -> None:
+    (tmp_path / NAME).write_text(f"{json.dumps(record)}\n")
+    warning = other_version_warning(tmp_path)
+    assert warning and str(tmp_path / NAME) in warning and "\n" not in warning
+    assert read_notes(tmp_path) == []
+    with contextlib.closing(FilePeerLog(tmp_path, "here")) as log:
+        assert read(log) == []
+    assert (tmp_path / NAME).read_text() == "" and other_version_warning(tmp_path) is None
+
+
+def test_notes_of_this_version_are_not_announced_as_foreign(tmp_path: Path, log: FilePeerLog) -> None:
+    assert other_version_warning(tmp_path) is None
+    with log.lock_and_read():
+        log.append([CallEnded("here", "lease-1")])
+    assert other_version_warning(tmp_path) is None

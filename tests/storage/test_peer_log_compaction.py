@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentos.core.protocol.codec import encode
+from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import (
     BucketUsage,
     CallEnded,
@@ -83,7 +84,7 @@ def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> 
 def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -> None:
     """They were counted ten seconds ago, when that boot's clock stood at 5000."""
     note = BucketUsage("earlier", "bucket", "pro", (HourUsage(4000.0, 7),), 5000.0)
-    stamp = {"boot": "another", "clock": 5000.0, "wall": time.time() - 10}
+    stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     for _ in range(2):
         with contextlib.closing(FilePeerLog(tmp_path, "later")) as log, log.lock_and_read() as notes:

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 
 def _list() -> int:
+    from agentos.config.settings import found_home
     from agentos.diagnostics.key_admin import view_keys
+    from agentos.storage.home import Home
+    from agentos.storage.peer_log import other_version_warning
 
+    if warning := other_version_warning(Home(found_home()).quota):
+        click.echo(warning, err=True)
     rows = view_keys()
     if not rows:
         click.echo("No keys. Set GEMINI_API_KEY_1, or type: agentos keys add")

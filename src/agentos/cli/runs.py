@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def _list(limit: int) -> int:
     from agentos.cli.find_run import runs_folder
+    from agentos.core.errors import UnsupportedFormat
     from agentos.outputs.format import count, duration
     from agentos.storage.runs import is_alive, load_run_stats, run_folders
 
@@ -24,7 +25,11 @@ def _list(limit: int) -> int:
         click.echo("No runs yet. Start one with: lld-workflow --all")
         return 0
     for folder in folders[:limit]:
-        stats = load_run_stats(folder)
+        try:
+            stats = load_run_stats(folder)
+        except UnsupportedFormat:
+            click.echo(f"{folder.name:<20} (written by another version of agentos)")
+            continue
         if stats.started is None:
             continue
         end = stats.ended

@@ -3,6 +3,7 @@
 AgentosError
 ├── UsageError          the words on the command line            exit 2
 ├── PreflightError      config, project or home is unusable      exit 3
+│   ├── UnsupportedFormat  the journal of a run was written by another version of agentos
 │   └── BrokenWorkflow  somebody's workflow cannot be used as it is
 ├── NoCredentials       no key that could be used                exit 4
 ├── NothingMatches      what was named or labelled is not there  exit 5
@@ -33,6 +34,10 @@ class UsageError(AgentosError):
 
 class PreflightError(AgentosError):
     exit_code = 3
+
+
+class UnsupportedFormat(PreflightError):
+    pass
 
 
 class BrokenWorkflow(PreflightError):

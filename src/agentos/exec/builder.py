@@ -33,7 +33,6 @@ from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, m
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Ending
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
@@ -53,11 +52,11 @@ from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks
-from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
 from agentos.storage.runs import (
     RetentionPolicy,
+    failed_before,
     finalize_killed_runs,
-    last_run_of,
     prune,
 )
 
@@ -99,8 +98,7 @@ def plan_exec(request: ExecRequest) -> Plan:
     home, project = Home(request.settings.home), request.settings.project
     records = home.program(project, request.name)
     done, held = DoneMarkers(records).names(), ItemLocks.inside(records).held()
-    last_run = last_run_of(home.runs, request.name, project)
-    failed = {row.item for row in last_run.ending(Ending.FAILED)} if last_run else set()
+    failed = failed_before(home.runs, request.name, project, required=request.selection.failed)
     candidates = []
     for item in program_items(request.sources, request.name):
         name = record_name(item.source)
@@ -180,6 +178,8 @@ class ExecRunBuilder:
         finalize_killed_runs(self._home.runs)
         if self._home.quota.is_dir():
             with contextlib.suppress(OSError):
+                if warning := other_version_warning(self._home.quota):
+                    self._origin.echo(f"[COORDINATOR] {warning}")
                 FilePeerLog(self._home.quota, f"{os.getpid()}-{time.time_ns()}").close()
 
     def _build_engine(self, stack: contextlib.ExitStack) -> Engine:

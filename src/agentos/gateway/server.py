@@ -38,7 +38,7 @@ from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import PROVIDERS, CredentialSource, no_key
 from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.home import Home
-from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
 
 MAX_BODY_BYTES = 128 * 1024 * 1024
 CREDENTIAL_POLL_INTERVAL = 1.0  # seconds
@@ -154,7 +154,10 @@ class _Gateway:
         peers: PeerLog = NoPeers()
         if not self._options.offline:
             name = f"{os.getpid()}-{time.time_ns()}"
-            log = FilePeerLog(self._home.open().quota, name)
+            quota = self._home.open().quota
+            if warning := other_version_warning(quota):
+                self._console.write(warning)
+            log = FilePeerLog(quota, name)
             peers = self._stack.enter_context(contextlib.closing(log))
         budget = Budget(self._prices, self._settings.budget)
         metered = LeaseManager(Pool(credentials), random.random, budget)

@@ -43,7 +43,7 @@ from agentos.storage.credentials.reader import no_key
 from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
-from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
 from agentos.workflows.registry import find_workflow
 
@@ -55,9 +55,9 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
         refuse_offline(request.settings)
     if github := connect_github(request.settings, lambda: False, echo):
         workflow = github.workflow(workflow)
-    return make_plan(
-        discover(workflow, request.settings.project, Home(request.settings.home)), request.selection
-    )
+    home, selection = Home(request.settings.home), request.selection
+    candidates = discover(workflow, request.settings.project, home, only_failed=selection.failed)
+    return make_plan(candidates, selection)
 
 
 class RunBuilder:
@@ -122,12 +122,15 @@ class RunBuilder:
 
     def _open_peer_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
         name = f"{os.getpid()}-{time.time_ns()}"
+        if warning := other_version_warning(self._home.quota):
+            self._origin.echo(f"[COORDINATOR] {warning}")
         return stack.enter_context(contextlib.closing(FilePeerLog(self._home.quota, name)))
 
     def _plan(self) -> Plan:
         settings = self._settings
-        candidates = discover(self._workflow, settings.project, self._home)
-        plan = make_plan(candidates, self._request.selection)
+        selection = self._request.selection
+        candidates = discover(self._workflow, settings.project, self._home, only_failed=selection.failed)
+        plan = make_plan(candidates, selection)
         if settings.database and len(plan.entries) > 1:
             raise UsageError(
                 f"AGENTOS_WORKFLOW_DB names one database, but {len(plan.entries)} items are selected; "

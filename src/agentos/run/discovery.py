@@ -14,11 +14,11 @@ from agentos.storage.runs import failed_before
 from agentos.workflows.base import Workflow
 
 
-def discover(workflow: Workflow, project: Path, home: Home) -> list[Candidate]:
+def discover(workflow: Workflow, project: Path, home: Home, *, only_failed: bool = False) -> list[Candidate]:
     """All items of the project, with their checkpoints, locks and earlier failures. Reads only."""
     check_project(workflow, project)
     held = ItemLocks(project).held()
-    failed = failed_before(home.runs, workflow.name, project)
+    failed = failed_before(home.runs, workflow.name, project, required=only_failed)
     checkpoints = {path.name: path for path in home.checkpoints(project).glob("*.db")}
     candidates = []
     for candidate in merge_duplicates(workflow.candidates(project)):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentos.core.protocol import events
-from agentos.storage.journal import NAME, JournalEntry, read_entry
+from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry
 
 CHUNK = 1024 * 1024
 
@@ -33,6 +33,7 @@ class Follower:
     """What happened since the last look: an item's lines from its log, everything else from the journal."""
 
     def __init__(self, folder: Path) -> None:
+        check_format(folder)
         self._folder = folder
         self._journal = Tail(folder / NAME)
         # What an item has said before we came is not said again.

@@ -1,4 +1,4 @@
-"""The journal of a run: every event, in order, from which everything else is derived."""
+"""The journal of a run: every event in order. Everything else about a run is derived from it."""
 
 import json
 import mmap
@@ -6,21 +6,23 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
-from agentos.core.protocol.codec import CodecError, decode, encode, one_line
-from agentos.core.protocol.events import Event
+from agentos.core.protocol.codec import WIRE_NAMES, CodecError, decode, encode, one_line
+from agentos.core.protocol.events import FORMAT, Event
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
-# A name that is not UTF-8 holds half characters; as backslash escapes they are JSON, and come back.
-_AS_JSON = "backslashreplace"
 
 
 class Journal:
-    """A listener that writes; the end of an item is on disk before anyone is told.
+    """A listener that appends every event to `events.jsonl`.
 
-    What a full disk does not take waits here, in order; what is done stands in the documents anyway.
+    The end of an item or a run is on disk (fsync) before any later listener hears of it. Lines that a full disk
+    does not take are kept in memory, in order, and written with the next event. Output lines of workers are left
+    out: they are in the item's log.
     """
 
     def __init__(self, folder: Path, redact: Callable[[str], str], warn: Callable[[OSError], None]) -> None:
@@ -32,12 +34,13 @@ class Journal:
     def on_event(self, event: Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             return
-        record = {"at": at, **encode(event)}
-        line = one_line(record)
-        self._unwritten += (self._redact(line) + "\n").encode(errors=_AS_JSON)
+        line = self._redact(one_line({"at": at, **encode(event)})) + "\n"
+        # A path that is not UTF-8 holds lone surrogates. As backslash escapes they are valid JSON and can be read back.
+        self._unwritten += line.encode(errors="backslashreplace")
         try:
-            self._write()
-            if _is_an_end(event):
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten) :]
+            if _must_be_synced(event):
                 os.fsync(self._descriptor)
         except OSError as error:
             self._warn(error)
@@ -45,57 +48,96 @@ class Journal:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _write(self) -> None:
-        while self._unwritten:
-            self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten) :]
 
-
-def _is_an_end(event: Event) -> bool:
-    """When a run is stopped, thousands may end that were never begun: the end of the run is theirs too."""
+def _must_be_synced(event: Event) -> bool:
+    """Stopping a run may end thousands of items that never started; the sync of RunEnded covers those."""
     return isinstance(event, events.RunEnded) or (isinstance(event, events.ItemEnded) and event.attempts > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
+    """An event and the wall time at which it was published."""
+
     at: float
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A line that is none of ours; `torn` is one without an end, as a crash leaves it."""
+class UnreadableLine:
+    """A line that is not an event; `torn` if it has no newline, as a crash leaves it."""
 
     torn: bool
 
 
 def read_journal(folder: Path) -> Iterator[JournalEntry]:
-    """Every entry that can be read; what cannot is passed over."""
+    """Every readable entry; other lines are skipped. Raises UnsupportedFormat."""
     return (line for line in read_lines(folder) if isinstance(line, JournalEntry))
 
 
-def read_lines(folder: Path) -> Iterator[JournalEntry | Unread]:
-    """Every line, in order."""
+def read_lines(folder: Path) -> Iterator[JournalEntry | UnreadableLine]:
+    """Every line in order. Raises UnsupportedFormat."""
     with open(folder / NAME, "rb") as file:
-        for line in file:
-            yield read_entry(line) or Unread(torn=not line.endswith(b"\n"))
+        for number, line in enumerate(file):
+            if number == 0:
+                _check_first_line(folder, line)
+            yield read_entry(line) or UnreadableLine(torn=not line.endswith(b"\n"))
 
 
-def lines_with(folder: Path, mark: bytes) -> Iterator[bytes]:
-    """The lines that hold this mark; what lies between them is searched through, and not read."""
+def check_format(folder: Path) -> None:
+    """Raises UnsupportedFormat if another version of agentos wrote this journal."""
+    _check_first_line(folder, _first_line(folder))
+
+
+def read_first_record(folder: Path) -> dict[str, Any]:
+    """The first line as plain JSON, whichever version wrote it; empty if it cannot be read."""
+    return _json_object(_first_line(folder))
+
+
+def _check_first_line(folder: Path, line: bytes) -> None:
+    record = _json_object(line)
+    name = record.get("type")
+    # Until format 2, class names were the types and no record had a format.
+    is_other = isinstance(name, str) and name not in WIRE_NAMES.values()
+    if is_other or (name == WIRE_NAMES[events.RunStarted] and record.get("format") != FORMAT):
+        raise UnsupportedFormat(
+            f"run {folder.name} was written by another version of agentos (journal format "
+            f"{record.get('format', 1)}, this version reads {FORMAT}): read it with that version, "
+            f"or delete {folder}"
+        )
+
+
+def _first_line(folder: Path) -> bytes:
+    try:
+        with open(folder / NAME, "rb") as file:
+            return file.readline()
+    except FileNotFoundError:
+        return b""
+
+
+def _json_object(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def lines_with(folder: Path, marker: bytes) -> Iterator[bytes]:
+    """The lines that contain this marker (see `type_marker`), found without decoding the lines between them."""
     with open(folder / NAME, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            at = content.find(mark)
+            at = content.find(marker)
             while at >= 0:
                 begin, end = content.rfind(b"\n", 0, at) + 1, content.find(b"\n", at)
                 end = len(content) if end < 0 else end
                 yield content[begin:end]
-                at = content.find(mark, end)
+                at = content.find(marker, end)
 
 
 def read_entry(line: bytes) -> JournalEntry | None:
-    """What one line says; None if it cannot be read."""
+    """The entry on one line; None if the line cannot be read."""
     try:
         record = json.loads(line)
         return JournalEntry(float(record["at"]), decode(record))

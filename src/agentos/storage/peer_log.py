@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.protocol.codec import CodecError, decode, encode
+from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import (
     BucketLimitsLearned,
     BucketUsage,
@@ -133,7 +134,7 @@ class FilePeerLog:
         return found
 
     def _line(self, note: Note, **more: str) -> str:
-        stamp = {"boot": boot_id(), "clock": host_clock(), "wall": time.time()}
+        stamp = {"format": FORMAT, "boot": boot_id(), "clock": host_clock(), "wall": time.time()}
         return _one_line({**encode(note), **more, **stamp})
 
     @contextlib.contextmanager
@@ -208,6 +209,22 @@ class FilePeerLog:
         return _life_path(self._folder, run)
 
 
+def other_version_warning(folder: Path) -> str | None:
+    """One line for people if another version of agentos wrote the notes, which are ignored then."""
+    for line in _lines(folder):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if isinstance(record, dict) and "boot" in record and record.get("format") != FORMAT:
+            return (
+                f"ignoring {folder / NAME}: another version of agentos wrote it. "
+                "Limits and cooldowns of the keys are learned again"
+            )
+        return None
+    return None
+
+
 def read_notes(folder: Path) -> list[Note]:
     """All that is written, for those who only look."""
     return list(_notes(_lines(folder), folder))
@@ -258,6 +275,8 @@ def read_note(line: bytes) -> Note | None:
     """A note with its times by this boot's clock; None for what cannot be read."""
     try:
         record = json.loads(line)
+        if record["format"] != FORMAT:
+            return None
         note: Note = decode(record)
         if record["boot"] == boot_id():
             return note

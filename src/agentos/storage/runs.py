@@ -10,13 +10,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentos.core.constants import DAY
+from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import type_marker
 from agentos.core.protocol.results import Ending
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.run_stats import RunStats
 from agentos.storage.files import TMP_PREFIX, private_folder
-from agentos.storage.journal import JournalEntry, lines_with, read_journal, read_lines
+from agentos.storage.journal import (
+    JournalEntry,
+    check_format,
+    lines_with,
+    read_first_record,
+    read_journal,
+    read_lines,
+)
 from agentos.storage.locks import LockFile, is_locked, stopped_holder
 
 LATEST = "latest"
@@ -92,15 +100,26 @@ def load_run_stats(run: Path) -> RunStats:
 
 
 def last_run_of(runs: Path, workflow: str, project: Path) -> RunStats | None:
-    """The newest run of this workflow on this project."""
+    """The newest run of this workflow on this project. Raises UnsupportedFormat."""
     found = _newest(runs, workflow, project)
     return load_run_stats(found) if found else None
 
 
-def failed_before(runs: Path, workflow: str, project: Path) -> set[str]:
-    """The items that the newest run of this workflow on this project left failed."""
+def failed_before(runs: Path, workflow: str, project: Path, *, required: bool = False) -> set[str]:
+    """The items that the newest run of this workflow on this project left failed.
+
+    If another version wrote that run: raises UnsupportedFormat when the answer is `required`, else nothing failed.
+    """
     found = _newest(runs, workflow, project)
-    return {item for item, ending in _endings(found).items() if ending == Ending.FAILED} if found else set()
+    if found is None:
+        return set()
+    try:
+        check_format(found)
+    except UnsupportedFormat:
+        if required:
+            raise
+        return set()
+    return {item for item, ending in _endings(found).items() if ending == Ending.FAILED}
 
 
 def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
@@ -192,15 +211,10 @@ def _reason(keep: RetentionPolicy, number: int, size: int, seconds: float) -> st
 
 def _is_of(run: Path, workflow: str, project: Path) -> bool:
     try:
-        first = next(read_journal(run), None)
+        started = read_first_record(run)
     except OSError:
         return False
-    started = first.event if first else None
-    return (
-        isinstance(started, events.RunStarted)
-        and started.workflow == workflow
-        and started.project == str(project)
-    )
+    return started.get("workflow") == workflow and started.get("project") == str(project)
 
 
 def _order(name: str) -> tuple[str, int]:
