@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def _list() -> int:
-    from agentos.config.settings import found_home
+    from agentos.config.settings import usable_home
     from agentos.diagnostics.key_admin import view_keys
     from agentos.storage.home import Home
     from agentos.storage.peer_log import other_version_warning
 
-    if warning := other_version_warning(Home(found_home()).quota):
+    if warning := other_version_warning(Home(usable_home()).quota):
         click.echo(warning, err=True)
     rows = view_keys()
     if not rows:

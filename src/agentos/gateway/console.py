@@ -28,6 +28,9 @@ class GatewayConsole:
             f"Calls wait up to {duration(max_wait)} for a key. Press Ctrl-C to stop.",
         )
 
+    def warn(self, text: str) -> None:
+        self._line(PREFIX, text)
+
     def news(self, event: events.News | events.CredentialsRejected) -> None:
         if text := event_text(event, self._wall_clock()):
             self._line(PREFIX, text)

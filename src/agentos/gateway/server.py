@@ -156,7 +156,7 @@ class _Gateway:
             name = f"{os.getpid()}-{time.time_ns()}"
             quota = self._home.open().quota
             if warning := other_version_warning(quota):
-                self._console.write(warning)
+                self._console.warn(warning)
             log = FilePeerLog(quota, name)
             peers = self._stack.enter_context(contextlib.closing(log))
         budget = Budget(self._prices, self._settings.budget)
