@@ -1,4 +1,4 @@
-"""The control socket: who may open it, what it understands, what it survives."""
+"""The control socket: access rights, requests, misbehaving clients."""
 
 import os
 import socket
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentos.control.address import NAME, address
 from agentos.control.client import NotListening, ask
-from agentos.control.server import MOST_CALLERS, ControlSocket
+from agentos.control.server import MAX_CONNECTIONS, SOCKET_NAME, ControlSocket, socket_path
 from agentos.core.errors import UsageError
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import dumps, loads
@@ -18,7 +17,7 @@ from agentos.core.protocol.codec import dumps, loads
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Too deep for the name of a socket, as homes can be."""
+    """A path too long for a socket address, as homes can be."""
     deep = tmp_path.joinpath(*["a-folder-with-a-long-name"] * 6)
     deep.mkdir(parents=True, mode=0o700)
     assert len(str(deep)) > 150
@@ -32,39 +31,39 @@ def control(folder: Path) -> Iterator[ControlSocket]:
     control.close()
 
 
-def call(folder: Path, content: bytes) -> socket.socket:
+def connect(folder: Path, content: bytes) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(5)
-    with address(folder) as path:
+    with socket_path(folder) as path:
         connection.connect(path)
     connection.sendall(content)
     return connection
 
 
-def heard(connection: socket.socket) -> list[object]:
+def read_reply(connection: socket.socket) -> list[object]:
     with connection, connection.makefile("rb") as file:
         return [loads(line) for line in file]
 
 
-def test_only_the_owner_may_open_it_whatever_the_umask(folder: Path) -> None:
+def test_only_the_owner_may_open_the_socket_whatever_the_umask(folder: Path) -> None:
     before = os.umask(0)
     try:
         control = ControlSocket(folder)
     finally:
         os.umask(before)
-    state = (folder / NAME).stat()
+    state = (folder / SOCKET_NAME).stat()
     assert stat.S_ISSOCK(state.st_mode) and stat.S_IMODE(state.st_mode) == 0o600
     control.close()
-    assert not (folder / NAME).exists()
+    assert not (folder / SOCKET_NAME).exists()
 
 
-def test_a_request_comes_through_and_its_answer_goes_back(folder: Path, control: ControlSocket) -> None:
-    connection = call(folder, dumps(events.PauseRequested(now=True)).encode() + b"\n")
-    assert control.receive() == []  # it has called; what it says is read at the next look
-    (asked,) = control.receive()
-    assert asked.request == events.PauseRequested(now=True)
-    asked.reply([events.RunPaused(now=True)])
-    assert heard(connection) == [events.RunPaused(now=True)]
+def test_a_request_is_delivered_and_its_reply_sent_back(folder: Path, control: ControlSocket) -> None:
+    connection = connect(folder, dumps(events.PauseRequested(now=True)).encode() + b"\n")
+    assert control.receive() == []  # accepted; its data is read by the next call
+    (pending,) = control.receive()
+    assert pending.request == events.PauseRequested(now=True)
+    pending.reply([events.RunPaused(now=True)])
+    assert read_reply(connection) == [events.RunPaused(now=True)]
 
 
 @pytest.mark.parametrize(
@@ -76,48 +75,48 @@ def test_a_request_comes_through_and_its_answer_goes_back(folder: Path, control:
         (b'{"type": "worker_count_requested", "workers": "many"}\n', "expected int"),
     ],
 )
-def test_what_is_no_request_is_declined(
+def test_anything_but_a_request_is_declined(
     folder: Path, control: ControlSocket, line: bytes, reason: str
 ) -> None:
-    connection = call(folder, line)
+    connection = connect(folder, line)
     assert control.receive() + control.receive() == []
-    (declined,) = heard(connection)
+    (declined,) = read_reply(connection)
     assert isinstance(declined, events.RequestDeclined)
     assert reason in declined.reason and declined.exit_code == 2
 
 
-def test_callers_that_say_nothing_too_much_or_leave_are_forgotten(
+def test_clients_that_send_nothing_or_too_much_or_disconnect_are_dropped(
     folder: Path, control: ControlSocket
 ) -> None:
-    silent = [call(folder, b"") for _ in range(MOST_CALLERS)]
+    silent = [connect(folder, b"") for _ in range(MAX_CONNECTIONS)]
     for _ in silent:
         control.receive()
-    endless = call(folder, b"x" * 10_000)
-    gone = call(folder, b'{"type"')
+    endless = connect(folder, b"x" * 10_000)
+    gone = connect(folder, b'{"type"')
     gone.close()
     for _ in range(10):
         assert control.receive() == []
     with pytest.raises(ConnectionResetError):
         endless.recv(1)
-    connection = call(folder, dumps(events.ResumeRequested()).encode() + b"\n")
-    asked = [*control.receive(), *control.receive()]
-    assert [one.request for one in asked] == [events.ResumeRequested()]
-    asked[0].reply([])
-    assert heard(connection) == []
-    for one in silent:
-        one.close()
+    connection = connect(folder, dumps(events.ResumeRequested()).encode() + b"\n")
+    pending = [*control.receive(), *control.receive()]
+    assert [request.request for request in pending] == [events.ResumeRequested()]
+    pending[0].reply([])
+    assert read_reply(connection) == []
+    for connection in silent:
+        connection.close()
     endless.close()
 
 
-def test_without_a_run_the_client_says_so(folder: Path, control: ControlSocket) -> None:
+def test_the_client_reports_a_missing_run_and_a_silent_one(folder: Path, control: ControlSocket) -> None:
     with pytest.raises(NotListening):
         ask(folder.parent, events.ResumeRequested())
     with pytest.raises(UsageError, match=r"did not answer within 0 s"):
-        ask(folder, events.ResumeRequested(), patience=0.05)
+        ask(folder, events.ResumeRequested(), timeout=0.05)
 
 
-def test_a_killed_run_leaves_a_socket_that_nobody_answers(folder: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as left, address(folder) as path:
+def test_the_socket_of_a_killed_run_counts_as_not_listening(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left, socket_path(folder) as path:
         left.bind(path)
     with pytest.raises(NotListening):
         ask(folder, events.ResumeRequested())

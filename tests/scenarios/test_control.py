@@ -201,7 +201,7 @@ def test_a_run_that_stands_still_is_named_as_such(harness: RunHarness) -> None:
             os.kill(running.pid, signal.SIGCONT)
     assert (
         asked.code == 2
-        and f"stands still (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in asked.err
+        and f"is suspended (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in asked.err
     )
     assert running.wait().code == 0, "what nobody waits for any more is not done"
     assert harness.events("run_paused") == []

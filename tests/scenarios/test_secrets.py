@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 
-from agentos.control.address import address
+from agentos.control.server import socket_path
 
 from .canaries import KEYS, Scan, Search
 from .harness import Json, RunHarness, wait_until
@@ -90,7 +90,7 @@ def _over_the_socket(harness: RunHarness) -> list[str]:
         b'{"type": "pause_requested", "now": "' + b"x" * 99 + b'"}',
     ):
         folder = (harness.home / "logs/parallel/latest").resolve()
-        with address(folder) as place, socket.socket(socket.AF_UNIX) as wire:
+        with socket_path(folder) as place, socket.socket(socket.AF_UNIX) as wire:
             wire.settimeout(10)
             wire.connect(place)
             wire.sendall(line + b"\n")

@@ -41,7 +41,7 @@ class ReviewOptions:
 
 def _run(**given: object) -> int:
     from agentos.config.settings import Flags, read_settings
-    from agentos.review.queue import ReviewContext, find
+    from agentos.review.queue import ReviewContext, find_review
     from agentos.storage.home import Home
 
     words = ReviewOptions(**given)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def _run(**given: object) -> int:
     place = ReviewContext(settings.project, Home(settings.home), settings.database)
     if words.item is None:
         return _list(place)
-    one = find(place, words.item)
+    one = find_review(place, words.item)
     if one.state.decision is not None:
         return _tell_decided(place, one, decides=words.decides or words.edit)
     if not words.decides:
@@ -75,7 +75,7 @@ def _check(words: ReviewOptions) -> None:
 def _list(place: "ReviewContext") -> int:
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import clock
-    from agentos.review.queue import command_for, following_command, pending_reviews
+    from agentos.review.queue import command_for, continue_command, pending_reviews
 
     found = pending_reviews(place)
     open_ones = [one for one in found if one.state.decision is None]
@@ -83,7 +83,7 @@ def _list(place: "ReviewContext") -> int:
     for one in found:
         parking, decision = one.parked_item, one.state.decision
         state = (
-            f"{decision.action.past_tense}, goes on with: {following_command(place, parking)}"
+            f"{decision.action.past_tense}, goes on with: {continue_command(place, parking)}"
             if decision
             else f"{_subject(one)} waits since {clock(parking.at, time.time())}: {one_line(parking.title)}"
         )
@@ -106,11 +106,11 @@ def _subject(one: "PendingReview") -> str:
 
 def _tell_decided(place: "ReviewContext", one: "PendingReview", decides: bool) -> int:
     from agentos.core.errors import NothingMatches
-    from agentos.review.queue import following_command
+    from agentos.review.queue import continue_command
 
     assert one.state.decision
     said = f"{one.parked_item.item} was {one.state.decision.action.past_tense} by a person"
-    told = f"{said}; it goes on with: {following_command(place, one.parked_item)}"
+    told = f"{said}; it goes on with: {continue_command(place, one.parked_item)}"
     if decides:
         raise NothingMatches(told)
     click.echo(told)
@@ -139,7 +139,7 @@ def _show(place: "ReviewContext", one: "PendingReview") -> None:
 
 def _edit(place: "ReviewContext", one: "PendingReview") -> "PendingReview":
     """Opens the editor; what comes out of it is the draft from now on."""
-    from agentos.review.queue import draft_text, keep_edit
+    from agentos.review.queue import draft_text, save_edit
 
     before = draft_text(place, one)
     after = click.edit(before, extension=".md", require_save=False) or ""
@@ -148,7 +148,7 @@ def _edit(place: "ReviewContext", one: "PendingReview") -> "PendingReview":
     if after == before:
         click.echo("The draft was not changed.")
         return one
-    keep_edit(place, one, after)
+    save_edit(place, one, after)
     click.echo("The draft is now as you edited it.")
     return replace(one, state=replace(one.state, edited=after))
 
@@ -184,18 +184,18 @@ def _decide(place: "ReviewContext", one: "PendingReview", words: ReviewOptions) 
 
 def _conclude(place: "ReviewContext", one: "PendingReview", act: str, text: str) -> int:
     from agentos.core.planning.gates import ReviewAction, ReviewDecision
-    from agentos.review.queue import decide, following_command, still_runs
+    from agentos.review.queue import continue_command, decide, is_run_alive
 
     decision = ReviewDecision(ReviewAction(act), text.strip(), one.state.edited)
     decide(place, one, decision)
     click.echo(f"{one.parked_item.item} is {decision.action.past_tense}: {_following(one, decision)}.")
-    if still_runs(place, one.parked_item):
+    if is_run_alive(place, one.parked_item):
         click.echo(
             f"Run {one.parked_item.run} is under way and takes it up while it has other work. Else go on with:"
         )
     else:
         click.echo("Go on with:")
-    click.echo(f"  {following_command(place, one.parked_item)}")
+    click.echo(f"  {continue_command(place, one.parked_item)}")
     return 0
 
 

@@ -1,1 +1,1 @@
-"""How a run is reached from another terminal."""
+"""Control socket: how other terminals reach a run."""

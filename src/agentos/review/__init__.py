@@ -1,1 +1,1 @@
-"""Items that are waiting for a human decision."""
+"""Items that wait for a human decision."""

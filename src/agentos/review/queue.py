@@ -1,4 +1,4 @@
-"""What waits in a project for a person's decision."""
+"""The items of a project that wait for a human decision, and how a decision is recorded."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ from agentos.storage.checkpoints import read_notes
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
 from agentos.storage.locks import Holder, ItemLocks
-from agentos.storage.review_notes import read_parked, write_decision, write_edit
+from agentos.storage.review_notes import read_parked, review_state, write_decision, write_edit
 from agentos.storage.runs import is_alive, load_run_stats
 from agentos.workflows.registry import find_workflow
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """Where to look: a project, its home, and a database that was named by hand."""
+    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names review."""
 
     project: Path
     home: Home
@@ -33,7 +33,7 @@ class ReviewContext:
 
 @dataclass(frozen=True, slots=True)
 class PendingReview:
-    """An item that is parked, or that a person has decided on and no run has finished yet."""
+    """A parked item: undecided, or decided but not yet continued by a run."""
 
     state: ReviewState
     database: Path
@@ -49,124 +49,129 @@ class PendingReview:
 
 @dataclass(frozen=True, slots=True)
 class LineagePage:
-    """One file of the lineage, each line safe for a terminal."""
+    """One file of the lineage, without control characters."""
 
     name: str
     heading: str
     text: str
 
 
-def pending_reviews(place: ReviewContext) -> list[PendingReview]:
-    """Every item with a parking in its checkpoint, those without a decision first."""
-    folder = place.home.checkpoints(place.project)
-    files = [place.database] if place.database else sorted(folder.glob("*.db"))
+def pending_reviews(context: ReviewContext) -> list[PendingReview]:
+    """Every parked item, undecided ones first."""
+    folder = context.home.checkpoints(context.project)
+    files = [context.database] if context.database else sorted(folder.glob("*.db"))
     found = [PendingReview(parked, file) for file in files if (parked := read_parked(file))]
-    return sorted(found, key=_order)
+    return sorted(found, key=_sort_key)
 
 
-def find(place: ReviewContext, item: str) -> PendingReview:
-    """The item that waits under this id or number."""
-    found = pending_reviews(place)
-    same = [one for one in found if matches(one.parked_item.item, item)]
-    if len(same) == 1:
-        return same[0]
-    if same:
-        raise UsageError(f"{item} is {' or '.join(one.parked_item.item for one in same)}: say which")
-    open_ones = [one.parked_item.item for one in found if one.state.decision is None]
+def find_review(context: ReviewContext, item: str) -> PendingReview:
+    """The parked item with this id or number; raises NothingMatches or UsageError."""
+    found = pending_reviews(context)
+    matching = [review for review in found if matches(review.parked_item.item, item)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(
+            f"{item} matches {' and '.join(review.parked_item.item for review in matching)}: give the full id"
+        )
+    undecided = [review.parked_item.item for review in found if review.state.decision is None]
     raise NothingMatches(
-        f"{one_line(item)} does not wait for a person in {place.project}; "
-        f"those that do: {', '.join(open_ones) or 'none'}"
+        f"{one_line(item)} is not waiting for a decision in {context.project}; "
+        f"waiting: {', '.join(undecided) or 'none'}"
     )
 
 
-def lineage(place: ReviewContext, parking: ParkedItem) -> list[LineagePage]:
-    documents = ProjectFolder(place.project)
-    names = [name for name in documents.names(parking.lineage) if name.endswith(".md")]
-    return [_page(documents, f"{parking.lineage}/{name}") for name in names]
+def lineage(context: ReviewContext, parked: ParkedItem) -> list[LineagePage]:
+    """Every Markdown file in the item's lineage."""
+    documents = ProjectFolder(context.project)
+    names = [name for name in documents.names(parked.lineage) if name.endswith(".md")]
+    return [_page(documents, f"{parked.lineage}/{name}") for name in names]
 
 
-def draft_text(place: ReviewContext, one: PendingReview) -> str:
-    """The draft as it stands: as a person has edited it, else as it was written."""
-    if one.state.edited is not None:
-        return one.state.edited
+def draft_text(context: ReviewContext, review: PendingReview) -> str:
+    """The current draft: a person's edit if there is one, else as the model wrote it."""
+    if review.state.edited is not None:
+        return review.state.edited
     try:
-        return ProjectFolder(place.project).read(one.request.draft).decode()
+        return ProjectFolder(context.project).read(review.request.draft).decode()
     except (OSError, UnicodeDecodeError) as error:
-        cure = f"put it back, or start over with: {one.parked_item.workflow}-workflow --fresh {one.parked_item.item}"
-        raise ItemError(f"{one.request.draft} cannot be read ({error}); {cure}") from error
+        fix = f"restore it, or start over with: {review.parked_item.workflow}-workflow --fresh {review.parked_item.item}"
+        raise ItemError(f"cannot read {review.request.draft} ({error}); {fix}") from error
 
 
-def keep_edit(place: ReviewContext, one: PendingReview, draft: str) -> None:
-    with _undecided(place, one):
-        write_edit(one.database, one.request.number, draft)
+def save_edit(context: ReviewContext, review: PendingReview, draft: str) -> None:
+    """Keep an edited draft until the decision is made."""
+    with _undecided(context, review):
+        write_edit(review.database, review.request.number, draft)
 
 
-def decide(place: ReviewContext, one: PendingReview, decision: ReviewDecision) -> None:
-    """Writes the decision down; the item goes on when a run takes it up."""
-    with _undecided(place, one):
-        write_decision(one.database, one.request.number, decision)
+def decide(context: ReviewContext, review: PendingReview, decision: ReviewDecision) -> None:
+    """Record the decision; a run then continues the item."""
+    with _undecided(context, review):
+        write_decision(review.database, review.request.number, decision)
 
 
-def following_command(place: ReviewContext, parking: ParkedItem) -> str:
-    """What lets the item go on: the command of the run that parked it."""
-    started = load_run_stats(place.home.runs / parking.run).started
+def continue_command(context: ReviewContext, parked: ParkedItem) -> str:
+    """What to type to continue the item: the command of the run that parked it."""
+    started = load_run_stats(context.home.runs / parked.run).started
     if started is None:
-        return command_for(place, f"{parking.workflow}-workflow {parking.item.rpartition('-')[2]}")
+        return command_for(context, f"{parked.workflow}-workflow {parked.item.rpartition('-')[2]}")
     return resume_command(started, current_folder())
 
 
-def command_for(place: ReviewContext, command: str) -> str:
-    """A command on this project, as it is typed here."""
-    here = str(place.project) == current_folder()
-    return command if here else f"{command} --repo {shlex.quote(str(place.project))}"
+def command_for(context: ReviewContext, command: str) -> str:
+    """The command as typed in the current folder: with --repo outside of the project."""
+    is_here = str(context.project) == current_folder()
+    return command if is_here else f"{command} --repo {shlex.quote(str(context.project))}"
 
 
-def still_runs(place: ReviewContext, parking: ParkedItem) -> bool:
-    """Whether the run that parked the item is under way, and so takes it up by itself."""
-    return is_alive(place.home.runs / parking.run)
+def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:
+    """Whether the run that parked the item is still running, and so continues it by itself."""
+    return is_alive(context.home.runs / parked.run)
 
 
 @contextlib.contextmanager
-def _undecided(place: ReviewContext, one: PendingReview) -> Iterator[None]:
-    """Holds the item's lock, so that no run takes the item up while its decision is written."""
-    item, locks = one.parked_item.item, ItemLocks(place.project)
+def _undecided(context: ReviewContext, review: PendingReview) -> Iterator[None]:
+    """Hold the item's lock, so that no run continues the item while its decision is written."""
+    item, locks = review.parked_item.item, ItemLocks(context.project)
     locks.prepare()
     lock = locks.acquire(item, Holder(os.getpid(), "review"))
     if lock is None:
-        raise UsageError(f"{item} is being worked on just now; see how far it is: agentos status")
+        raise UsageError(f"{item} is being worked on right now; see its progress with: agentos status")
     try:
-        now = read_parked(one.database)
-        if now is None or now.parked_item.request != one.request or now.decision is not None:
-            again = command_for(place, f"agentos review {item}")
-            raise NothingMatches(f"{item} was decided on meanwhile; see where it is: {again}")
-        _check_source(place, one)
+        notes = read_notes(review.database)
+        state = review_state(notes)
+        if state is None or state.parked_item.request != review.request or state.decision is not None:
+            again = command_for(context, f"agentos review {item}")
+            raise NothingMatches(f"{item} has been decided meanwhile; see its state with: {again}")
+        _check_source(context, review, notes.get("digest"))
         yield
     finally:
         lock.release()
 
 
-def _check_source(place: ReviewContext, one: PendingReview) -> None:
-    """A decision on a draft of another text would be for nothing: its item starts over."""
-    parking, noted = one.parked_item, read_notes(one.database).get("digest")
-    for candidate in find_workflow(parking.workflow, place.project).candidates(place.project):
+def _check_source(context: ReviewContext, review: PendingReview, parked_digest: str | None) -> None:
+    """Refuse a decision on a draft of an outdated text: the item will start over and drop it."""
+    parked = review.parked_item
+    for candidate in find_workflow(parked.workflow, context.project).candidates(context.project):
         item = candidate.item
-        if item.id == parking.item and item.digest != noted:
+        if item.id == parked.item and item.digest != parked_digest:
             raise UsageError(
-                f"{item.source} has changed since {parking.item} was parked, so this draft is of another text; "
-                f"start over with: {command_for(place, f'{parking.workflow}-workflow {item.number} --fresh')}"
+                f"{item.source} has changed since {parked.item} was parked, so this draft is outdated; "
+                f"start over with: {command_for(context, f'{parked.workflow}-workflow {item.number} --fresh')}"
             )
 
 
-def _order(one: PendingReview) -> tuple[bool, str, int]:
-    prefix, _, number = one.parked_item.item.rpartition("-")
-    return one.state.decision is not None, prefix, int(number) if number.isdigit() else 0
+def _sort_key(review: PendingReview) -> tuple[bool, str, int]:
+    prefix, _, number = review.parked_item.item.rpartition("-")
+    return review.state.decision is not None, prefix, int(number) if number.isdigit() else 0
 
 
 def _page(documents: ProjectFolder, path: str) -> LineagePage:
     try:
         text = documents.read(path).decode("utf-8", "replace")
     except OSError as error:
-        text = f"(cannot be read: {error.strerror})"
+        text = f"(cannot read it: {error.strerror})"
     lines = [clean(line) for line in text.splitlines()]
     heading = next((line.lstrip("# ") for line in lines if line.strip()), "")
     return LineagePage(path.rpartition("/")[2], heading, "\n".join(lines))
