@@ -116,7 +116,7 @@ def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHa
     assert {call["key"] for call in first} == {"key-1", "key-2"} and len(later) == 10
     assert {call["key"] for call in later} == {"key-2"}
     shown = keys(harness)
-    assert "rate limited, until " in line(shown, "key-1") and "put to rest by hand" in line(shown, "key-1")
+    assert "rate limited, until " in line(shown, "key-1") and "cooled down by hand" in line(shown, "key-1")
     assert "available" in line(shown, "key-2")
 
 
@@ -157,9 +157,9 @@ def test_what_a_person_types_into_a_terminal_is_not_shown(harness: RunHarness) -
         (("add", "--name", "spare"), f"{KEYS[0]}\n", "this key is there already, as 'key-1'"),
         (("add", "--name", "bad name!"), "another\n", "'bad name!' cannot be its name: a name is up to 32"),
         (("add", "--name", ""), "another\n", "'' cannot be its name"),
-        (("rest", "nobody"), "", "no key is called 'nobody'; there are: key-1"),
-        (("disable", "nobody"), "", "no key is called"),
-        (("check", "nobody"), "", "no key is called"),
+        (("rest", "nobody"), "", "no key is named 'nobody'; the keys are: key-1"),
+        (("disable", "nobody"), "", "no key is named"),
+        (("check", "nobody"), "", "no key is named"),
         (("rest", "key-1", "--for", "soon"), "", "--for"),
     ],
 )

@@ -166,14 +166,14 @@ def test_doctor_names_issues_that_every_run_passes_over(harness: RunHarness) -> 
     for name in ("README.md", "idea.md"):
         (harness.project / "issues" / name).write_text("# An idea\n\nOne.\n")
     done = agentos(harness, "doctor", "--offline")
-    assert "passed over, for want of a number: idea.md" in done.out and done.code == 3, done.out
+    assert "skipped, because they have no number: idea.md" in done.out and done.code == 3, done.out
 
 
 def test_doctor_without_key_or_project_says_what_to_do(harness: RunHarness) -> None:
     done = agentos(harness, "doctor")
     assert done.code == 3
     assert cure(done, "keys").startswith("set GEMINI_API_KEY_1, or type: agentos keys add")
-    assert cure(done, "project").startswith("go to a project, or make one: agentos init")
+    assert cure(done, "project").startswith("go to a project, or create one: agentos init")
     assert not harness.home.exists()
 
 
@@ -229,7 +229,7 @@ def test_doctor_tells_which_items_are_held(harness: RunHarness) -> None:
     harness.server("--latency", "60,60")
     running = harness.start("1")
     running.wait_for("Executing: N1_design", 60)
-    assert "held by runs that live: LLD-1" in agentos(harness, "doctor").out
+    assert "held by active runs: LLD-1" in agentos(harness, "doctor").out
 
 
 def test_every_setting_says_where_it_comes_from(harness: RunHarness) -> None:

@@ -1,1 +1,1 @@
-"""Read-only checks of the machine, the project and the keys."""
+"""Diagnostics of the machine, the project and the keys, and administration of the keys."""

@@ -1,4 +1,4 @@
-"""Looks at this machine and this project as a run would find them; leaves nothing behind."""
+"""The checks of `agentos doctor`: the machine and the project as a run would find them. Changes nothing."""
 
 import contextlib
 import os
@@ -24,20 +24,18 @@ from agentos.storage.locks import LOCKS, ItemLocks, LockFile
 from agentos.storage.peer_log_views import pool_from_notes
 from agentos.workflows.sources.markdown import markdown_files, read_page
 
-LEAST_DISK = 200 * 1024 * 1024
-# No clock that is right shows a time outside of these: 2025 and 2100.
-CLOCK_FROM, CLOCK_TO = 1735689600.0, 4102444800.0
-SKEW = 60.0
+MIN_FREE_DISK = 200 * 1024 * 1024  # bytes
+# A correct clock shows a time between these: 2025 and 2100.
+EARLIEST_TIME, LATEST_TIME = 1735689600.0, 4102444800.0
+MAX_CLOCK_SKEW = 60.0  # seconds
 NO_KEYS = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
-ALL_REJECTED = (
-    "see why: agentos keys; ask each once more: agentos keys check; or give another: agentos keys add"
-)
+ALL_REJECTED = "see why: agentos keys; test them again: agentos keys check; or add another: agentos keys add"
 FOLDERS = ("issues", "ideas/active")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; a cure means that it is not well."""
+    """The result of one check: what was checked, what was found and, if it failed, how to fix it."""
 
     what: str
     found: str
@@ -46,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What is looked at; offline needs no key."""
+    """What to check; an offline run needs no key."""
 
     project: Path
     home: Path
@@ -54,9 +52,10 @@ class CheckContext:
 
 
 def run_checks(project: Path, offline: bool) -> Iterator[Finding]:
+    """Run every check, in the order in which a run would fail."""
     context = CheckContext(project.absolute(), home_folder(), offline)
-    for look in (_python, _home, _permissions, _disk, _locks, _clock, _settings, _keys, _project):
-        yield from look(context)
+    for check in (_python, _home, _permissions, _disk, _locks, _clock, _settings, _keys, _project):
+        yield from check(context)
 
 
 def _python(context: CheckContext) -> Iterator[Finding]:
@@ -74,34 +73,34 @@ def _home(context: CheckContext) -> Iterator[Finding]:
         return
     if not existed:
         context.home.rmdir()
-    yield Finding("home", f"{context.home} can be written")
+    yield Finding("home", f"{context.home} is writable")
 
 
 def _permissions(context: CheckContext) -> Iterator[Finding]:
-    """Nobody else may read what is in the home."""
+    """Other users must not be able to read anything in the home."""
     if not context.home.is_dir():
-        yield Finding("permissions", "no home yet: it will be made for you alone")
+        yield Finding("permissions", "no home yet: it will be created for you alone")
         return
     try:
         check_home(context.home)
-        open_ones = [path for path in _within(context.home) if _open_to_others(path)]
+        exposed = [path for path in _all_paths(context.home) if _is_exposed(path)]
     except (PreflightError, OSError) as error:
-        yield Finding("permissions", "cannot be looked at", str(error))
+        yield Finding("permissions", "cannot check them", str(error))
         return
-    if open_ones:
-        found = f"{len(open_ones)} may be read or changed by others, such as {open_ones[0]}"
+    if exposed:
+        found = f"{len(exposed)} files are accessible to other users, such as {exposed[0]}"
         yield Finding("permissions", found, f"type chmod -R go= {context.home}")
     else:
-        yield Finding("permissions", "the home is for you alone")
+        yield Finding("permissions", "only you can access the home")
 
 
-def _within(home: Path) -> Iterator[Path]:
+def _all_paths(home: Path) -> Iterator[Path]:
     yield home
     for folder, folders, files in os.walk(home):
         yield from (Path(folder) / name for name in (*folders, *files))
 
 
-def _open_to_others(path: Path) -> bool:
+def _is_exposed(path: Path) -> bool:
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -110,72 +109,76 @@ def _open_to_others(path: Path) -> bool:
 
 
 def _disk(context: CheckContext) -> Iterator[Finding]:
-    for place in dict.fromkeys((_standing(context.home), _standing(context.project))):
-        free = shutil.disk_usage(place).free
-        cure = (
-            ""
-            if free > LEAST_DISK
-            else f"free some space for {place}: {LEAST_DISK / 1000**2:.0f} MB are wanted"
+    for folder in dict.fromkeys((_nearest_folder(context.home), _nearest_folder(context.project))):
+        free = shutil.disk_usage(folder).free
+        fix = f"free some space for {folder}: at least {MIN_FREE_DISK / 1000**2:.0f} MB are needed"
+        yield Finding(
+            "disk", f"{free / 1000**3:,.1f} GB free for {folder}", "" if free > MIN_FREE_DISK else fix
         )
-        yield Finding("disk", f"{free / 1000**3:,.1f} GB free for {place}", cure)
 
 
 def _locks(context: CheckContext) -> Iterator[Finding]:
-    for place in dict.fromkeys((_standing(context.home), _standing(context.project))):
-        yield _lock_finding(place)
-    folder = context.project / LOCKS
-    if folder.is_symlink():
-        yield Finding("locks", f"{folder} is a symbolic link", f"remove it: rm {folder}")
+    for folder in dict.fromkeys((_nearest_folder(context.home), _nearest_folder(context.project))):
+        yield _check_locking(folder)
+    locks = context.project / LOCKS
+    if locks.is_symlink():
+        yield Finding("locks", f"{locks} is a symbolic link", f"remove it: rm {locks}")
         return
-    foreign = [path for path in folder.glob("task-*.lock") if not os.access(path, os.R_OK | os.W_OK)]
+    foreign = [path for path in locks.glob("task-*.lock") if not os.access(path, os.R_OK | os.W_OK)]
     if foreign:
-        found = f"{len(foreign)} lock files are another user's, such as {foreign[0].name}"
+        found = f"{len(foreign)} lock files belong to another user, such as {foreign[0].name}"
         yield Finding(
             "locks", found, f"ask {foreign[0].owner()} to end that run, or remove it: rm {foreign[0]}"
         )
     held = ItemLocks(context.project).held()
     if held:
-        yield Finding("locks", f"held by runs that live: {', '.join(held)} (see: agentos status)")
+        yield Finding("locks", f"held by active runs: {', '.join(held)} (see: agentos status)")
 
 
-def _lock_finding(place: Path) -> Finding:
-    """Whether the file system there keeps two processes apart; some network disks do not."""
+def _check_locking(folder: Path) -> Finding:
+    """Whether locks work on this file system; on some network disks they do not."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".agentos-doctor-", dir=place) as folder:
-            first, second = LockFile(Path(folder) / "x"), LockFile(Path(folder) / "x")
+        with tempfile.TemporaryDirectory(prefix=".agentos-doctor-", dir=folder) as temporary:
+            first, second = LockFile(Path(temporary) / "x"), LockFile(Path(temporary) / "x")
             works = first.acquire() and not second.acquire()
             second.release()
             first.release()
     except OSError as error:
-        return Finding("locks", f"not in {place}: {error.strerror}", f"make {place} writable")
-    cure = f"two runs would not see each other: put {place} on a local disk"
-    return Finding("locks", f"kept in {place}", "" if works else cure)
+        return Finding("locks", f"cannot lock in {folder}: {error.strerror}", f"make {folder} writable")
+    if not works:
+        fix = f"two runs could work on the same item: put {folder} on a local disk"
+        return Finding("locks", f"do not work in {folder}", fix)
+    return Finding("locks", f"work in {folder}")
 
 
 def _clock(context: CheckContext) -> Iterator[Finding]:
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
-    if not CLOCK_FROM < now < CLOCK_TO:
-        cure = "set it (timedatectl set-ntp true): rests and day quotas are reckoned by it"
-        yield Finding("clock", f"shows {shown}", cure)
+    if not EARLIEST_TIME < now < LATEST_TIME:
+        fix = "set it (timedatectl set-ntp true): cooldowns and daily quotas depend on it"
+        yield Finding("clock", f"shows {shown}", fix)
         return
-    if (ahead := _newest_record(context.home) - now) > SKEW:
-        cure = "set it (timedatectl set-ntp true), or move those records away"
-        yield Finding("clock", f"shows {shown}, and records of runs are {ahead:.0f} s ahead of it", cure)
+    if (ahead := _newest_record(context.home) - now) > MAX_CLOCK_SKEW:
+        fix = "set it (timedatectl set-ntp true), or move those records away"
+        yield Finding("clock", f"shows {shown}, but run records are {ahead:.0f} s ahead of it", fix)
         return
-    skew = _skew(_standing(context.home))
-    cure = f"the server of {context.home} has another time: set both clocks" if abs(skew) > SKEW else ""
-    yield Finding("clock", shown if not cure else f"shows {shown}, the disk {skew:+.0f} s", cure)
+    skew = _clock_skew(_nearest_folder(context.home))
+    fix = (
+        f"the file server of {context.home} has a different time: set both clocks"
+        if abs(skew) > MAX_CLOCK_SKEW
+        else ""
+    )
+    yield Finding("clock", shown if not fix else f"shows {shown}, the file server {skew:+.0f} s", fix)
 
 
 def _newest_record(home: Path) -> float:
     return max((path.stat().st_mtime for path in Home(home).runs.glob("2*")), default=0.0)
 
 
-def _skew(place: Path) -> float:
-    """How much another clock the disk goes by."""
+def _clock_skew(folder: Path) -> float:
+    """How far the file system's clock is ahead of ours, in seconds."""
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
+        with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
             file.flush()
             return os.fstat(file.fileno()).st_mtime - time.time()
@@ -187,9 +190,9 @@ def _settings(context: CheckContext) -> Iterator[Finding]:
     try:
         settings = _read(context)
     except AgentosError as error:
-        yield Finding("settings", "cannot be used", str(error))
+        yield Finding("settings", "invalid", str(error))
         return
-    yield Finding("settings", "can be read (see: agentos config show --origin)")
+    yield Finding("settings", "valid (see: agentos config show --origin)")
     if settings.held_back:
         names = ", ".join(settings.held_back)
         yield Finding("trust", f"not used from agentos.toml: {names}", "read it, then type: agentos trust")
@@ -202,30 +205,30 @@ def _keys(context: CheckContext) -> Iterator[Finding]:
         found = CredentialSource(home.credentials, environment(), limit).read()
         keys = pool_from_notes(home.quota, found).keys
     except (AgentosError, OSError) as error:
-        yield Finding("keys", "cannot be read", str(error))
+        yield Finding("keys", "cannot read them", str(error))
         return
     enabled = [credential.name for credential in found if credential.enabled]
     rejected = keys.quarantined()
     names = ", ".join(f"{name} (quarantined)" if name in rejected else name for name in enabled)
-    names = names or ("none that is enabled" if found else "none")
+    names = names or ("none enabled" if found else "none")
     if context.offline:
-        yield Finding("keys", f"{names}, and offline needs none")
+        yield Finding("keys", f"{names} (an offline run needs none)")
         return
     yield Finding("keys", names, "" if keys.active() else ALL_REJECTED if enabled else NO_KEYS)
     if keys.active() and settings:
-        yield _models(settings, [one for one in found if one.enabled and one.name not in rejected])
+        yield _check_models(settings, [key for key in found if key.enabled and key.name not in rejected])
 
 
-def _models(settings: Settings, credentials: list[Credential]) -> Finding:
-    """Whether every role has a model, and the model a key, an SDK and a price, as a run wants it."""
+def _check_models(settings: Settings, credentials: list[Credential]) -> Finding:
+    """Whether every role has a model with a key, an SDK and, with a budget, a price."""
     try:
         check_sdks(credentials)
-        found = select_models(settings, tuple(dict.fromkeys(one.provider for one in credentials)))
-        check_prices(settings, found.roles, price_list(settings.prices))
+        selection = select_models(settings, tuple(dict.fromkeys(key.provider for key in credentials)))
+        check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:
         return Finding("models", "cannot be used", str(error))
-    told = "; ".join(f"{role.role} {', '.join(role.models)}" for role in found.roles)
-    return Finding("models", told, found.problem)
+    found = "; ".join(f"{role.role} {', '.join(role.models)}" for role in selection.roles)
+    return Finding("models", found, selection.problem)
 
 
 def _read(context: CheckContext) -> Settings:
@@ -233,7 +236,7 @@ def _read(context: CheckContext) -> Settings:
 
 
 def _settings_or_none(context: CheckContext) -> Settings | None:
-    """What is wrong with them is a finding of its own."""
+    """None if they are invalid: that is reported by its own check."""
     with contextlib.suppress(AgentosError):
         return _read(context)
     return None
@@ -247,32 +250,32 @@ def _project(context: CheckContext) -> Iterator[Finding]:
         for name, number in counts.items()
         if number
     )
-    cure = f"go to a project, or make one: agentos init (looked in {project})"
-    yield Finding("project", found or "no issues and no briefs", "" if found else cure)
+    fix = f"go to a project, or create one: agentos init (looked in {project})"
+    yield Finding("project", found or "no issues and no briefs", "" if found else fix)
     if found:
         docs = project / "docs"
-        closed = next((place for place in (docs, project) if place.exists()), project)
-        writable = os.access(closed, os.W_OK) and (closed.is_dir())
+        target = docs if docs.exists() else project
+        is_writable = target.is_dir() and os.access(target, os.W_OK)
         yield Finding(
-            "documents", f"go to {docs}", "" if writable else f"make {closed} a folder that you can write to"
+            "documents", f"written to {docs}", "" if is_writable else f"make {target} a writable folder"
         )
-    if passed_over := _unnumbered(project / FOLDERS[0]):
-        cure = "give each a number: first in its name (42-title.md), or as number in its front matter"
-        yield Finding("issues", f"passed over, for want of a number: {', '.join(passed_over)}", cure)
+    if unnumbered := _unnumbered(project / FOLDERS[0]):
+        fix = "give each a number: at the start of its name (42-title.md), or as number in its front matter"
+        yield Finding("issues", f"skipped, because they have no number: {', '.join(unnumbered)}", fix)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
     if links:
-        cure = "replace them by folders: what is written never follows a link"
-        yield Finding("project", f"symbolic links: {', '.join(links)}", cure)
+        fix = "replace them with folders: agentos does not write through symbolic links"
+        yield Finding("project", f"symbolic links: {', '.join(links)}", fix)
 
 
 def _unnumbered(issues: Path) -> list[str]:
-    """A folder may be explained in it; everything else there is meant as an issue."""
+    """Markdown files without a number, other than a README."""
     pages = map(read_page, markdown_files(issues))
     return [page.path.name for page in pages if page.number is None and page.path.stem.lower() != "readme"]
 
 
-def _standing(place: Path) -> Path:
-    """The place itself, or the nearest folder above it that is there."""
-    while not place.is_dir() and place != place.parent:
-        place = place.parent
-    return place
+def _nearest_folder(path: Path) -> Path:
+    """The path itself if it is a folder, else the nearest existing one above it."""
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path

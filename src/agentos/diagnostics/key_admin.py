@@ -1,4 +1,4 @@
-"""The keys as they stand on this host, for `agentos keys`."""
+"""Backend of `agentos keys`: status of the keys on this host, checks, cooldowns, enabling and disabling."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,12 @@ from agentos.storage.home import Home
 from agentos.storage.peer_log import FilePeerLog, read_notes
 from agentos.storage.peer_log_views import pool_from_notes
 
-CHECK_TIMEOUT = 5.0
+NOTIFY_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key: how it stands, what was used of which limit."""
+    """One key: its status per model, its usage of each limit (name, used, limit) and its last refusal."""
 
     credential: Credential
     statuses: tuple[KeyStatus, ...]
@@ -37,38 +37,39 @@ class KeyRow:
 
 def view_keys() -> list[KeyRow]:
     home = Home(usable_home())
-    found = _source(home).read()
-    pool = pool_from_notes(home.quota, found)
-    return [_row(pool, credential, host_clock()) for credential in found]
+    credentials = CredentialSource(home.credentials, environment()).read()
+    pool = pool_from_notes(home.quota, credentials)
+    return [_row(pool, credential, host_clock()) for credential in credentials]
 
 
 def check_keys(names: tuple[str, ...]) -> dict[str, str]:
-    """Name -> what is wrong with it, empty if it answers; one that does is in no quarantine any more."""
+    """Make a call with each key: name -> problem, empty if it works. Lifts the quarantine of keys that work."""
     home = Home(usable_home())
-    found = {credential.name: credential for credential in _source(home).read()}
-    chosen = [_named(found, name) for name in names] or list(found.values())
+    credentials = _read_credentials(home)
+    chosen = [_find(credentials, name) for name in names] or list(credentials.values())
     if not chosen:
-        raise NothingMatches("there is no key to check; add one with: agentos keys add")
-    findings = asyncio.run(_ask_all(chosen))
-    _lift_quarantine(home, [found[name] for name, trouble in findings.items() if not trouble])
-    return findings
+        raise NothingMatches("no key to check; add one with: agentos keys add")
+    problems = asyncio.run(_check_all(chosen))
+    _lift_quarantine(home, [credentials[name] for name, problem in problems.items() if not problem])
+    return problems
 
 
 def cool_down_key(name: str, seconds: float) -> None:
+    """Put the key's whole bucket on cooldown, in every run on this host."""
     home = Home(usable_home())
-    found = {credential.name: credential for credential in _source(home).read()}
-    quota, now = _named(found, name).quota, host_clock()
-    _tell(home, [CooldownStarted("", quota, "*", now + seconds, 0.0, "put to rest by hand", now)])
+    quota, now = _find(_read_credentials(home), name).quota, host_clock()
+    _notify_runs(home, [CooldownStarted("", quota, "*", now + seconds, 0.0, "cooled down by hand", now)])
 
 
 def set_key_enabled(name: str, enabled: str) -> None:
+    """Set `enabled` in the credentials file; enabling also lifts the key's quarantine."""
     home = Home(usable_home())
-    wanted = _named({credential.name: credential for credential in _source(home).read()}, name)
+    wanted = _find(_read_credentials(home), name)
     in_file = CredentialSource(home.credentials, environment(), only_file=True).read()
-    places = [place for place, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]
+    positions = [number for number, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]
     lifted = enabled == "true" and _lift_quarantine(home, [wanted])
-    if places:
-        set_enabled(home.credentials, places[0], enabled)
+    if positions:
+        set_enabled(home.credentials, positions[0], enabled)
     elif not lifted:
         raise UsageError(
             f"{name} comes from the environment, not from {home.credentials}: unset its variable"
@@ -76,39 +77,38 @@ def set_key_enabled(name: str, enabled: str) -> None:
 
 
 def _lift_quarantine(home: Home, credentials: list[Credential]) -> bool:
-    """Lifts the quarantine of these keys in every run; false if there was none."""
+    """Lift the quarantine of these keys in every run on this host; False if none was quarantined."""
     rejected = {note.key for note in read_notes(home.quota) if isinstance(note, KeyRejected)}
-    keys = [one.fingerprint for one in credentials if one.fingerprint in rejected]
-    if keys:
-        _tell(home, [QuarantineLifted("", key) for key in keys])
-    return bool(keys)
+    fingerprints = [key.fingerprint for key in credentials if key.fingerprint in rejected]
+    if fingerprints:
+        _notify_runs(home, [QuarantineLifted("", fingerprint) for fingerprint in fingerprints])
+    return bool(fingerprints)
 
 
-def _tell(home: Home, notes: list[Note]) -> None:
-    """To every run under way, and to the next one."""
-    patient_until = host_clock() + CHECK_TIMEOUT
+def _notify_runs(home: Home, notes: list[Note]) -> None:
+    """Write notes for the active runs and for the next one; raises PreflightError if that takes too long."""
+    deadline = host_clock() + NOTIFY_TIMEOUT
     with contextlib.closing(FilePeerLog(home.open().quota, f"keys-{time.time_ns()}")) as log:
-        while not _told(log, notes):
-            if host_clock() > patient_until:
+        while True:
+            with log.lock_and_read():
+                if log.append(notes):
+                    return
+            if host_clock() > deadline:
                 raise PreflightError(
-                    "the runs under way could not be told: one that has been stopped, or a full disk, keeps"
-                    f" {home.quota} from being written; try again"
+                    f"could not notify the active runs: a suspended run or a full disk blocks {home.quota}; "
+                    "try again"
                 )
-            notes = []
+            notes = []  # the log keeps what it could not write yet
             time.sleep(0.05)
 
 
-def _told(log: FilePeerLog, notes: list[Note]) -> bool:
-    with log.lock_and_read():
-        return log.append(notes)
+async def _check_all(credentials: list[Credential]) -> dict[str, str]:
+    problems = await asyncio.gather(*(_check(credential) for credential in credentials))
+    return {credential.name: problem for credential, problem in zip(credentials, problems, strict=True)}
 
 
-async def _ask_all(credentials: list[Credential]) -> dict[str, str]:
-    answers = await asyncio.gather(*(_ask(credential) for credential in credentials))
-    return {credential.name: answer for credential, answer in zip(credentials, answers, strict=True)}
-
-
-async def _ask(credential: Credential) -> str:
+async def _check(credential: Credential) -> str:
+    """Make one short call; returns what is wrong, empty if nothing."""
     model = credential.model or DEFAULT_MODELS[credential.provider]
     access = LeasedKey(credential.name, credential.secret.reveal(), credential.base_url, model)
     try:
@@ -118,35 +118,38 @@ async def _ask(credential: Credential) -> str:
     except ModelError as error:
         return str(error)
     except ImportError:
-        return f"its SDK is missing: type pip install 'agentos-runner[{credential.provider}]'"
+        return f"its SDK is not installed: type pip install 'agentos-runner[{credential.provider}]'"
     return ""
 
 
-def _source(home: Home) -> CredentialSource:
-    return CredentialSource(home.credentials, environment())
+def _read_credentials(home: Home) -> dict[str, Credential]:
+    source = CredentialSource(home.credentials, environment())
+    return {credential.name: credential for credential in source.read()}
 
 
-def _named(found: dict[str, Credential], name: str) -> Credential:
-    if name not in found:
-        raise NothingMatches(f"no key is called {name!r}; there are: {', '.join(found) or 'none'}")
-    return found[name]
+def _find(credentials: dict[str, Credential], name: str) -> Credential:
+    if name not in credentials:
+        raise NothingMatches(f"no key is named {name!r}; the keys are: {', '.join(credentials) or 'none'}")
+    return credentials[name]
 
 
 def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
-    found = {model: one for (quota, model), one in pool.buckets().items() if quota == credential.quota}
-    limited = {model: bucket for model, bucket in found.items() if bucket.limiter.rates}
+    buckets = {
+        model: bucket for (quota, model), bucket in pool.buckets().items() if quota == credential.quota
+    }
+    limited = {model: bucket for model, bucket in buckets.items() if bucket.limiter.rates}
     used = tuple(
         entry
         for model, bucket in limited.items()
-        for entry in _used(bucket, f" for {model}" if len(limited) > 1 else "", now)
+        for entry in _usage(bucket, f" for {model}" if len(limited) > 1 else "", now)
     )
-    reasons = [bucket.cooldown.reason for bucket in found.values() if bucket.cooldown.reason]
+    reasons = [bucket.cooldown.reason for bucket in buckets.values() if bucket.cooldown.reason]
     reasons += [reason for name, reason in pool.keys.quarantined().items() if name == credential.name]
-    standing = tuple(key_statuses(pool, credential.name, now))
-    return KeyRow(credential, standing, used, reasons[-1] if reasons else "")
+    statuses = tuple(key_statuses(pool, credential.name, now))
+    return KeyRow(credential, statuses, used, reasons[-1] if reasons else "")
 
 
-def _used(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, float]]:
+def _usage(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, float]]:
     return [
         (f"{dimension.value}/{rate.seconds:g}s{model}", bucket.limiter.used(dimension, now), rate.amount)
         for dimension, rate in bucket.limiter.rates.items()
