@@ -15,7 +15,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 from typing import TypedDict
 from langgraph.graph import END, START, StateGraph
-from agentos.workflows import Candidate, Standing, Workflow, folder_items, read_page
+from agentos.workflows import Candidate, ItemStatus, Workflow, folder_items, read_page
 
 class State(TypedDict, total=False):
     result: str
@@ -57,17 +57,17 @@ class Deeds(Workflow):
     name, prefix, folders = "deeds", "DEED", ("notes",)
     def candidates(self, project):
         items = folder_items(self, project, "notes")
-        return [Candidate(item, self.standing(project, item)) for item in items]
-    def standing(self, project, item):
-        return Standing.APPROVED if (project / f"out/{item.id}.md").exists() else Standing.PENDING
-    def graph(self, desk):
+        return [Candidate(item, self.status(project, item)) for item in items]
+    def status(self, project, item):
+        return ItemStatus.APPROVED if (project / f"out/{item.id}.md").exists() else ItemStatus.PENDING
+    def graph(self, context):
         def act(state):
-            root = Path(desk.root)
-            exec(read_page(root / desk.item.source).body.partition("deed:")[2].strip())
+            root = Path(context.root)
+            exec(read_page(root / context.item.source).body.partition("deed:")[2].strip())
             return {}
         def save(state):
-            desk.folder.write(f"out/{desk.item.id}.md", b"done")
-            return {"result": f"out/{desk.item.id}.md"}
+            context.folder.write(f"out/{context.item.id}.md", b"done")
+            return {"result": f"out/{context.item.id}.md"}
         graph = StateGraph(State)
         graph.add_node("N0_act", act)
         graph.add_node("N1_save", save)

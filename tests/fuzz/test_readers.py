@@ -20,8 +20,8 @@ from agentos.models.openai import refusals as openai_refusals
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.journal import NAME, read_journal
 from agentos.storage.peer_log import read_note
-from agentos.workflows.github.issues import as_page
-from agentos.workflows.github.limits import limit_seconds
+from agentos.workflows.github.client import rate_limit_wait
+from agentos.workflows.github.tracker import as_page
 from agentos.workflows.review_metadata import read_metadata
 from agentos.workflows.sources.markdown import read_page, split_front_matter
 
@@ -119,7 +119,7 @@ def test_whatever_github_calls_an_issue_is_a_page_or_none(issue: Any) -> None:
 def test_a_limit_of_github_is_a_time_that_can_be_waited_for(
     status: int, headers: dict[str, str], body: Any
 ) -> None:
-    seconds = limit_seconds(status, headers, body)
+    seconds = rate_limit_wait(status, headers, body)
     assert seconds is None or 1.0 <= seconds <= 10**12
 
 

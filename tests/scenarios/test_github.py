@@ -132,7 +132,7 @@ def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub)
     harness.server()
     done = run(harness, github, "--all")
     assert done.code == 0, done.err
-    assert f"Waiting 1s for it, to go on with {REPOSITORY}..." in done.out
+    assert f"Waiting 1s, then continuing with {REPOSITORY}..." in done.out
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness,
     server = harness.server()
     github.faults.append(("GET", "primary:7200"))
     early = run(harness, github, "--all", "--max-wait", "10m", program="issue-workflow")
-    assert early.code == 75 and "longer than may be waited (--max-wait)" in early.err
+    assert early.code == 75 and "longer than --max-wait allows" in early.err
     github.faults.append(("POST", "primary:7200"))
     late = run(harness, github, "--all", "--max-wait", "10m", program="issue-workflow")
     assert late.code == 75, late.out
@@ -156,8 +156,8 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness,
     [
         ("401", "GitHub rejects the token"),
         ("403", "it needs read and write access to issues"),
-        ("404", "is not there, or the token may not see it"),
-        ("410", "issues are switched off"),
+        ("404", "does not exist, or the token has no access to it"),
+        ("410", "issues are disabled"),
         ("moved:http://127.0.0.2:9/x", "another host, 127.0.0.2:9: not followed"),
     ],
 )
@@ -184,7 +184,7 @@ def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(
     server = harness.server()
     for change, words in (
         ({"archived": True}, "is archived"),
-        ({"archived": False, "has_issues": False}, "issues are switched off"),
+        ({"archived": False, "has_issues": False}, "issues are disabled"),
         ({"has_issues": True}, "the token has the scopes gist"),
     ):
         github.repository.update(change)
@@ -203,8 +203,8 @@ def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
     github.repository["permissions"] = {"pull": True, "triage": False, "push": False}
     well = run(harness, github, "doctor", program="agentos")
     (line,) = [line for line in well.lines if " github " in line]
-    assert line.startswith("ok ") and "GitHub tells only at filing whether this token may write" in line
-    assert '"Issues: Read and write"' in line and "labels may be left out" in line
+    assert line.startswith("ok ") and "GitHub reveals only on filing whether this token may write" in line
+    assert '"Issues: Read and write"' in line and "labels may be dropped" in line
     harness.brief("17-thing.md", 17)
     server = harness.server()
     github.faults.append(("POST", "ungranted:issues=write"))
@@ -274,7 +274,7 @@ def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(
     add(github, 42)
     github.faults.append(("GET", "secondary:1"))
     listed = run(harness, github, "--all", "--dry-run")
-    assert "GitHub's rate limit is used up until" in listed.out and "Waiting 1s for it" in listed.out
+    assert "GitHub's rate limit is used up until" in listed.out and "Waiting 1s" in listed.out
     github.faults.append(("GET", "primary:600"))
     found = run(harness, github, "doctor", program="agentos")
     assert found.code == 3 and "GitHub's rate limit is used up until" in found.out

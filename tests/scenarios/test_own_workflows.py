@@ -1,4 +1,4 @@
-"""Workflows of one's own: from a file, from a package, and broken ones."""
+"""User-defined workflows: from a file, from a package, and broken ones."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def project(harness: RunHarness) -> Path:
 
 
 def install(harness: RunHarness, code: str, *names: str, module: str = "plugged") -> str:
-    """A package as pip would leave it: the module, and its metadata with the entry points; gives the path."""
+    """Installs a module with its entry points the way pip does; returns the path to put on PYTHONPATH."""
     site = harness.root / "site"
     site.mkdir(exist_ok=True)
     (site / f"{module}.py").write_text(code)
@@ -39,12 +39,12 @@ def install(harness: RunHarness, code: str, *names: str, module: str = "plugged"
     return str(site)
 
 
-def run(harness: RunHarness, *words: object, **env: str) -> CompletedCommand:
-    return harness.run("run", *words, program="agentos", **env)
+def run(harness: RunHarness, *arguments: object, **env: str) -> CompletedCommand:
+    return harness.run("run", *arguments, program="agentos", **env)
 
 
 @pytest.mark.slow
-def test_the_tutorial_is_forty_lines_and_works_as_it_says(harness: RunHarness, project: Path) -> None:
+def test_the_tutorial_workflow_has_forty_lines_and_works(harness: RunHarness, project: Path) -> None:
     code = tutorial_code()
     assert len(code.splitlines()) <= 40
     (project / "haiku_flow.py").write_text(code)
@@ -58,36 +58,36 @@ def test_the_tutorial_is_forty_lines_and_works_as_it_says(harness: RunHarness, p
     ]
     assert not harness.databases() and "Nothing is pending" in run(harness, "haiku_flow:Haiku", "--all").out
     again = re.findall(r"^\$ agentos (run .* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
-    assert [harness.run(*words.split(), program="agentos").code for words in again] == [0], (
-        "without a key too"
+    assert [harness.run(*command.split(), program="agentos").code for command in again] == [0], (
+        "needs no key"
     )
     assert "Everything is done. " in harness.run("status", program="agentos").lines[-1]
     assert "everything is done. " in harness.run("wait", program="agentos").err
 
 
 @pytest.mark.slow
-def test_an_installed_package_is_found_by_its_name(harness: RunHarness, project: Path) -> None:
+def test_a_workflow_from_an_installed_package_is_found_by_name(harness: RunHarness, project: Path) -> None:
     site = install(harness, tutorial_code(), "haiku=plugged:Haiku")
     done = run(harness, "haiku", "2", "--offline", PYTHONPATH=site)
     assert done.code == 0 and "Done in" in done.lines_of("HAIKU-2")[-1], done.out + done.err
     unknown = run(harness, "haikoo", "--all", PYTHONPATH=site)
-    assert unknown.code == 2 and "there are: lld, issue, haiku" in unknown.err
+    assert unknown.code == 2 and "available: lld, issue, haiku" in unknown.err
 
 
-def test_a_module_of_functions_is_a_workflow_too(harness: RunHarness, project: Path) -> None:
+def test_a_module_with_functions_is_a_workflow_too(harness: RunHarness, project: Path) -> None:
     code = tutorial_code() + (
-        "\nname, prefix = 'haiku', 'HAIKU'\n_one = Haiku()\n"
-        "candidates, standing, graph = _one.candidates, _one.standing, _one.graph\n"
+        "\nname, prefix = 'haiku', 'HAIKU'\n_workflow = Haiku()\n"
+        "candidates, status, graph = _workflow.candidates, _workflow.status, _workflow.graph\n"
     )
     site = install(harness, code, "haiku=plugged")
     assert run(harness, "haiku", "1", "--offline", PYTHONPATH=site).code == 0
 
 
 @pytest.mark.slow
-def test_an_item_that_was_interrupted_goes_on_from_its_last_node(harness: RunHarness, project: Path) -> None:
+def test_an_interrupted_item_resumes_after_its_last_finished_node(harness: RunHarness, project: Path) -> None:
     code = tutorial_code().replace(
         "        def save(state):\n",
-        "        def save(state):\n            1 / len(list(desk.root.glob('go')))\n",
+        "        def save(state):\n            1 / len(list(context.root.glob('go')))\n",
     )
     assert code != tutorial_code()
     (project / "haiku_flow.py").write_text(code)
@@ -99,11 +99,11 @@ def test_an_item_that_was_interrupted_goes_on_from_its_last_node(harness: RunHar
     assert [line for line in second.lines_of("HAIKU-1") if "Executing" in line] == [">>> Executing: N1_save"]
 
 
-GOOD = "    name, prefix = 'mine', 'MINE'\n    def standing(self, project, item): ...\n    def graph(self, desk): ...\n"
+GOOD = "    name, prefix = 'mine', 'MINE'\n    def status(self, project, item): ...\n    def graph(self, context): ...\n"
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "message"),
     [
         (
             "import no_such_module\n",
@@ -112,11 +112,11 @@ GOOD = "    name, prefix = 'mine', 'MINE'\n    def standing(self, project, item)
         ("1 / 0\n", "cannot be loaded: ZeroDivisionError: division by zero (plugged.py, line 1)"),
         ("import sys\nsys.exit(0)\n", "cannot be loaded: SystemExit"),
         ("def Mine(:\n", "cannot be loaded: SyntaxError"),
-        ("Mine = 7\n", "is no workflow, it lacks name, prefix, candidates, standing, graph"),
+        ("Mine = 7\n", "is not a workflow: missing name, prefix, candidates, status, graph"),
         ("class Mine:\n    def __init__(self, x): ...\n", "expected a class without arguments"),
         (
             f"class Mine:\n{GOOD}    def candidates(self, project): return 7\n",
-            "candidates() gave 7; expected",
+            "candidates() returned 7; expected",
         ),
         (
             f"class Mine:\n{GOOD}    def candidates(self, project): return {{}}['x']\n",
@@ -129,47 +129,47 @@ GOOD = "    name, prefix = 'mine', 'MINE'\n    def standing(self, project, item)
         ),
         (
             f"class Mine:\n{GOOD.replace('mine', 'lld')}    def candidates(self, project): return []\n",
-            "which is a built-in one's",
+            "the name of a built-in workflow",
         ),
         (
             "from agentos.workflows import *\n"
             f"class Mine:\n{GOOD}    def candidates(self, project):\n"
-            "        return [Candidate(Item('../../x', 'mine', 1, '', ''), Standing.PENDING)]\n",
+            "        return [Candidate(Item('../../x', 'mine', 1, '', ''), ItemStatus.PENDING)]\n",
             "expected items with id MINE-1",
         ),
     ],
 )
-def test_a_broken_plugin_is_one_clear_error_and_disturbs_nobody(
-    harness: RunHarness, project: Path, code: str, says: str
+def test_a_broken_workflow_gives_one_clear_error_and_affects_no_other(
+    harness: RunHarness, project: Path, code: str, message: str
 ) -> None:
     site = install(harness, code, "mine=plugged:Mine")
     done = run(harness, "mine", "--all", "--offline", PYTHONPATH=site)
-    assert done.code == 3 and says in done.err, done
+    assert done.code == 3 and message in done.err, done
     assert len(done.err.splitlines()) == 1 and not harness.home.joinpath("logs").exists()
     assert run(harness, "lld", "--all", "--dry-run", PYTHONPATH=site).code == 0
 
 
 @pytest.mark.parametrize(
-    ("word", "says"),
+    ("name", "message"),
     [
-        ("nowhere:Thing", "there is no module 'nowhere'"),
-        ("json:Thing", "there is no 'Thing'; classes there: JSONDecodeError, JSONDecoder, JSONEncoder"),
-        ("../x:y", "names no workflow"),
+        ("nowhere:Thing", "no module 'nowhere'"),
+        ("json:Thing", "'Thing' not found; classes there: JSONDecodeError, JSONDecoder, JSONEncoder"),
+        ("../x:y", "invalid workflow"),
     ],
 )
-def test_what_is_not_there_is_a_usage_error(harness: RunHarness, project: Path, word: str, says: str) -> None:
-    done = run(harness, word, "--all")
-    assert done.code == 2 and says in done.err, done
+def test_an_unknown_workflow_is_a_usage_error(harness: RunHarness, project: Path, name: str, message: str) -> None:
+    done = run(harness, name, "--all")
+    assert done.code == 2 and message in done.err, done
 
 
-def test_a_name_that_two_packages_claim_is_told(harness: RunHarness, project: Path) -> None:
+def test_a_name_registered_by_two_packages_is_an_error(harness: RunHarness, project: Path) -> None:
     install(harness, tutorial_code(), "haiku=plugged:Haiku")
     site = install(harness, tutorial_code(), "haiku=other:Haiku", module="other")
     done = run(harness, "haiku", "--all", PYTHONPATH=site)
     assert done.code == 3 and "registered by other and plugged" in done.err
 
 
-def test_a_graph_that_cannot_be_built_fails_its_item_at_once(harness: RunHarness, project: Path) -> None:
+def test_a_graph_that_cannot_be_built_fails_its_item_without_a_retry(harness: RunHarness, project: Path) -> None:
     code = tutorial_code().replace(
         "        graph = StateGraph(State)\n", "        graph = StateGraph(Stat)\n"
     )
@@ -179,8 +179,8 @@ def test_a_graph_that_cannot_be_built_fails_its_item_at_once(harness: RunHarness
     assert harness.events("item_retried") == []
 
 
-def test_files_of_the_project_stand_in_for_no_module(harness: RunHarness) -> None:
-    """Neither in the coordinator nor in the processes that it starts."""
+def test_files_in_the_project_never_shadow_a_module(harness: RunHarness) -> None:
+    """Neither in the coordinator nor in its child processes."""
     harness.issue(42)
     for name in ("json", "langgraph", "click", "agentos"):
         (harness.project / f"{name}.py").write_text("raise SystemExit('pwned')\n")
@@ -188,7 +188,7 @@ def test_files_of_the_project_stand_in_for_no_module(harness: RunHarness) -> Non
     assert done.code == 0 and "pwned" not in done.out + done.err
 
 
-def test_the_built_in_workflows_are_loaded_as_any_other() -> None:
+def test_the_built_in_workflows_load_like_any_other() -> None:
     from agentos.workflows.registry import BUILT_IN, load_workflow
 
     for name, origin in BUILT_IN.items():

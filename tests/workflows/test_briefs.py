@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentos.storage.files import ProjectFolder
-from agentos.workflows.sources.briefs import brief_numbers, give_numbers
+from agentos.workflows.sources.briefs import assign_numbers, brief_numbers
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def add(project: Path, *names: str | bytes, folder: str = "ideas/active") -> Non
 
 
 def given(project: Path) -> dict[str, int]:
-    give_numbers(ProjectFolder(project))
+    assign_numbers(ProjectFolder(project))
     return brief_numbers(project)
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from agentos.core.planning.items import Item
-from agentos.workflows.github.issues import as_page
-from agentos.workflows.github.limits import limit_seconds
-from agentos.workflows.github.tracker import marker_in, marker_of, since_of
+from agentos.workflows.github.client import rate_limit_wait
+from agentos.workflows.github.tracker import as_page, marker_in, marker_of, since_of
 
 DATE = "Mon, 16 Nov 2026 01:00:00 GMT"
 AT = 1794790800
@@ -31,7 +30,7 @@ BRIEF = Item("ISSUE-17", "issue", 17, "Dark mode", "ideas/active/17-dark-mode.md
 def test_a_limit_is_read_from_status_headers_and_body(
     status: int, headers: dict[str, str], body: object, seconds: float | None
 ) -> None:
-    assert limit_seconds(status, headers, body) == seconds
+    assert rate_limit_wait(status, headers, body) == seconds
 
 
 def test_only_a_marker_at_the_very_end_is_ours() -> None:

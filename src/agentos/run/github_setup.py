@@ -46,7 +46,7 @@ class GitHubIssues:
         """The workflow itself, or one that takes its items from the open issues if they are its input."""
         if workflow.origin != BUILT_IN["lld"]:
             return workflow
-        from agentos.workflows.github.issues import open_pages
+        from agentos.workflows.github.tracker import open_pages
 
         self._announce("Reading the open issues")
         pages = self._wait(open_pages(self.client(), self.access.repository))

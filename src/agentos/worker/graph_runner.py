@@ -21,7 +21,7 @@ from agentos.core.protocol.results import Ending, Outcome, failed_transient
 from agentos.storage.checkpoints import Checkpoint
 from agentos.storage.review_notes import PARKING, decision_note
 from agentos.worker.model_session import ModelSession
-from agentos.workflows.human_gate import resumed
+from agentos.workflows.human_gate import resume_with
 from agentos.workflows.node_context import NodeContext, Say, Tracker
 from agentos.workflows.node_events import with_node_events
 from agentos.workflows.plugin import Plugin
@@ -55,7 +55,7 @@ class GraphRunner:
                 if decision is None:
                     await checkpoint.note(PARKING, json.dumps(pack(parked)))
                     return Outcome(Ending.PARKED, rounds=parked.request.round)
-                graph_input = resumed(decision)
+                graph_input = resume_with(decision)
             if interrupted := await self._invoke(graph, graph_input, config, checkpoint):
                 return interrupted
             parked = await self._parked_item(graph, config)

@@ -1,4 +1,4 @@
-"""What is done to a document; these names are all that a workflow of one's own needs."""
+"""The public API for writing workflows: these names are stable."""
 
 from agentos.core.errors import InvalidSpec, ItemError
 from agentos.core.planning.items import Item
@@ -6,9 +6,8 @@ from agentos.core.planning.plan import Candidate, ItemStatus
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, Workflow
-from agentos.workflows.node_context import Kept, NodeContext
-from agentos.workflows.sources.folder import folder_items, page_item
-from agentos.workflows.sources.markdown import Page, markdown_files, read_page
+from agentos.workflows.node_context import LineageFile, NodeContext
+from agentos.workflows.sources.markdown import Page, folder_items, markdown_files, page_item, read_page
 
 __all__ = [
     "Candidate",
@@ -18,7 +17,7 @@ __all__ = [
     "Item",
     "ItemError",
     "ItemStatus",
-    "Kept",
+    "LineageFile",
     "ModelRequest",
     "ModelResponse",
     "NodeContext",

@@ -1,4 +1,4 @@
-"""What a workflow is: where items come from, the graph, what is finished."""
+"""The interface that every workflow implements: its items, its graph, and when an item is finished."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +9,21 @@ from agentos.core.planning.items import Item
 from agentos.core.planning.plan import Candidate, ItemStatus
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
-from agentos.workflows.lineage import retire
 from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
 REQUIRED = ("name", "prefix", "candidates", "status", "graph")
+_LINEAGE_ACTIVE, _LINEAGE_DONE = "docs/lineage/active", "docs/lineage/done"
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a finished graph came to; a workflow without reviews has neither verdict nor rounds."""
+    """The outcome of a finished graph.
+
+    `verdict` and `rounds` apply to workflows that review. `result` is the path or address of what was produced.
+    """
 
     verdict: Verdict | None = None
     rounds: int = 0
@@ -28,35 +31,51 @@ class Conclusion:
 
 
 class Workflow(Protocol):
-    """What has a body here may be left out: of a class that inherits from this one, or of any object."""
+    """Defines which items exist, what happens to each of them, and when one is finished.
+
+    Members with a default body are optional. Inherit from this class to get the defaults, or pass any class, object or
+    module that has the required members: agentos fills in the rest.
+    """
 
     name: str
-    """What people type: `agentos run NAME`; lower case."""
+    """The name on the command line: `agentos run NAME`. Lower case."""
     prefix: str
-    """How its items are called: `PREFIX-NUMBER`."""
+    """The first part of every item id: `PREFIX-NUMBER`."""
     folders: tuple[str, ...] = ()
-    """Where its items come from, below the project; one of them makes a project."""
+    """Folders in the project that hold the items. A folder that has one of them is a project."""
 
     def candidates(self, project: Path) -> list[Candidate]:
-        """Every item there is, in order, with where it stands; reads only."""
+        """All items with their status, in the order in which to process them. Must not write anything."""
         ...
 
     def status(self, project: Path, item: Item) -> ItemStatus:
-        """Where one item stands now; asked again under its lock."""
+        """The current status of one item. Called again when the item's lock is held, just before work starts."""
         ...
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        """The LangGraph graph, not compiled."""
+        """The LangGraph graph for one item, not yet compiled."""
         ...
 
     def prepare(self, documents: Documents) -> None:
-        """What must be written before a run can begin; not called for a dry run."""
+        """Writes whatever a run needs before it starts. Not called for a dry run."""
         return
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
-        """What the last state of the graph came to; as it stands, `result` names what was written."""
+        """Reads the outcome from the graph's final state. By default, `state["result"]` names what was produced."""
         return Conclusion(result=str(state.get("result", "")))
 
     def tidy(self, documents: Documents, number: int) -> None:
-        """Clears up after a finished item; doing it again does no harm. As it stands, its lineage is retired."""
-        retire(documents, f"{number}-{self.name}")
+        """Cleans up after a finished item. Must be idempotent. By default, moves the item's lineage to `done/`."""
+        _archive_lineage(documents, f"{number}-{self.name}")
+
+
+def _archive_lineage(documents: Documents, name: str) -> None:
+    """Keeps the lineage of earlier runs of the same item: the new one gets a numeric suffix."""
+    if not documents.exists(f"{_LINEAGE_ACTIVE}/{name}"):
+        return
+    taken = set(documents.names(_LINEAGE_DONE))
+    target, suffix = name, 1
+    while target in taken:
+        suffix += 1
+        target = f"{name}-{suffix}"
+    documents.move(f"{_LINEAGE_ACTIVE}/{name}", f"{_LINEAGE_DONE}/{target}")

@@ -1,4 +1,4 @@
-"""The human nodes: a gate parks the item until a person has decided."""
+"""The human gate nodes: park an item until a person decides, then apply the decision."""
 
 import json
 from typing import Any
@@ -14,52 +14,50 @@ PERSON = "a person"
 
 
 class HumanGate:
-    """The gate of one item; which of the two it is follows from what there is to judge."""
+    """A gate on a draft or on a verdict; the state's `stage` says which of the two is up for decision."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
 
     async def human(self, state: State) -> State:
-        """A gate that nobody asked for passes through; one where the item is parked already does not."""
+        """Passes through unless this gate was requested with `--review` or the item is already parked here."""
         from langgraph.types import interrupt
 
-        asked = _asked(state)
-        if asked.gate not in self._context.gates and asked.number != self._context.parked:
+        request = _gate_request(state)
+        if request.gate not in self._context.gates and request.number != self._context.parked:
             return {}
-        decision: ReviewDecision = unpack(ReviewDecision, json.loads(interrupt(pack(asked))))
-        self._context.say(f"A person has {decision.action.past_tense} the {asked.gate}")
-        kept = self._keep(decision, asked, state)
-        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": asked.number}
+        decision: ReviewDecision = unpack(ReviewDecision, json.loads(interrupt(pack(request))))
+        self._context.say(f"A person has {decision.action.past_tense} the {request.gate}")
+        saved = self._save(decision, request, state)
+        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": request.number}
 
-    def _keep(self, decision: ReviewDecision, asked: GateRequest, state: State) -> State:
-        """The person's words in the lineage; written again after a crash, they are the same files."""
-        context, files, kept = self._context, state["files"], State()
+    def _save(self, decision: ReviewDecision, request: GateRequest, state: State) -> State:
+        """Writes the person's edit and feedback to the lineage. Idempotent, since the node may run again."""
+        context, files, saved = self._context, state["files"], State()
         if decision.draft is not None:
             files += 1
-            kept["draft"] = context.keep(files, "edited", decision.draft)
-            kept["drafter"] = _joined(state["drafter"], "edited by")
+            saved["draft"] = context.write_lineage(files, "edited", decision.draft)
+            saved["drafter"] = _with_person(state["drafter"], "edited by")
         if decision.text or decision.action is ReviewAction.REJECT:
             files += 1
-            text = (
-                f"# A person on draft {asked.round}: {decision.action.past_tense}\n\n{decision.text}".strip()
-                + "\n"
-            )
-            kept["feedback"] = [*state["feedback"], context.keep(files, "feedback", text)]
-        return {**kept, "files": files}
+            heading = f"# A person on draft {request.round}: {decision.action.past_tense}"
+            text = f"{heading}\n\n{decision.text}".strip() + "\n"
+            saved["feedback"] = [*state["feedback"], context.write_lineage(files, "feedback", text)]
+        return {**saved, "files": files}
 
 
 def stage_of(state: State) -> Gate:
     return Gate(state.get("stage", Gate.DRAFT.value))
 
 
-def resumed(decision: str) -> Any:
-    """What lets a graph go on that waits at a gate."""
+def resume_with(decision: str) -> Any:
+    """The input that resumes a graph waiting at a gate."""
     from langgraph.types import Command
 
     return Command(resume=decision)
 
 
-def _asked(state: State) -> GateRequest:
+def _gate_request(state: State) -> GateRequest:
     gate = stage_of(state)
     reviewed = gate is Gate.VERDICT
     return GateRequest(
@@ -72,11 +70,11 @@ def _asked(state: State) -> GateRequest:
     )
 
 
-def _judged(decision: ReviewDecision, asked: GateRequest, state: State) -> State:
-    """What the decision changes: a person's word stands above the reviewer's, and above --max-iterations."""
-    unreviewed = state.get("unreviewed", 0) + (asked.gate is Gate.DRAFT)
-    reviewer = _joined(state.get("reviewer", ""), "then")
-    match decision.action, asked.gate:
+def _apply(decision: ReviewDecision, request: GateRequest, state: State) -> State:
+    """What the decision changes. A person overrules both the reviewer and --max-iterations."""
+    unreviewed = state.get("unreviewed", 0) + (request.gate is Gate.DRAFT)
+    reviewer = _with_person(state.get("reviewer", ""), "then")
+    match decision.action, request.gate:
         case ReviewAction.APPROVE, Gate.DRAFT:
             return {}
         case ReviewAction.APPROVE, Gate.VERDICT:
@@ -93,8 +91,8 @@ def _judged(decision: ReviewDecision, asked: GateRequest, state: State) -> State
             }
 
 
-def _joined(model: str, words: str) -> str:
-    """Who wrote or reviewed, when a person did too."""
+def _with_person(model: str, joined_by: str) -> str:
+    """The author or reviewer as recorded in the document: the model, the person, or both."""
     if not model or model == PERSON:
         return PERSON
-    return model if model.endswith(PERSON) else f"{model}, {words} {PERSON}"
+    return model if model.endswith(PERSON) else f"{model}, {joined_by} {PERSON}"

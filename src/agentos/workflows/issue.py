@@ -1,4 +1,4 @@
-"""The issue workflow: a brief becomes a filed issue."""
+"""The `issue` workflow: turns a brief into a filed issue."""
 
 import os
 from collections.abc import Mapping
@@ -13,12 +13,11 @@ from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
 from agentos.workflows.file_issue import ISSUES, Filing, file_issue, slug_of
 from agentos.workflows.human_gate import HumanGate
-from agentos.workflows.lineage import retire
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
 from agentos.workflows.review_metadata import read_metadata, with_metadata
-from agentos.workflows.sources.briefs import ACTIVE, DONE, brief_numbers, give_numbers
-from agentos.workflows.sources.markdown import markdown_files, read_page
+from agentos.workflows.sources.briefs import ACTIVE, DONE, assign_numbers, brief_numbers
+from agentos.workflows.sources.markdown import markdown_files, page_item, read_page
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -27,6 +26,8 @@ REVISION = "docs/issues/needs-revision"
 
 
 class IssueWorkflow:
+    """Every brief in `ideas/active` is pending; filing its issue moves it to `ideas/done`."""
+
     name = "issue"
     prefix = "ISSUE"
     folders: tuple[str, ...] = (ACTIVE,)
@@ -34,7 +35,7 @@ class IssueWorkflow:
     def candidates(self, project: Path) -> list[Candidate]:
         numbers = brief_numbers(project)
         items = [
-            _item(path, folder, numbers[path.name])
+            page_item(self, read_page(path), numbers[path.name], folder)
             for folder in (ACTIVE, DONE)
             for path in markdown_files(project / folder)
         ]
@@ -44,7 +45,7 @@ class IssueWorkflow:
         ]
 
     def prepare(self, documents: Documents) -> None:
-        give_numbers(documents)
+        assign_numbers(documents)
 
     def status(self, project: Path, item: Item) -> ItemStatus:
         name = Path(item.source).name
@@ -64,14 +65,14 @@ class IssueWorkflow:
 
         async def sandbox(state: State) -> State:
             _check_filing(context.root)
-            if context.tracker and (untold := await context.tracker.check()):
-                context.say(f"Not known before filing: {untold}")
+            if context.tracker and (unverified := await context.tracker.check()):
+                context.say(f"Cannot be verified before filing: {unverified}")
             return {}
 
         async def file(state: State) -> State:
             if state["verdict"] == Verdict.APPROVED.value:
-                return {"result": await _file(context, context.fetch(state["draft"]))}
-            body = f"{context.fetch(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
+                return {"result": await _file(context, context.read_lineage(state["draft"]))}
+            body = f"{context.read_lineage(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
             name = f"{REVISION}/{document_name(context.item.number)}"
             context.folder.write(name, with_metadata(loop.metadata(state), body).encode())
             return {"result": name}
@@ -90,39 +91,23 @@ class IssueWorkflow:
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
-    def tidy(self, documents: Documents, number: int) -> None:
-        retire(documents, f"{number}-{self.name}")
 
-
-def _judged(state: State) -> str:
+def _after_verdict(state: State) -> str:
     return "N6_file" if is_over(state) else "N2_draft"
 
 
 def _after_draft(state: State) -> str:
-    return _judged(state) if state.get("sent_back") or state.get("stop_reason") else "N4_review"
+    return _after_verdict(state) if state.get("sent_back") or state.get("stop_reason") else "N4_review"
 
 
 _ROUTES = {
     "N3_human_edit_draft": Routes(("N2_draft", "N4_review", "N6_file"), _after_draft),
-    "N5_human_edit_verdict": Routes(("N2_draft", "N6_file"), _judged),
+    "N5_human_edit_verdict": Routes(("N2_draft", "N6_file"), _after_verdict),
 }
 
 
 def document_name(number: int) -> str:
     return f"ISSUE-{number:03}.md"
-
-
-def _item(path: Path, folder: str, number: int) -> Item:
-    page = read_page(path)
-    return Item(
-        id=f"ISSUE-{number}",
-        workflow="issue",
-        number=number,
-        title=page.title,
-        source=f"{folder}/{path.name}",
-        digest=page.digest,
-        labels=page.labels,
-    )
 
 
 async def _file(context: NodeContext, draft: str) -> str:
@@ -140,10 +125,10 @@ async def _file(context: NodeContext, draft: str) -> str:
 
 
 def _check_filing(project: Path) -> None:
-    """Before anything is paid for: can the issue be filed at the end?"""
+    """Fails before any model call is paid for if the issue could not be written in the end."""
     for folder in (ISSUES, DONE):
-        place = project / folder
-        while not place.exists():
-            place = place.parent
-        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-            raise ItemError(f"cannot file: {place} is not a folder that can be written")
+        path = project / folder
+        while not path.exists():
+            path = path.parent
+        if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
+            raise ItemError(f"cannot file: {path} is not a writable folder")

@@ -1,4 +1,4 @@
-"""The lld workflow: an issue becomes a low-level design."""
+"""The `lld` workflow: turns an issue into a low-level design."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.items import Item
 from agentos.core.planning.plan import Candidate, ItemStatus
-from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of
-from agentos.workflows.lineage import retire
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
 from agentos.workflows.review_metadata import read_metadata, with_metadata
@@ -26,37 +24,36 @@ APPROVED, REVISION = "docs/lld/active", "docs/lld/needs-revision"
 
 
 class LldWorkflow:
+    """Every open issue without an approved design is pending; the status comes from the files under `docs/lld`."""
+
     name = "lld"
     prefix = "LLD"
     folders: tuple[str, ...] = (ISSUES,)
 
     def __init__(self, pages: Sequence[Page] | None = None) -> None:
-        """`pages` are the issues when the project keeps them elsewhere; any folder is a project then."""
+        """`pages` are the issues of a project that does not keep them as files; then any folder is a project."""
         self._pages = pages
         if pages is not None:
             self.folders = (".",)
 
     def candidates(self, project: Path) -> list[Candidate]:
-        there = _documents(project)
-        # One page after the other: their texts together may be more than fits into memory.
+        documents = _document_names(project)
+        # Lazily, page by page: all the texts together may not fit into memory.
         pages = map(read_page, markdown_files(project / ISSUES)) if self._pages is None else self._pages
-        found = [self._candidate(project, page, there) for page in pages if page.number is not None]
+        found = [self._candidate(project, page, documents) for page in pages if page.number is not None]
         return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
 
-    def _candidate(self, project: Path, page: Page, there: set[str]) -> Candidate:
+    def _candidate(self, project: Path, page: Page, documents: set[str]) -> Candidate:
         item = _item(page, str(page.path) if self._pages is not None else f"{ISSUES}/{page.path.name}")
         if not page.is_open:
             return Candidate(item, ItemStatus.CLOSED)
-        looked_at = document_name(item.number) in there
-        return Candidate(item, self.status(project, item) if looked_at else ItemStatus.PENDING)
-
-    def prepare(self, documents: Documents) -> None:
-        """Nothing: issues are numbered by whoever writes them."""
+        has_document = document_name(item.number) in documents
+        return Candidate(item, self.status(project, item) if has_document else ItemStatus.PENDING)
 
     def status(self, project: Path, item: Item) -> ItemStatus:
         name = document_name(item.number)
         if os.path.exists(f"{project}/{APPROVED}/{name}"):
-            # Also one without our evidence: a person wrote it, and nothing of theirs is overwritten.
+            # Even without review metadata: then a person wrote it, and it must not be overwritten.
             return ItemStatus.APPROVED
         revision = read_metadata(project / REVISION / name)
         if revision is None:
@@ -77,7 +74,7 @@ class LldWorkflow:
 
         async def finalize(state: State) -> State:
             approved = state["verdict"] == Verdict.APPROVED.value
-            body = context.fetch(state["draft"])
+            body = context.read_lineage(state["draft"])
             if not approved:
                 body = f"{body.rstrip()}\n\n{loop.reasons(state)}"
             name = f"{APPROVED if approved else REVISION}/{document_name(context.item.number)}"
@@ -98,22 +95,19 @@ class LldWorkflow:
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
 
-    def tidy(self, documents: Documents, number: int) -> None:
-        retire(documents, f"{number}-{self.name}")
-
 
 def _routes(context: NodeContext) -> dict[str, Routes]:
-    """The one human node stands before the review, and when the verdict is gated, behind it too."""
+    """The one human node comes before the review and, when verdicts are gated, after it too."""
 
-    def judged(state: State) -> str:
+    def after_decision(state: State) -> str:
         return "N4_finalize" if is_over(state) else "N1_design"
 
     def after_review(state: State) -> str:
-        return "N2_human_edit" if Gate.VERDICT in context.gates else judged(state)
+        return "N2_human_edit" if Gate.VERDICT in context.gates else after_decision(state)
 
     def after_human(state: State) -> str:
         if stage_of(state) is Gate.VERDICT or state.get("sent_back") or state.get("stop_reason"):
-            return judged(state)
+            return after_decision(state)
         return "N3_review"
 
     return {
@@ -126,8 +120,8 @@ def document_name(number: int) -> str:
     return f"LLD-{number:03}.md"
 
 
-def _documents(project: Path) -> set[str]:
-    """The names of all that was written so far, approved or not."""
+def _document_names(project: Path) -> set[str]:
+    """The file names of all designs written so far, approved or not."""
     folders = [project / folder for folder in (APPROVED, REVISION)]
     return {name for folder in folders if folder.is_dir() for name in os.listdir(folder)}
 

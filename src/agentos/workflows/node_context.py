@@ -1,4 +1,4 @@
-"""What a node works with: the item, the project's folder, the model, the lineage."""
+"""The context object that a graph's nodes receive: item, project folder, model access, prompts and lineage."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -17,27 +17,36 @@ from agentos.workflows.prompt_files import load_prompt_file
 
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
 Say = Callable[[str], None]
-Kept = dict[str, str]
+LineageFile = dict[str, str]
+"""`path` and `sha256` of a lineage file: small enough for the graph's state, which must be JSON."""
 
-_TAGS = ("issue", "brief", "draft", "feedback")
+_PROMPT_TAGS = ("issue", "brief", "draft", "feedback")
 
 
 class Tracker(Protocol):
-    """Where issues are filed when it is not the project's folder."""
+    """An issue tracker outside the project folder."""
 
-    async def check(self) -> str: ...
+    async def check(self) -> str:
+        """Raises if filing is bound to fail; returns what cannot be verified in advance, or an empty string."""
+        ...
 
     async def file(self, filing: Filing, say: Say) -> str:
-        """The address of the issue, filed now or found."""
+        """The address of the issue, whether it was filed now or found from an earlier attempt."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """`ask` keeps each answer under its call's name, so that a crash does not pay twice.
+    """Everything a node may use while it works on one item.
 
-    `gates` are those that park the item; `parked` is the number of the one that it is parked at already.
-    `text` is that of an issue that stands in no file.
+    - `item`, `folder`: the item, and atomic reads and writes inside the project.
+    - `ask(name, request)`: calls a model. The response is stored in the checkpoint under `name`, so a node that runs
+      again after a crash gets the stored response instead of paying for a new one. Use a new name for each call.
+    - `say(line)`: prints a line, prefixed with the item's id, and logs it.
+    - `prompts`: the folder with the workflow's prompt files; None for the built-in workflows.
+    - `gates`: the human gates that park this item. `parked`: the number of the gate at which it is parked now, or 0.
+    - `text`: the text of an issue that is not a file in the project, such as one from GitHub.
+    - `tracker`: where to file issues; None for the project's own folder.
     """
 
     item: Item
@@ -54,36 +63,42 @@ class NodeContext:
 
     @property
     def root(self) -> Path:
+        """The project folder."""
         return self.folder.root
 
     @property
     def lineage(self) -> str:
+        """The folder, relative to the project, that keeps every draft, verdict and piece of feedback."""
         return f"docs/lineage/active/{self.item.number}-{self.item.workflow}"
 
-    def keep(self, count: int, kind: str, text: str) -> Kept:
-        """Writes a lineage file; its place and hash are what the state remembers."""
+    def write_lineage(self, count: int, kind: str, text: str) -> LineageFile:
+        """Writes lineage file number `count`; the returned reference belongs in the graph's state."""
         name = f"{self.lineage}/{count:03}-{kind}.md"
         content = text.encode()
         self.folder.write(name, content)
         return {"path": name, "sha256": hashlib.sha256(content).hexdigest()}
 
-    def fetch(self, kept: Kept) -> str:
-        """A lineage file's text; it must be what was kept."""
-        cure = "put it back, or start over with --fresh"
+    def read_lineage(self, file: LineageFile) -> str:
+        """The text of a lineage file; raises ItemError if the file was removed or changed since it was written."""
+        fix = "restore it, or start over with --fresh"
         try:
-            content = self.folder.read(kept["path"])
+            content = self.folder.read(file["path"])
         except FileNotFoundError as error:
-            raise ItemError(f"{kept['path']} is gone", (cure,)) from error
-        if hashlib.sha256(content).hexdigest() != kept["sha256"]:
-            raise ItemError(f"{kept['path']} was changed while the item was under way", (cure,))
+            raise ItemError(f"{file['path']} is missing", (fix,)) from error
+        if hashlib.sha256(content).hexdigest() != file["sha256"]:
+            raise ItemError(f"{file['path']} was changed while the item was in progress", (fix,))
         return content.decode()
 
     def prompt(self, name: str, **texts: str) -> str:
-        """A prompt from the project's `.agentos/prompts`, or the workflow's; texts cannot close their tags."""
-        template = self._template(f"{name}.md")
-        return Template(template).safe_substitute({key: _enclosed(text) for key, text in texts.items()})
+        """The prompt `name`, with `texts` inserted for its `$placeholders`.
 
-    def _template(self, file: str) -> str:
+        A file in the project's `.agentos/prompts` takes precedence over the workflow's own. The inserted texts are
+        escaped so that they cannot close the tags that enclose them.
+        """
+        template = self._prompt_template(f"{name}.md")
+        return Template(template).safe_substitute({key: _escape_tags(text) for key, text in texts.items()})
+
+    def _prompt_template(self, file: str) -> str:
         try:
             return self.folder.read(f".agentos/prompts/{file}").decode()
         except (FileNotFoundError, NotADirectoryError):
@@ -91,11 +106,11 @@ class NodeContext:
         try:
             return (self.prompts / file).read_text("utf-8") if self.prompts else load_prompt_file(file)
         except OSError as error:
-            place = self.prompts or Path(".agentos/prompts")
-            raise ItemError(f"there is no prompt {file}", (f"write {place / file}",)) from error
+            expected = (self.prompts or Path(".agentos/prompts")) / file
+            raise ItemError(f"prompt {file} not found", (f"create {expected}",)) from error
 
 
-def _enclosed(text: str) -> str:
-    for tag in _TAGS:
+def _escape_tags(text: str) -> str:
+    for tag in _PROMPT_TAGS:
         text = text.replace(f"</{tag}", f"<\\/{tag}").replace(f"<{tag}>", f"<\\{tag}>")
     return text

@@ -1,4 +1,4 @@
-"""A workflow as it was found: checked, and whatever it raises is told as its own fault."""
+"""Validating wrapper around a workflow: checks what it provides and attributes its errors to it."""
 
 import re
 import sys
@@ -24,42 +24,46 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 
 @dataclass(slots=True)
 class Plugin:
-    """Somebody's workflow behind our own door; `origin` is the `module:object` that it was found at."""
+    """A loaded workflow, built-in or not, with every call checked. `origin` is its `module:object` path.
+
+    Whatever the workflow raises or returns wrongly becomes a BrokenWorkflow error that names the origin.
+    """
 
     origin: str
     name: str
     prefix: str
     folders: tuple[str, ...]
-    _found: Any
+    _target: Any
 
     @classmethod
-    def of(cls, origin: str, found: Any) -> "Plugin":
-        """Takes a class, an object or a module; says what is missing."""
-        if isinstance(found, type):
-            found = _made(origin, found)
-        if missing := [name for name in REQUIRED if not hasattr(found, name)]:
+    def of(cls, origin: str, target: Any) -> "Plugin":
+        """Wraps a class, an object or a module; raises if a required member is missing or invalid."""
+        if isinstance(target, type):
+            try:
+                target = target()
+            except Exception as error:
+                problem = f"could not be instantiated: {error_location(error)}"
+                raise _broken(origin, f"{problem}; expected a class without arguments") from error
+        if missing := [name for name in REQUIRED if not hasattr(target, name)]:
             raise _broken(
-                origin, f"is no workflow, it lacks {', '.join(missing)}; expected {', '.join(REQUIRED)}"
+                origin, f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
             )
-        folders = getattr(found, "folders", ())
-        plugin = cls(origin, found.name, found.prefix, folders, found)
-        plugin._check()
+        plugin = cls(origin, target.name, target.prefix, getattr(target, "folders", ()), target)
+        plugin._check_names()
         return plugin
 
     @property
     def prompts(self) -> Path | None:
-        """The folder `prompts` beside the file that it was written in; None for ours, which are kept in memory."""
+        """The `prompts` folder next to the workflow's module; None for the built-in ones, which are preloaded."""
         if self.origin.startswith(f"{__package__}."):
             return None
         module = sys.modules.get(self.origin.partition(":")[0])
         return Path(module.__file__).parent / "prompts" if module and module.__file__ else None
 
-    # The port.
-
     def candidates(self, project: Path) -> list[Candidate]:
         found = self._call("candidates", project)
-        if not isinstance(found, list | tuple) or not all(isinstance(one, Candidate) for one in found):
-            raise self._wrong("candidates", found, "a list of Candidate")
+        if not isinstance(found, list | tuple) or not all(isinstance(entry, Candidate) for entry in found):
+            raise self._unexpected("candidates", found, "a list of Candidate")
         for candidate in found:
             self._check_item(candidate.item)
         return list(found)
@@ -67,14 +71,15 @@ class Plugin:
     def status(self, project: Path, item: Item) -> ItemStatus:
         found = self._call("status", project, item)
         if not isinstance(found, ItemStatus):
-            raise self._wrong("status", found, "an ItemStatus")
+            raise self._unexpected("status", found, "an ItemStatus")
         return found
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
         found = self._call("graph", context)
+        # A compiled graph keeps the graph that it was built from.
         graph: StateGraph[Any, Any, Any, Any] = getattr(found, "builder", found)
         if not hasattr(graph, "compile") or not hasattr(graph, "nodes"):
-            raise self._wrong("graph", found, "a langgraph StateGraph")
+            raise self._unexpected("graph", found, "a langgraph StateGraph")
         return graph
 
     def prepare(self, documents: Documents) -> None:
@@ -83,60 +88,49 @@ class Plugin:
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         found = self._call("conclude", state)
         if not isinstance(found, Conclusion):
-            raise self._wrong("conclude", found, "a Conclusion")
+            raise self._unexpected("conclude", found, "a Conclusion")
         return found
 
     def tidy(self, documents: Documents, number: int) -> None:
         self._call("tidy", documents, number)
 
-    # What may be wrong.
-
     def _call(self, method: str, *arguments: object) -> Any:
-        function = getattr(self._found, method, None) or getattr(Workflow, method).__get__(self)
+        """Calls the workflow's method, or the default of `Workflow` if it has none."""
+        function = getattr(self._target, method, None) or getattr(Workflow, method).__get__(self)
         try:
             return function(*arguments)
         except AgentosError:
             raise
         except Exception as error:
-            raise _broken(self.origin, f"{method}() raised {told(error)}") from error
+            raise _broken(self.origin, f"{method}() raised {error_location(error)}") from error
 
-    def _check(self) -> None:
-        """Names become file names: they are held to what is safe."""
+    def _check_names(self) -> None:
+        """Names become parts of file names, so only safe ones are accepted."""
         for what, value, pattern in (("name", self.name, _NAME), ("prefix", self.prefix, _PREFIX)):
             if not isinstance(value, str) or not pattern.fullmatch(value):
                 raise _broken(self.origin, f"has {what} = {value!r}; expected {pattern.pattern}")
-        if not isinstance(self.folders, list | tuple) or not all(
-            isinstance(one, str) for one in self.folders
-        ):
-            raise _broken(self.origin, f"has folders = {self.folders!r}; expected a tuple of folder names")
+        folders = self.folders
+        if not isinstance(folders, list | tuple) or not all(isinstance(name, str) for name in folders):
+            raise _broken(self.origin, f"has folders = {folders!r}; expected a tuple of folder names")
 
     def _check_item(self, item: Item) -> None:
         number = item.number if type(item.number) is int and item.number >= 0 else "NUMBER"
         if item.id != f"{self.prefix}-{number}" or not is_safe_id(item.id) or item.workflow != self.name:
-            raise self._wrong(
+            raise self._unexpected(
                 "candidates",
                 item,
-                f"items with id {self.prefix}-{number}, workflow {self.name!r} and a whole number over 0",
+                f"items with id {self.prefix}-{number}, workflow {self.name!r} and a non-negative integer number",
             )
 
-    def _wrong(self, method: str, found: object, expected: str) -> BrokenWorkflow:
-        return _broken(self.origin, f"{method}() gave {repr(found)[:80]}; expected {expected}")
+    def _unexpected(self, method: str, found: object, expected: str) -> BrokenWorkflow:
+        return _broken(self.origin, f"{method}() returned {repr(found)[:80]}; expected {expected}")
 
 
-def told(error: BaseException) -> str:
-    """An error in one line, with the place it comes from."""
+def error_location(error: BaseException) -> str:
+    """An error on one line, with the file and line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{place}"
-
-
-def _made(origin: str, kind: type) -> object:
-    try:
-        return kind()
-    except Exception as error:
-        raise _broken(
-            origin, f"could not be made: {told(error)}; expected a class without arguments"
-        ) from error
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
 def _broken(origin: str, problem: str) -> BrokenWorkflow:

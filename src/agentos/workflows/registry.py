@@ -1,18 +1,17 @@
-"""Workflows by name: our own, those of installed packages, those named as `module:object`."""
+"""Finds workflows by name: built in, registered by an installed package, or given as `module:object`."""
 
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import BrokenWorkflow, UsageError
-from agentos.workflows.plugin import Plugin, told
+from agentos.workflows.plugin import Plugin, error_location
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-GROUP = "agentos.workflows"
+ENTRY_POINT_GROUP = "agentos.workflows"
 BUILT_IN = {
     "lld": "agentos.workflows.lld:LldWorkflow",
     "issue": "agentos.workflows.issue:IssueWorkflow",
@@ -20,15 +19,15 @@ BUILT_IN = {
 
 
 def find_workflow(name: str, project: Path) -> Plugin:
-    """The workflow of this name; of several that are registered, none but this one is loaded."""
+    """Loads the workflow of this name, and no other."""
     if name in BUILT_IN:
         return _load(BUILT_IN[name])
     if ":" in name:
-        return _not_ours(_load(_named(name, project)))
-    registered = [entry for entry in _registered() if entry.name == name]
+        return _check_not_built_in(_load(_checked_origin(name, project)))
+    registered = [entry for entry in _entry_points() if entry.name == name]
     if not registered:
-        raise UsageError(f"no workflow is called {name!r}; there are: {', '.join(workflow_names())}")
-    workflow = _not_ours(_load(_only(registered)))
+        raise UsageError(f"no workflow named {name!r}; available: {', '.join(workflow_names())}")
+    workflow = _check_not_built_in(_load(_single_origin(registered)))
     if workflow.name != name:
         raise BrokenWorkflow(
             f"the workflow at {workflow.origin} is registered as {name!r}, but has name = {workflow.name!r}: "
@@ -38,44 +37,44 @@ def find_workflow(name: str, project: Path) -> Plugin:
 
 
 def workflow_names() -> list[str]:
-    """Every name that can be typed; nothing is loaded for it."""
-    return [*BUILT_IN, *sorted({entry.name for entry in _registered()} - set(BUILT_IN))]
+    """Every name that can be typed. Loads no workflow."""
+    return [*BUILT_IN, *sorted({entry.name for entry in _entry_points()} - set(BUILT_IN))]
 
 
 def load_workflow(origin: str, modules: str) -> Plugin:
-    """A workflow that was found before, in another process; `modules` as `find_workflow` had it."""
+    """Loads a workflow in a worker process. `modules` is the project folder if the workflow may be there, or empty."""
     if modules:
-        _also_from(modules)
+        _append_to_path(modules)
     return _load(origin)
 
 
-def _registered() -> "EntryPoints":
+def _entry_points() -> "EntryPoints":
     from importlib.metadata import entry_points
 
-    return entry_points(group=GROUP)
+    return entry_points(group=ENTRY_POINT_GROUP)
 
 
-def _only(registered: "list[EntryPoint]") -> str:
+def _single_origin(registered: "list[EntryPoint]") -> str:
     values = {entry.value: entry.dist.name if entry.dist else "?" for entry in registered}
     if len(values) > 1:
         packages = " and ".join(sorted(set(values.values())))
         raise BrokenWorkflow(
             f"the workflow {registered[0].name!r} is registered by {packages}: "
-            f"uninstall one of them, or name the object: {' or '.join(sorted(values))}"
+            f"uninstall one of them, or give the object: {' or '.join(sorted(values))}"
         )
     return registered[0].value
 
 
-def _named(name: str, project: Path) -> str:
+def _checked_origin(name: str, project: Path) -> str:
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-        raise UsageError(f"{name!r} names no workflow; expected such as lld, or package.module:object")
-    _also_from(str(project))
+        raise UsageError(f"invalid workflow {name!r}: expected a name such as lld, or package.module:object")
+    _append_to_path(str(project))
     return name
 
 
-def _also_from(folder: str) -> None:
-    """Modules of the project can be named too; they come last, so that they stand in for no other."""
+def _append_to_path(folder: str) -> None:
+    """Makes the project's modules importable. Last on the path, so that they cannot shadow installed ones."""
     if folder not in sys.path:
         sys.path.append(folder)
         importlib.invalidate_caches()
@@ -83,47 +82,38 @@ def _also_from(folder: str) -> None:
 
 def _load(origin: str) -> Plugin:
     module, _, attribute = origin.partition(":")
-    found: Any = _imported(module, origin)
-    for part in attribute.split(".") if attribute else ():
-        found = _part(found, part, origin)
-    return Plugin.of(origin, found)
+    target: Any = _import(module, origin)
+    for name in attribute.split(".") if attribute else ():
+        if not hasattr(target, name):
+            members = vars(target).items()
+            classes = sorted(key for key, value in members if key[0] != "_" and isinstance(value, type))
+            raise UsageError(
+                f"no workflow at {origin}: {name!r} not found; classes there: {', '.join(classes) or 'none'}"
+            )
+        target = getattr(target, name)
+    return Plugin.of(origin, target)
 
 
-def _imported(module: str, origin: str) -> ModuleType:
+def _import(module: str, origin: str) -> Any:
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"no workflow at {origin}: there is no module {error.name!r} in the project or among the "
-                "installed packages; install the package, or go to the folder that has the file"
-            ) from error
-        raise _unloadable(origin, error) from error
     except (Exception, SystemExit) as error:
-        raise _unloadable(origin, error) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (module == missing or module.startswith(f"{missing}.")):
+            raise UsageError(
+                f"no workflow at {origin}: no module {missing!r} in the project or among the installed packages; "
+                "install the package, or change to the folder that contains the file"
+            ) from error
+        raise BrokenWorkflow(
+            f"the workflow at {origin} cannot be loaded: {error_location(error)}. "
+            "Fix it; other workflows are not affected"
+        ) from error
 
 
-def _unloadable(origin: str, error: BaseException) -> BrokenWorkflow:
-    return BrokenWorkflow(
-        f"the workflow at {origin} cannot be loaded: {told(error)}. Mend it; other workflows are not concerned"
-    )
-
-
-def _part(found: Any, name: str, origin: str) -> Any:
-    if hasattr(found, name):
-        return getattr(found, name)
-    known = sorted(
-        one for one in vars(found) if not one.startswith("_") and isinstance(vars(found)[one], type)
-    )
-    raise UsageError(
-        f"no workflow at {origin}: there is no {name!r}; classes there: {', '.join(known) or 'none'}"
-    )
-
-
-def _not_ours(workflow: Plugin) -> Plugin:
+def _check_not_built_in(workflow: Plugin) -> Plugin:
     if workflow.name in BUILT_IN:
         raise BrokenWorkflow(
-            f"the workflow at {workflow.origin} has name = {workflow.name!r}, which is a built-in one's: "
-            "its items would be mixed up with those; choose another"
+            f"the workflow at {workflow.origin} has name = {workflow.name!r}, the name of a built-in workflow: "
+            "choose another, so that their items are not mixed up"
         )
     return workflow

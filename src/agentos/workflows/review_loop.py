@@ -1,4 +1,4 @@
-"""The graph that both workflows share: load, draft, human gate, review, revise or finalise."""
+"""The draft and review loop that both built-in workflows share: load, draft, human gate, review, revise or finish."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from agentos.core.planning.gates import Gate
 from agentos.core.planning.review_parser import Review, read_review
 from agentos.core.protocol.ports import ModelRequest
 from agentos.core.protocol.results import Verdict
-from agentos.workflows.node_context import Kept, NodeContext
+from agentos.workflows.node_context import LineageFile, NodeContext
 from agentos.workflows.prompt_files import load_prompt_file
 from agentos.workflows.review_metadata import ReviewMetadata
 from agentos.workflows.sources.markdown import in_file
@@ -17,26 +17,27 @@ from agentos.workflows.sources.markdown import in_file
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
-SAME_AGAIN = "two reviews in a row named the same blocking issues"
+SAME_ISSUES_AGAIN = "two reviews in a row named the same blocking issues"
 DRAFTER, REVIEWER = "drafter", "reviewer"
 
 
 class State(TypedDict, total=False):
-    """JSON types only; documents are files, remembered by path and hash.
+    """The graph's state, in JSON types only: documents are files, referenced by path and hash.
 
-    `stage` is what there is to judge: a draft, or a verdict on it; `gates` counts those where a person decided,
-    `unreviewed` the drafts that a person sent back or rejected before their review.
+    `files` counts the lineage files and `round` the drafts. `stage` is what a person can decide on next: a draft or a
+    verdict. `gates` counts the decisions made by a person, `unreviewed` the drafts that a person sent back or rejected
+    before the reviewer saw them.
     """
 
-    source: Kept
+    source: LineageFile
     files: int
     round: int
-    draft: Kept
+    draft: LineageFile
     drafter: str
     verdict: str
     rationale: str
     reviewer: str
-    feedback: list[Kept]
+    feedback: list[LineageFile]
     blocking: list[str]
     stop_reason: str
     result: str
@@ -50,7 +51,7 @@ Node = Callable[[State], Awaitable[State]]
 
 
 class ReviewLoop:
-    """The nodes, for one item at one desk; `kind` names the prompts."""
+    """The load, draft and review nodes for one item. `kind` selects the prompts, `source_kind` names the source."""
 
     def __init__(self, context: NodeContext, kind: str, source_kind: str) -> None:
         self._context = context
@@ -58,11 +59,11 @@ class ReviewLoop:
         self._source_kind = source_kind
 
     async def load(self, body: str, problems: tuple[str, ...]) -> State:
-        if problems or self._context.item.problems:
-            item = self._context.item
+        item = self._context.item
+        if problems or item.problems:
             raise InvalidSpec((*item.problems, *(in_file(item.source, problem) for problem in problems)))
         return {
-            "source": self._context.keep(1, self._source_kind, body),
+            "source": self._context.write_lineage(1, self._source_kind, body),
             "files": 1,
             "round": 0,
             "feedback": [],
@@ -72,18 +73,18 @@ class ReviewLoop:
         context, number = self._context, state["round"] + 1
         prompt = context.prompt(
             f"{self._kind}_draft",
-            source=context.fetch(state["source"]),
-            draft=context.fetch(state["draft"]) if "draft" in state else "",
-            feedback="\n\n".join(context.fetch(kept) for kept in state["feedback"]),
+            source=context.read_lineage(state["source"]),
+            draft=context.read_lineage(state["draft"]) if "draft" in state else "",
+            feedback="\n\n".join(context.read_lineage(file) for file in state["feedback"]),
         )
-        answer = await context.ask(f"draft-{number}", ModelRequest(DRAFTER, prompt))
+        response = await context.ask(f"draft-{number}", ModelRequest(DRAFTER, prompt))
         files = state["files"] + 1
-        context.say(f"Draft {number} written ({len(answer.text.split())} words)")
+        context.say(f"Draft {number} written ({len(response.text.split())} words)")
         return {
-            "draft": context.keep(files, "draft", answer.text),
+            "draft": context.write_lineage(files, "draft", response.text),
             "files": files,
             "round": number,
-            "drafter": answer.model,
+            "drafter": response.model,
             "stage": Gate.DRAFT.value,
             "sent_back": False,
         }
@@ -92,30 +93,33 @@ class ReviewLoop:
         context, number = self._context, state["round"]
         prompt = context.prompt(
             f"{self._kind}_review",
-            source=context.fetch(state["source"]),
-            draft=context.fetch(state["draft"]),
+            source=context.read_lineage(state["source"]),
+            draft=context.read_lineage(state["draft"]),
         )
-        answer = await context.ask(f"review-{number}", ModelRequest(REVIEWER, prompt, _schema()))
-        review = read_review(answer.text)
+        response = await context.ask(
+            f"review-{number}", ModelRequest(REVIEWER, prompt, load_prompt_file("verdict.schema.json"))
+        )
+        review = read_review(response.text)
         files = state["files"] + 1
-        verdict = context.keep(files, "verdict", _review_markdown(review, number, answer.model))
+        verdict = context.write_lineage(files, "verdict", _review_markdown(review, number, response.model))
         context.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
         return {
             "files": files,
             "verdict": review.verdict.value,
             "rationale": review.rationale,
-            "reviewer": answer.model,
+            "reviewer": response.model,
             "feedback": [*state["feedback"], verdict],
             "blocking": review.fingerprint,
-            "stop_reason": self._why_stop(review, state),
+            "stop_reason": self._stop_reason(review, state),
             "stage": Gate.VERDICT.value,
         }
 
-    def _why_stop(self, review: Review, state: State) -> str:
+    def _stop_reason(self, review: Review, state: State) -> str:
+        """Why the loop ends without approval; empty if it goes on."""
         if review.verdict is Verdict.APPROVED:
             return ""
         if review.fingerprint == state.get("blocking"):
-            return SAME_AGAIN
+            return SAME_ISSUES_AGAIN
         if reviews(state) >= self._context.max_iterations:
             return f"not approved in {reviews(state)} reviews (--max-iterations)"
         return ""
@@ -134,47 +138,43 @@ class ReviewLoop:
         )
 
     def reasons(self, state: State) -> str:
-        """What a design that was not approved is written with."""
-        feedback = self._context.fetch(state["feedback"][-1])
+        """The section that explains why a document was not approved."""
+        feedback = self._context.read_lineage(state["feedback"][-1])
         return f"## Why it was not approved\n\nStopped: {state['stop_reason']}.\n\n{feedback}"
 
 
 def reviews(state: State) -> int:
-    """How many reviews there were: every round has one, unless a person came first."""
+    """The number of reviews so far: one per round, except where a person decided first."""
     return state["round"] - state.get("unreviewed", 0)
 
 
 def is_over(state: State) -> bool:
-    """Whether the loop goes on to its last node, rather than back to the draft."""
+    """Whether the loop is finished, rather than going back to the draft."""
     return state["verdict"] == Verdict.APPROVED.value or bool(state["stop_reason"])
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The nodes that may follow another, and which of them does."""
+    """The nodes that can follow a node, and the function that chooses one of them."""
 
     nodes: tuple[str, ...]
     choose: Callable[[State], str]
 
 
-def compose(nodes: Mapping[str, Node], ways: Mapping[str, Routes]) -> "StateGraph[Any, Any, Any, Any]":
-    """A line of nodes, with other ways from some of them."""
+def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGraph[Any, Any, Any, Any]":
+    """A graph that runs the nodes in order, branching at those that have routes."""
     from langgraph.graph import END, START, StateGraph
 
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
         graph.add_node(name, node)  # type: ignore[call-overload]
-    for name, following in zip([START, *names], [*names, END], strict=True):
-        if name in ways:
-            graph.add_conditional_edges(name, ways[name].choose, list(ways[name].nodes))
+    for name, successor in zip([START, *names], [*names, END], strict=True):
+        if name in routes:
+            graph.add_conditional_edges(name, routes[name].choose, list(routes[name].nodes))
         else:
-            graph.add_edge(name, following)
+            graph.add_edge(name, successor)
     return graph
-
-
-def _schema() -> str:
-    return load_prompt_file("verdict.schema.json")
 
 
 def _review_markdown(review: Review, number: int, model: str) -> str:

@@ -1,1 +1,1 @@
-"""Issues on GitHub, read and filed over its REST API."""
+"""Reading and filing issues on GitHub."""

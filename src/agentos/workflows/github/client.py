@@ -1,10 +1,11 @@
-"""Requests to GitHub's REST API that wait for its limits and outlast its troubles."""
+"""Client for GitHub's REST API: waits for rate limits, retries lost responses, reads every page."""
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -12,26 +13,30 @@ from agentos.core.backoff import backoff
 from agentos.core.errors import LimitReached, TrackerError
 from agentos.core.planning.worker_task import GitHubAccess
 from agentos.core.text.line_assembler import one_line
-from agentos.workflows.github.limits import limit_seconds
 
 if TYPE_CHECKING:
     import httpx
 
-TIMEOUT = 20.0
-TRIES = 5
-MOST_REDIRECTS = 3
-MOVED = (301, 302, 307, 308)
-PER_PAGE = 100
-WRITE = 'a fine-grained token needs the repository permission "Issues: Read and write", a classic one the scope repo'
+REQUEST_TIMEOUT = 20.0  # seconds
+MAX_ATTEMPTS = 5
+MAX_REDIRECTS = 3
+REDIRECTS = (301, 302, 307, 308)
+PER_PAGE = 100  # the most that GitHub allows
+DEFAULT_LIMIT_WAIT = 60.0  # seconds, when a refusal does not say how long
+MIN_LIMIT_WAIT = 1.0  # seconds
+_MAX_DIGITS = 12  # of a plausible time or duration
+WRITE_ACCESS = 'a fine-grained token needs the repository permission "Issues: Read and write", a classic one the scope repo'
 Json = dict[str, Any]
 
 
 class ResponseLost(Exception):
-    """Something was sent that may have had its effect; nobody has said so."""
+    """A request was sent and may have taken effect, but no usable response arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitHubResponse:
+    """A decoded response. `next` is the next page's address; `scopes` is None for a fine-grained token."""
+
     body: Any
     next: str
     date: str
@@ -39,7 +44,7 @@ class GitHubResponse:
 
 
 class GitHub:
-    """One repository; `say` tells a person what is waited for."""
+    """Access to one repository. `say` reports what the client is waiting for."""
 
     def __init__(self, access: GitHubAccess, say: Callable[[str], None], jitter: Callable[[], float]) -> None:
         self._access = access
@@ -47,44 +52,46 @@ class GitHub:
         self._jitter = jitter
 
     async def get(self, path: str, **params: str) -> GitHubResponse:
-        """Tried again while the trouble can pass."""
-        for attempt in range(1, TRIES):
+        """Retries with backoff while no response arrives."""
+        for attempt in range(1, MAX_ATTEMPTS):
             try:
-                return await self._ask("GET", self._url(path), params, None)
+                return await self._request("GET", self._url(path), params, None)
             except ResponseLost as lost:
                 seconds = backoff(attempt, self._jitter)
-                self._say(f"GitHub did not answer ({lost}). Asking again in {seconds:.0f}s")
+                self._say(f"No response from GitHub ({lost}). Retrying in {seconds:.0f}s")
                 await asyncio.sleep(seconds)
         try:
-            return await self._ask("GET", self._url(path), params, None)
+            return await self._request("GET", self._url(path), params, None)
         except ResponseLost as lost:
-            raise TrackerError(f"GitHub does not answer: {lost}; try again later", retryable=True) from lost
+            raise TrackerError(f"no response from GitHub: {lost}; try again later", retryable=True) from lost
 
     async def list(self, path: str, **params: str) -> tuple[list[Json], str]:
-        """Every page, and the server's time at the first."""
-        answer = await self.get(path, per_page=str(PER_PAGE), **params)
-        date, found = answer.date, list(_objects(answer.body))
-        while answer.next:
-            answer = await self.get(answer.next)
-            found.extend(_objects(answer.body))
+        """The objects of every page, and the server's time at the first page."""
+        response = await self.get(path, per_page=str(PER_PAGE), **params)
+        date, found = response.date, list(_objects(response.body))
+        while response.next:
+            response = await self.get(response.next)
+            found.extend(_objects(response.body))
         return found, date
 
     async def post(self, path: str, body: Json) -> Json:
-        """Sent once; raises ResponseLost when it may have arrived."""
-        answer = await self._ask("POST", self._url(path), {}, body)
-        if not isinstance(answer.body, dict):
-            raise ResponseLost("an answer that is no object")
-        return answer.body
+        """Sends once, without retries; raises ResponseLost if the request may have arrived."""
+        response = await self._request("POST", self._url(path), {}, body)
+        if not isinstance(response.body, dict):
+            raise ResponseLost("the response is not an object")
+        return response.body
 
     def _url(self, path: str) -> str:
         root = self._access.base_url.rstrip("/")
         return path if path.startswith(root) else f"{root}/repos/{self._access.repository}{path}"
 
-    async def _ask(self, method: str, url: str, params: dict[str, str], body: Json | None) -> GitHubResponse:
+    async def _request(
+        self, method: str, url: str, params: dict[str, str], body: Json | None
+    ) -> GitHubResponse:
         waited = 0.0
         while True:
             response = await self._send(method, url, params, body)
-            seconds = limit_seconds(response.status_code, response.headers, _body(response))
+            seconds = rate_limit_wait(response.status_code, response.headers, _body(response))
             if seconds is None:
                 return self._read(response)
             waited += seconds
@@ -92,16 +99,16 @@ class GitHub:
 
     async def _wait(self, seconds: float, waited: float) -> None:
         until = datetime.fromtimestamp(datetime.now().timestamp() + seconds).strftime("%H:%M:%S")
-        why = f"GitHub's rate limit is used up until {until}"
+        limited = f"GitHub's rate limit is used up until {until}"
         if waited > self._access.max_wait:
-            raise LimitReached(f"{why}, which is longer than may be waited (--max-wait)")
-        self._say(f"{why}. Waiting {seconds:.0f}s for it, to go on with {self._access.repository}...")
+            raise LimitReached(f"{limited}, longer than --max-wait allows")
+        self._say(f"{limited}. Waiting {seconds:.0f}s, then continuing with {self._access.repository}...")
         await asyncio.sleep(seconds)
 
     async def _send(
         self, method: str, url: str, params: dict[str, str], body: Json | None
     ) -> "httpx.Response":
-        """Redirects are followed as they were asked, and only on the same host: the token goes nowhere else."""
+        """Follows redirects with the same method, and only on the same host: the token is sent nowhere else."""
         import httpx
 
         headers = {
@@ -110,48 +117,76 @@ class GitHub:
             "X-GitHub-Api-Version": "2022-11-28",
             "User-Agent": "agentos",
         }
-        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
-            for _ in range(MOST_REDIRECTS):
+        async with httpx.AsyncClient(timeout=REQUEST_TIMEOUT, trust_env=False) as client:
+            for _ in range(MAX_REDIRECTS):
                 try:
                     response = await client.request(
                         method, url, params=params or None, json=body, headers=headers
                     )
                 except httpx.HTTPError as error:
                     raise ResponseLost(type(error).__name__) from error
-                if response.status_code not in MOVED:
+                if response.status_code not in REDIRECTS:
                     return response
                 target = urljoin(url, response.headers.get("location", ""))
                 if urlsplit(target)[:2] != urlsplit(url)[:2]:
                     raise TrackerError(
-                        f"GitHub sends us to another host, {urlsplit(target).netloc}: not followed"
+                        f"GitHub redirects to another host, {urlsplit(target).netloc}: not followed"
                     )
                 url, params = target, {}
-        raise TrackerError(f"GitHub sends us on and on for {self._access.repository}")
+        raise TrackerError(f"too many redirects from GitHub for {self._access.repository}")
 
     def _read(self, response: "httpx.Response") -> GitHubResponse:
         if response.status_code >= 500:
             raise ResponseLost(f"status {response.status_code}")
-        body = _body(response)
+        body, headers = _body(response), response.headers
         if response.status_code >= 400:
-            wanted = response.headers.get("x-accepted-github-permissions", "")
-            raise TrackerError(self._complaint(response.status_code, body, wanted))
+            permissions = headers.get("x-accepted-github-permissions", "")
+            raise TrackerError(self._error_text(response.status_code, body, permissions))
         if body is None:
-            raise ResponseLost("an answer that is no JSON")
-        links = response.links.get("next", {}).get("url", "")
-        headers = response.headers
-        return GitHubResponse(body, links, headers.get("date", ""), headers.get("x-oauth-scopes"))
+            raise ResponseLost("the response is not JSON")
+        next_page = response.links.get("next", {}).get("url", "")
+        return GitHubResponse(body, next_page, headers.get("date", ""), headers.get("x-oauth-scopes"))
 
-    def _complaint(self, status: int, body: Any, wanted: str) -> str:
-        where = self._access.repository
-        said = str(body.get("message", ""))[:200] if isinstance(body, dict) else ""
-        words = {
-            401: "GitHub rejects the token: set GITHUB_TOKEN to a valid one, or type gh auth login",
-            403: f"the token may not do this on {where} ({said}): it needs read and write access to issues. {WRITE}"
-            + (f"; GitHub asks for {one_line(wanted)[:100]}" if wanted else ""),
-            404: f"{where} is not there, or the token may not see it: check github in agentos.toml, and the token",
-            410: f"issues are switched off on {where}: switch them on in its settings",
+    def _error_text(self, status: int, body: Any, permissions: str) -> str:
+        repository = self._access.repository
+        message = str(body.get("message", ""))[:200] if isinstance(body, dict) else ""
+        texts = {
+            401: "GitHub rejects the token: set GITHUB_TOKEN to a valid one, or run: gh auth login",
+            403: f"the token lacks permission on {repository} ({message}): it needs read and write access to issues. "
+            + WRITE_ACCESS
+            + (f"; GitHub asks for {one_line(permissions)[:100]}" if permissions else ""),
+            404: f"{repository} does not exist, or the token has no access to it: "
+            "check github in agentos.toml, and the token",
+            410: f"issues are disabled on {repository}: enable them in its settings",
         }
-        return words.get(status, f"GitHub refuses ({status}): {said}")
+        return texts.get(status, f"GitHub refused the request ({status}): {message}")
+
+
+def rate_limit_wait(status: int, headers: Mapping[str, str], body: Any) -> float | None:
+    """Seconds until the next request may be sent; None if the response is not about a rate limit."""
+    if status not in (403, 429):
+        return None
+    if (retry_after := _seconds(headers.get("retry-after"))) is not None:
+        return max(MIN_LIMIT_WAIT, retry_after)
+    if headers.get("x-ratelimit-remaining") == "0":
+        return _until_reset(headers)
+    documentation = str(body.get("documentation_url", "")) if isinstance(body, dict) else ""
+    return DEFAULT_LIMIT_WAIT if status == 429 or "secondary-rate-limits" in documentation else None
+
+
+def _until_reset(headers: Mapping[str, str]) -> float:
+    """Measured by the server's clock, because the local one may be wrong."""
+    reset = _seconds(headers.get("x-ratelimit-reset"))
+    try:
+        now = parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return DEFAULT_LIMIT_WAIT
+    return DEFAULT_LIMIT_WAIT if reset is None else max(MIN_LIMIT_WAIT, reset - now + MIN_LIMIT_WAIT)
+
+
+def _seconds(text: str | None) -> float | None:
+    """A Unix time or a duration in seconds; None for anything implausible."""
+    return float(text) if text and text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS else None
 
 
 def _body(response: "httpx.Response") -> Any:
@@ -163,5 +198,5 @@ def _body(response: "httpx.Response") -> Any:
 
 def _objects(body: Any) -> list[Json]:
     if not isinstance(body, list):
-        raise TrackerError("GitHub answered with something else than a list")
+        raise TrackerError("unexpected response from GitHub: expected a list")
     return [entry for entry in body if isinstance(entry, dict)]

@@ -1,53 +1,73 @@
-"""Filing an issue on GitHub, exactly once."""
+"""Reads a repository's issues from GitHub, and files new ones exactly once."""
 
 import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
 
 from agentos.core.errors import TrackerError
 from agentos.core.planning.items import Item
-from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front
-from agentos.workflows.github.client import WRITE, GitHub, GitHubResponse, Json, ResponseLost
+from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front_matter
+from agentos.workflows.github.client import WRITE_ACCESS, GitHub, GitHubResponse, Json, ResponseLost
+from agentos.workflows.sources.markdown import Page, page_of
 
-LOOKS = (0.0, 1.0, 3.0)
-TRIES = 3
-SKEW = timedelta(minutes=5)
-CLASSIC = {"repo", "public_repo"}
+LOOKUP_DELAYS = (0.0, 1.0, 3.0)  # seconds before each search for an issue whose response was lost
+MAX_ATTEMPTS = 3
+LIST_LAG = timedelta(minutes=5)  # GitHub's list of issues may be this much out of date
+CLASSIC_SCOPES = {"repo", "public_repo"}
 _MARKER = re.compile(r"<!--\s*agentos-origin:.*?-->", re.DOTALL)
 
 
+async def open_pages(github: GitHub, repository: str) -> list[Page]:
+    """Every open issue. Pull requests, which GitHub lists as issues too, are left out."""
+    found, _ = await github.list("/issues", state="open", sort="created", direction="asc")
+    return [page for issue in found if (page := as_page(issue, repository))]
+
+
+def as_page(issue: Json, repository: str) -> Page | None:
+    number = issue.get("number")
+    if type(number) is not int or number < 1 or "pull_request" in issue:
+        return None
+    title, body = str(issue.get("title") or ""), str(issue.get("body") or "")
+    text = f"# {title}\n\n{body.replace(chr(13), '')}".rstrip() + "\n"
+    page = page_of(Path(f"{repository}#{number}"), text)
+    return replace(page, number=number, labels=_label_names(issue.get("labels")))
+
+
 def marker_of(item: Item) -> str:
-    """What tells the issue of one brief from all others; invisible where people read it."""
+    """Identifies the issue filed for one brief. An HTML comment, so that readers do not see it."""
     name = hashlib.sha256(item.source.rpartition("/")[2].encode(errors="surrogateescape")).hexdigest()[:12]
     return f"<!-- agentos-origin: {item.id} {name} -->"
 
 
 def marker_in(issue: Json) -> str:
-    """The marker at the very end of an issue; one that stands elsewhere was written by somebody else."""
-    last = str(issue.get("body") or "").rstrip().rpartition("\n")[2].strip()
-    return last if _MARKER.fullmatch(last) else ""
+    """The marker on an issue's last line, or an empty string. agentos writes it there and nowhere else."""
+    last_line = str(issue.get("body") or "").rstrip().rpartition("\n")[2].strip()
+    return last_line if _MARKER.fullmatch(last_line) else ""
 
 
 async def filed_before(github: GitHub) -> tuple[dict[str, str], str]:
-    """The address of every issue with a marker, and from when on others have to be looked for."""
+    """The address of every issue by its marker, and the time from which to look for issues filed later."""
     found, date = await github.list("/issues", state="all", sort="created", direction="asc")
-    return {mark: _address(issue) for issue in found if (mark := marker_in(issue))}, since_of(date)
+    return {marker: _address(issue) for issue in found if (marker := marker_in(issue))}, since_of(date)
 
 
 def since_of(date: str) -> str:
-    """A while before the server's time, in the form that it takes; its copies of the list may lag."""
+    """The server's time less the possible lag of its lists, in the format of the `since` parameter."""
     try:
         moment = parsedate_to_datetime(date)
     except (ValueError, TypeError):
         moment = datetime.fromtimestamp(0, UTC)
-    return (moment - SKEW).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (moment - LIST_LAG).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class GitHubTracker:
-    """Where one item's issue is filed; `filed` is where it was found before the run."""
+    """Files the issue of one item. `filed` is its address if it existed before the run."""
 
     def __init__(self, github: GitHub, item: Item, filed: str, since: str) -> None:
         self._github = github
@@ -56,46 +76,46 @@ class GitHubTracker:
         self._since = since
 
     async def check(self) -> str:
-        """Before anything is paid for: can an issue be filed here? Gives what GitHub does not tell of that."""
-        answer = await self._github.get("")
-        found = answer.body if isinstance(answer.body, dict) else {}
-        name = found.get("full_name", "the repository")
-        if found.get("archived"):
+        """Raises if filing is bound to fail, before any model call is paid for; returns what GitHub does not say."""
+        response = await self._github.get("")
+        repository = response.body if isinstance(response.body, dict) else {}
+        name = repository.get("full_name", "the repository")
+        if repository.get("archived"):
             raise TrackerError(f"cannot file: {name} is archived")
-        if found.get("has_issues") is False:
-            raise TrackerError(f"cannot file: issues are switched off on {name}")
-        scopes = {scope.strip() for scope in (answer.scopes or "").split(",")}
-        if answer.scopes and not scopes & CLASSIC:
+        if repository.get("has_issues") is False:
+            raise TrackerError(f"cannot file: issues are disabled on {name}")
+        scopes = {scope.strip() for scope in (response.scopes or "").split(",")}
+        if response.scopes and not scopes & CLASSIC_SCOPES:
             raise TrackerError(
-                f"cannot file: the token has the scopes {answer.scopes}, filing on {name} needs repo or public_repo"
+                f"cannot file: the token has the scopes {response.scopes}; filing on {name} needs repo or public_repo"
             )
-        return "; ".join(_untold(answer, found))
+        return "; ".join(_unverifiable(response, repository))
 
     async def file(self, filing: Filing, say: Callable[[str], None]) -> str:
-        """Looks before it files, and again whenever an answer was lost."""
+        """Searches before filing, and again whenever a response was lost."""
         lost = None
-        for _ in range(TRIES):
-            if found := self._filed or await self._look(LOOKS if lost else LOOKS[:1]):
+        for _ in range(MAX_ATTEMPTS):
+            if found := self._filed or await self._find(LOOKUP_DELAYS if lost else LOOKUP_DELAYS[:1]):
                 return found
             try:
-                return _address(await self._github.post("/issues", self._request(filing)))
+                return _address(await self._github.post("/issues", self._issue(filing)))
             except ResponseLost as error:
                 lost = error
-                say(f"GitHub's answer was lost ({error}). Looking whether the issue is there...")
-        raise TrackerError(f"GitHub does not answer: {lost}; nothing is lost", retryable=True)
+                say(f"The response from GitHub was lost ({error}). Checking whether the issue was filed...")
+        raise TrackerError(f"no response from GitHub: {lost}; no work is lost", retryable=True)
 
-    async def _look(self, pauses: tuple[float, ...]) -> str:
-        """Through the list and not by a search, whose index lags; more than once when it may lag too."""
-        for pause in pauses:
-            await asyncio.sleep(pause)
+    async def _find(self, delays: tuple[float, ...]) -> str:
+        """Reads the list of issues, because GitHub's search index lags further behind than the list."""
+        for delay in delays:
+            await asyncio.sleep(delay)
             found, _ = await self._github.list("/issues", state="all", since=self._since)
             for issue in found:
                 if marker_in(issue) == self._marker:
                     return _address(issue)
         return ""
 
-    def _request(self, filing: Filing) -> Json:
-        body = _MARKER.sub("", without_front(filing.body)).strip("\n")
+    def _issue(self, filing: Filing) -> Json:
+        body = _MARKER.sub("", without_front_matter(filing.body)).strip("\n")
         return {
             "title": title_of(body, filing.slug)[:250],
             "body": f"{body}\n\n{self._marker}",
@@ -103,13 +123,19 @@ class GitHubTracker:
         }
 
 
-def _untold(answer: GitHubResponse, repository: Json) -> Iterator[str]:
-    if answer.scopes is None:
-        yield f"GitHub tells only at filing whether this token may write: {WRITE}"
-    rights = repository.get("permissions")
-    if isinstance(rights, dict) and not (rights.get("push") or rights.get("triage")):
-        yield "labels may be left out: they need the right to push or to triage"
+def _unverifiable(response: GitHubResponse, repository: Json) -> Iterator[str]:
+    if response.scopes is None:
+        yield f"GitHub reveals only on filing whether this token may write: {WRITE_ACCESS}"
+    permissions = repository.get("permissions")
+    if isinstance(permissions, dict) and not (permissions.get("push") or permissions.get("triage")):
+        yield "labels may be dropped: they need push or triage permission"
 
 
 def _address(issue: Json) -> str:
     return str(issue.get("html_url") or f"#{issue.get('number')}")
+
+
+def _label_names(value: Any) -> tuple[str, ...]:
+    entries = value if isinstance(value, list) else []
+    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
+    return tuple(name for name in names if isinstance(name, str))

@@ -1,4 +1,4 @@
-"""Markdown files with front matter, read as items."""
+"""Reads Markdown files with TOML or YAML front matter as pages, and pages as items."""
 
 import hashlib
 import os
@@ -7,23 +7,25 @@ import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from agentos.core.planning.items import Item
 from agentos.core.text.line_assembler import one_line
 
 MAX_BYTES = 1024 * 1024
-# libyaml composes by recursion, in C: what is nested some 20,000 deep ends the process.
-LONGEST_YAML = 8192
+# libyaml recurses in C: a document nested some 20,000 levels deep crashes the process.
+MAX_YAML = 8192  # characters
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
-_NOT_WHAT_IT_SAYS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What PyYAML lets through of a value that is not of the type it names."""
+# PyYAML raises these for a value that does not match its explicit type tag.
+_YAML_VALUE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _NUMBER = re.compile(r"\d{1,9}")
-_IN_FRONT = re.compile(r"(.*) \(at line (\d+), column \d+\)")
+_TOML_ERROR = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file: what its front matter and text say; `problems` say why it cannot be a spec."""
+    """A parsed file. `problems` lists the reasons why it cannot be a spec; empty for a usable page."""
 
     path: Path
     number: int | None
@@ -36,20 +38,20 @@ class Page:
 
 
 def read_page(path: Path) -> Page:
-    """Never raises for what is in the file; that is said in `problems`."""
+    """Never raises because of the file's content: whatever is wrong with it is in `problems`."""
     try:
         state = os.lstat(path)
         if not stat.S_ISREG(state.st_mode):
-            # A link in a stranger's project could send any file of ours to a model; a pipe never ends.
+            # A link in a downloaded project could send any of the user's files to a model; a pipe may block forever.
             return _unusable(
-                path, "it cannot be read: it is a link, a folder or a device; put a file of its own there"
+                path, "it cannot be read: it is a link, a folder or a device; replace it with a regular file"
             )
         size = state.st_size
-        raw = _content(path) if size <= MAX_BYTES else b""
+        raw = _read_bytes(path) if size <= MAX_BYTES else b""
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
     if size > MAX_BYTES:
-        return _unusable(path, f"it is {size:,} bytes large; at most {MAX_BYTES:,} can be a spec")
+        return _unusable(path, f"it has {size:,} bytes; a spec has at most {MAX_BYTES:,}")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -58,8 +60,8 @@ def read_page(path: Path) -> Page:
     return _page(path, raw, text)
 
 
-def _content(path: Path) -> bytes:
-    """Without a file object: there may be ten thousand pages."""
+def _read_bytes(path: Path) -> bytes:
+    """Faster than a file object, which matters with ten thousand pages; never follows a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         content = b""
@@ -71,7 +73,7 @@ def _content(path: Path) -> bytes:
 
 
 def page_of(path: Path, text: str) -> Page:
-    """The page of a text that stands in no file."""
+    """The page for a text that is not in a file."""
     return _page(path, text.encode("utf-8", "surrogateescape"), text)
 
 
@@ -86,13 +88,13 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     problems = [problem] if problem else []
     heading = _HEADING.search(body)
     if not body or body.isspace():
-        problems.append("it is empty: write what is wanted below a heading")
+        problems.append("it is empty: describe what is wanted below a heading")
     elif heading is None:
-        problems.append("it has no heading: begin with a line such as '# Dark mode'")
+        problems.append("it has no heading: start with a line such as '# Dark mode'")
     elif not body[heading.end() :].strip() and not body[: heading.start()].strip():
-        problems.append(f"nothing follows its heading '{_heading(heading[1])}': write what is wanted")
+        problems.append(f"nothing follows its heading '{_heading_text(heading[1])}': describe what is wanted")
     title, state = front.get("title"), front.get("state")
-    fallback = _heading(heading[1]) if heading else path.stem
+    fallback = _heading_text(heading[1]) if heading else path.stem
     return Page(
         path=path,
         number=_number(front.get("number"), path, text, problems),
@@ -105,22 +107,22 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     )
 
 
-def _heading(text: str) -> str:
-    """Without the closing hashes that Markdown allows."""
+def _heading_text(text: str) -> str:
+    """Removes the closing hashes that Markdown allows."""
     text = text.rstrip()
     bare = text.rstrip("#")
     return bare.rstrip() if bare.endswith((" ", "\t")) else text
 
 
 def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
-    """The front matter, the rest, and what is wrong with the front matter, if anything."""
+    """The front matter, the rest, and the problem with the front matter or an empty string."""
     for fence, parse in (("+++", _toml), ("---", _yaml)):
         if text.startswith(fence + "\n"):
             end = text.find(f"\n{fence}\n", len(fence))
             if end < 0 and text.endswith(f"\n{fence}"):
                 end = len(text) - len(fence) - 1
             if end < 0:
-                return {}, text, f"line 1: front matter opened by {fence} is not closed"
+                return {}, text, f"line 1: the front matter opened by {fence} is not closed"
             inner, rest = text[len(fence) + 1 : end + 1], text[end + len(fence) + 2 :]
             found, problem = parse(inner)
             return found, rest, problem
@@ -131,27 +133,27 @@ def _toml(text: str) -> tuple[dict[str, object], str]:
     try:
         return tomllib.loads(text), ""
     except (ValueError, RecursionError) as error:
-        said = _IN_FRONT.fullmatch(str(error))
-        # Counted from the first line of the file, as an editor does.
-        where, why = (f"line {int(said[2]) + 1}: ", said[1]) if said else ("", error)
+        parts = _TOML_ERROR.fullmatch(str(error))
+        # Counted from the first line of the file, where the opening fence is.
+        where, why = (f"line {int(parts[2]) + 1}: ", parts[1]) if parts else ("", error)
         return {}, f"{where}its TOML front matter cannot be read: {why}"
 
 
 def _yaml(text: str) -> tuple[dict[str, object], str]:
     import yaml
 
-    if len(text) > LONGEST_YAML:
-        return {}, f"its YAML front matter cannot be read: it is over {LONGEST_YAML:,} characters long"
+    if len(text) > MAX_YAML:
+        return {}, f"its YAML front matter cannot be read: it is longer than {MAX_YAML:,} characters"
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is the safe one
-    except (yaml.YAMLError, *_NOT_WHAT_IT_SAYS) as error:
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both loaders are safe ones
+    except (yaml.YAMLError, *_YAML_VALUE_ERRORS) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 2}: " if mark else ""
         return {}, f"{where}its YAML front matter cannot be read: {getattr(error, 'problem', error)}"
     if found is None:
         return {}, ""
     if not isinstance(found, dict):
-        return {}, f"line 2: its YAML front matter is a {type(found).__name__}, expected names and values"
+        return {}, f"line 2: its YAML front matter is a {type(found).__name__}, expected a mapping"
     return {str(name): value for name, value in found.items()}, ""
 
 
@@ -163,7 +165,7 @@ def _number(value: object, path: Path, text: str, problems: list[str]) -> int | 
     shown = repr(value)[:40] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
     found = _NUMBER_LINE.search(text)
     where = f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
-    problems.append(f"{where}number = {shown} in its front matter is not a whole number over 0")
+    problems.append(f"{where}number = {shown} in its front matter is not a positive integer")
     return file_number(path)
 
 
@@ -171,13 +173,13 @@ def _labels(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(one_line(part.strip()) for part in value.split(",") if part.strip())
     if isinstance(value, list):
-        # Plain values alone: a nest of aliases, written out, fills the memory.
+        # Only scalars: nested YAML aliases can expand until memory is full.
         return tuple(one_line(str(part)) for part in value if isinstance(part, str | int | float))
     return ()
 
 
 def in_file(source: str, problem: str) -> str:
-    """`issues/042-dark-mode.md, line 2: ...`, where a problem names its line."""
+    """The problem prefixed with its file, as in `issues/042-dark-mode.md, line 2: ...`."""
     return f"{source}, {problem}" if problem.startswith("line ") else f"{source}: {problem}"
 
 
@@ -186,9 +188,39 @@ def _unusable(path: Path, problem: str) -> Page:
 
 
 def markdown_files(folder: Path) -> list[Path]:
-    """The Markdown files right in a folder, by name; hidden ones are not for us."""
+    """The Markdown files directly in a folder, sorted by name; hidden files are ignored."""
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.endswith(".md") and entry.name[0] != "."]
     return [folder / name for name in sorted(names)]
+
+
+class WorkflowIdentity(Protocol):
+    """The members of a workflow that determine its items' ids."""
+
+    name: str
+    prefix: str
+
+
+def folder_items(workflow: WorkflowIdentity, project: Path, folder: str) -> list[Item]:
+    """The numbered Markdown files of a folder as items, in order of number.
+
+    The number comes from the front matter, else from the file name. Files without a number are left out.
+    """
+    pages = [read_page(path) for path in markdown_files(project / folder)]
+    items = [page_item(workflow, page, page.number, folder) for page in pages if page.number is not None]
+    return sorted(items, key=lambda item: (item.number, item.source))
+
+
+def page_item(workflow: WorkflowIdentity, page: Page, number: int, folder: str) -> Item:
+    """The item for a page in a project folder."""
+    return Item(
+        id=f"{workflow.prefix}-{number}",
+        workflow=workflow.name,
+        number=number,
+        title=page.title,
+        source=f"{folder}/{page.path.name}",
+        digest=page.digest,
+        labels=page.labels,
+    )
