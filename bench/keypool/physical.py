@@ -3,7 +3,7 @@
 import heapq
 from dataclasses import dataclass, field, replace
 
-from agentos.offline.limits.limiter import BucketLimiter, OfflineLimits, Spending
+from agentos.offline.rate_limits import BucketLimiter, OfflineLimits, Spending
 from agentos.offline.vendors.neutral import count_tokens
 from bench.keypool.job import Job
 from bench.keypool.scenarios import Scenario
@@ -35,8 +35,8 @@ class _Key:
     def wait(self, now: float, tokens: int) -> float:
         """0 if the call was admitted."""
         while self.ends and self.ends[0] <= now:
-            self.meter.written(heapq.heappop(self.ends), ANSWER_TOKENS)
-        over = self.meter.ask(now, Spending(tokens))
+            self.meter.add_output(heapq.heappop(self.ends), ANSWER_TOKENS)
+        over = self.meter.admit(now, Spending(tokens))
         return max((one.wait or 0.0 for one in over), default=0.0)
 
 

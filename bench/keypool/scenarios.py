@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agentos.offline.limits.limiter import OfflineLimits
-from agentos.offline.limits.windows import WindowKind
+from agentos.offline.rate_limits import OfflineLimits
+from agentos.offline.rate_windows import WindowKind
 
 BUCKET = OfflineLimits(rate=5, seconds=1.0, window=WindowKind.BUCKET, burst=5)
 

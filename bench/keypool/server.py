@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agentos.offline.limits.limiter import OfflineLimits
+from agentos.offline.rate_limits import OfflineLimits
 from bench.keypool.scenarios import Scenario
 
 

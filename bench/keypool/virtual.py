@@ -20,7 +20,7 @@ from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, LimitSeen, Rate
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
-from agentos.offline.limits.limiter import BucketLimiter, Spending
+from agentos.offline.rate_limits import BucketLimiter, Spending
 from agentos.offline.vendors.neutral import Quota, Violation, count_tokens
 from bench.keypool.harness import Telling, jain
 from bench.keypool.job import Job, JobKey
@@ -200,7 +200,7 @@ class World:
     def _refusal(self, place: int, lease: Lease, at: float) -> Refusal | None:
         while self._written and self._written[0][0] <= at:
             when, key = heapq.heappop(self._written)
-            self._server[key].written(when, ANSWER_TOKENS)
+            self._server[key].add_output(when, ANSWER_TOKENS)
         match self.scenario.dead.get(place):
             case "403":
                 self.wasted += 1
@@ -209,7 +209,7 @@ class World:
                 self.wasted += 1
                 return Refusal(RefusalKind.DAY_EXHAUSTED, "day", 20.0, 40_000.0)
         tokens = count_tokens(self._job.prompt(int(lease.request.call)))
-        over = self._server[place].ask(at, Spending(tokens))
+        over = self._server[place].admit(at, Spending(tokens))
         if not over:
             return None
         self.refused += 1

@@ -21,7 +21,7 @@ from agentos.core.ratelimit.provider_profile import Counting, ProviderProfile
 from agentos.core.ratelimit.rate_estimator import MAX_UNCONFIRMED, RateEstimator
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.ratelimit.windows import UsageEntry, UsageWindow
-from agentos.offline.limits.windows import Window, WindowKind, make_window
+from agentos.offline.rate_windows import Window, WindowKind, make_window
 
 from .builders import key, proven, steady, want
 

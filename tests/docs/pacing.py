@@ -15,7 +15,7 @@ from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
-from agentos.offline.limits.windows import WindowKind, make_window
+from agentos.offline.rate_windows import WindowKind, make_window
 
 LIMIT, MINUTE, HOUR = 60, 60.0, 3600.0
 CALLERS, CALL, REFUSAL = 12, 8.0, 0.1

@@ -18,8 +18,8 @@ from agentos.models.client_base import MAX_RESPONSE_BYTES
 from agentos.models.gemini.client import Gemini
 from agentos.models.openai.client import OpenAI
 from agentos.offline.config import ServerConfig
-from agentos.offline.faults.script import FaultKind
-from agentos.offline.limits.limiter import OfflineLimits
+from agentos.offline.faults import FaultKind
+from agentos.offline.rate_limits import OfflineLimits
 from tests.offline.asking import SCHEMA, script
 from tests.offline.serving import ISSUE, KEYS, Running, running
 

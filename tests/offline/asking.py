@@ -10,7 +10,7 @@ import anthropic
 import openai
 from openai.types.chat import ChatCompletion
 
-from agentos.offline.faults.script import FaultKind
+from agentos.offline.faults import FaultKind
 
 from .serving import ISSUE, KEYS, Running
 

@@ -16,9 +16,8 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from agentos.offline.config import ServerConfig
-from agentos.offline.faults.script import Fault, FaultKind, Match
-from agentos.offline.keys import OfflineKey
+from agentos.offline.config import OfflineKey, ServerConfig
+from agentos.offline.faults import Fault, FaultKind, Match
 from agentos.offline.server import serve
 
 KEYS = (OfflineKey("key-1", "secret-one"), OfflineKey("key-2", "secret-two"))

@@ -12,8 +12,8 @@ from anthropic.types.shared.ramp_limit_exceeded_error import RampLimitExceededEr
 from pydantic import BaseModel
 
 from agentos.offline.config import Hints, ServerConfig
-from agentos.offline.faults.script import FaultKind
-from agentos.offline.limits.limiter import OfflineLimits
+from agentos.offline.faults import FaultKind
+from agentos.offline.rate_limits import OfflineLimits
 
 from .asking import SCHEMA, message, script, with_anthropic
 from .serving import ISSUE, KEYS, running

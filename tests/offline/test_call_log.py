@@ -10,7 +10,7 @@ CALL = Arrival("key-1", "draft", "any", "Show rows", "a prompt")
 
 
 def test_the_last_calls_are_kept_and_all_are_counted() -> None:
-    book = CallLog(lambda: 0.0, most_kept=10)
+    book = CallLog(lambda: 0.0, max_entries=10)
     for _ in range(25):
         with book.record(CALL) as entry:
             entry.status = 200

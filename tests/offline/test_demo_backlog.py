@@ -8,7 +8,7 @@ from string import Template
 import pytest
 from google.genai import types
 
-from agentos.offline.rules import Role, answer_by_rules
+from agentos.offline.rules.engine import Role, answer_by_rules
 
 from .serving import running
 

@@ -9,8 +9,8 @@ import pytest
 from google.genai import errors, types
 
 from agentos.offline.config import ServerConfig
-from agentos.offline.faults.hostile_payloads import PAYLOADS
-from agentos.offline.faults.script import FaultKind
+from agentos.offline.fault_effects import PAYLOADS
+from agentos.offline.faults import FaultKind
 
 from .serving import ISSUE, KEYS, Running, failing, running
 

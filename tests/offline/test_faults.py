@@ -2,13 +2,12 @@
 
 import pytest
 
-from agentos.offline.faults.parse import parse_faults
-from agentos.offline.faults.script import CallInfo, FaultKind, FaultScript
+from agentos.offline.faults import CallInfo, FaultKind, FaultScript, parse_faults
 
 
 def met(script: str, calls: list[CallInfo]) -> list[str | None]:
     running = FaultScript(parse_faults(script))
-    found = [running.meet(call) for call in calls]
+    found = [running.next_fault(call) for call in calls]
     return [fault.kind.value if fault else None for fault in found]
 
 
@@ -46,15 +45,15 @@ def test_every_kind_has_its_name_in_json(kind: FaultKind) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "faults are JSON"),
-        ("[3]", "a fault is an object"),
-        ('{"kind": "418"}', "kind is one of 429-minute"),
-        ('{"kind": "500", "nht": 3}', "unknown in a fault: nht"),
-        ('{"kind": "500", "nth": "3"}', "nth in a fault is a int"),
-        ('{"kind": "500", "nth": true}', "nth in a fault is a int"),
-        ('{"kind": "500", "every": 0}', "every in a fault is 1 or more"),
-        ('{"kind": "500", "matching": "("}', "is a regular expression"),
-        ('{"kind": "429-retry-after", "retry_after": "1\\n2"}', "printable"),
+        ("{", "invalid faults: expected a JSON object"),
+        ("[3]", "invalid fault 3: expected an object"),
+        ('{"kind": "418"}', "choose one of 429-minute"),
+        ('{"kind": "500", "nht": 3}', "unknown field in a fault: nht"),
+        ('{"kind": "500", "nth": "3"}', "invalid nth in a fault"),
+        ('{"kind": "500", "nth": true}', "invalid nth in a fault"),
+        ('{"kind": "500", "every": 0}', "invalid every in a fault"),
+        ('{"kind": "500", "matching": "("}', "is not a regular expression"),
+        ('{"kind": "429-retry-after", "retry_after": "1\\n2"}', "characters that a header cannot have"),
     ],
 )
 def test_a_wrong_fault_is_explained(text: str, complaint: str) -> None:

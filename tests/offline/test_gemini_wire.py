@@ -8,7 +8,7 @@ from google.genai import errors, types
 
 from agentos.http.server import loopback_address
 from agentos.offline.config import Hints, Latency, ServerConfig
-from agentos.offline.limits.limiter import OfflineLimits
+from agentos.offline.rate_limits import OfflineLimits
 
 from .serving import ISSUE, KEYS, running
 

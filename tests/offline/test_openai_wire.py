@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from agentos.offline.config import Hints, ServerConfig
-from agentos.offline.faults.script import FaultKind
-from agentos.offline.limits.limiter import OfflineLimits
-from agentos.offline.vendors.openai_errors import duration
+from agentos.offline.faults import FaultKind
+from agentos.offline.rate_limits import OfflineLimits
+from agentos.offline.vendors.openai_errors import go_duration
 
 from .asking import SCHEMA, completion, script, with_openai
 from .serving import ISSUE, running
@@ -286,4 +286,4 @@ def test_without_hints_a_refusal_tells_nothing() -> None:
     [(0, "0ms"), (0.012, "12ms"), (1, "1s"), (1.5, "1.5s"), (360, "6m0s"), (3661.25, "1h1m1.25s")],
 )
 def test_a_duration_is_written_as_go_does(seconds: float, written: str) -> None:
-    assert duration(seconds) == written
+    assert go_duration(seconds) == written

@@ -125,11 +125,11 @@ def test_given_keys_open_it_and_are_not_repeated(tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], "must be a loopback address"),
         (["--latency", "fast"], "MIN,MAX"),
-        (["--fault", '{"kind": "teapot"}'], "kind is one of"),
+        (["--fault", '{"kind": "teapot"}'], "choose one of"),
         (["--key", "nameless"], "NAME=SECRET"),
         (["--bucket", "key-1"], "KEY=BUCKET"),
         (["--keys", "1", "--key", "key-1=x"], "two keys have one name"),
-        (["--limit", "rpm=5"], "KEY:WORD=VALUE"),
+        (["--limit", "rpm=5"], "KEY:LIMIT=VALUE"),
         (["--limit", "key-9:rpm=5"], "none called key-9"),
         (["--limit", "key-1:rpm=5", "--bucket", "key-1=p"], "shares the bucket p"),
         (["--seconds", "0"], "not in the range"),
@@ -142,8 +142,8 @@ def test_a_wrong_flag_is_a_usage_error(flags: list[str], complaint: str) -> None
 
 
 def test_the_help_shows_examples_and_every_kind_of_fault() -> None:
-    from agentos.offline.faults.hostile_payloads import PAYLOADS
-    from agentos.offline.faults.script import FaultKind
+    from agentos.offline.fault_effects import PAYLOADS
+    from agentos.offline.faults import FaultKind
 
     said = CliRunner().invoke(command, ["--help"]).output
     assert "agentos offline-server --rpm 10" in said

@@ -2,7 +2,7 @@
 
 import json
 
-from agentos.offline.rules import Role, answer_by_rules, item_hint
+from agentos.offline.rules.engine import Role, answer_by_rules, item_hint
 
 ISSUE = """<issue>
 # Show rows
@@ -31,7 +31,7 @@ def blocking(*parts: str) -> list[dict[str, str]]:
 
 
 def test_a_draft_says_that_no_language_model_wrote_it() -> None:
-    assert "a rule machine and not a language model" in draft(ISSUE)
+    assert "a rule engine and not a language model" in draft(ISSUE)
 
 
 def test_the_same_prompt_gets_the_same_draft() -> None:
@@ -63,7 +63,7 @@ def test_a_persons_edits_outlive_the_next_draft() -> None:
 
 def test_a_persons_remark_is_taken_up() -> None:
     second = draft(ISSUE, FEEDBACK.format("Keep the rows in Postgres."))
-    assert "### Remarks taken up\n\n- Keep the rows in Postgres." in second
+    assert "### Remarks addressed\n\n- Keep the rows in Postgres." in second
 
 
 def test_a_requirement_that_no_test_can_decide_is_sent_back_then_left_out() -> None:
@@ -98,4 +98,4 @@ def test_an_issue_made_from_a_brief_can_be_designed() -> None:
     assert "\n## Labels\n\nenhancement\n" in issue
     design = draft(f"<issue>\n{issue}\n</issue>")
     assert "- **R1** It must be silent from 22:00 to 07:00." in design
-    assert design.count("rule machine") == 1
+    assert design.count("rule engine") == 1

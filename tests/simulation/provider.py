@@ -5,7 +5,7 @@ from random import Random
 
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.offline.limits.windows import Window, WindowKind, make_window
+from agentos.offline.rate_windows import Window, WindowKind, make_window
 
 MINUTE, DAY = 60.0, 86400.0
 REFUSED_AFTER = 0.05

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from agentos.offline.config import Latency, ServerConfig
-    from agentos.offline.faults.script import Fault
-    from agentos.offline.keys import OfflineKey
-    from agentos.offline.limits.limiter import OfflineLimits
+    from agentos.offline.config import Latency, OfflineKey, ServerConfig
+    from agentos.offline.faults import Fault
+    from agentos.offline.rate_limits import OfflineLimits
 
 
 class OfflineOptions(TypedDict):
@@ -43,7 +42,7 @@ class OfflineOptions(TypedDict):
 
 
 def keys_of(words: OfflineOptions) -> "tuple[tuple[OfflineKey, ...], tuple[OfflineKey, ...]]":
-    from agentos.offline.keys import make_keys, parse_key
+    from agentos.offline.config import make_keys, parse_key
 
     lines = [*words["key"], *_lines(words["keys_file"])]
     given = tuple(parse_key(line) for line in lines if line.strip() and not line.startswith("#"))
@@ -80,8 +79,8 @@ def behaviour_of(words: OfflineOptions) -> "ServerConfig":
 
 
 def _limits(words: OfflineOptions) -> "OfflineLimits":
-    from agentos.offline.limits.limiter import OfflineLimits
-    from agentos.offline.limits.windows import WindowKind
+    from agentos.offline.rate_limits import OfflineLimits
+    from agentos.offline.rate_windows import WindowKind
 
     return OfflineLimits(
         rate=words["rpm"],
@@ -98,7 +97,7 @@ def _limits(words: OfflineOptions) -> "OfflineLimits":
 
 
 def _special_limits(texts: tuple[str, ...], usual: "OfflineLimits") -> "dict[str, OfflineLimits]":
-    from agentos.offline.limits.parse import parse_limits
+    from agentos.offline.rate_limits import parse_limits
 
     found = [parse_limits(text, usual) for text in texts]
     return {named.name: named.limits for named in found}
@@ -134,7 +133,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _faults(words: OfflineOptions) -> "tuple[Fault, ...]":
-    from agentos.offline.faults.parse import parse_faults
+    from agentos.offline.faults import parse_faults
 
     texts = [
         *words["fault"],

@@ -9,7 +9,7 @@ import click
 from agentos.cli.offline_options import OfflineOptions, behaviour_of, check_limits, keys_of
 
 if TYPE_CHECKING:
-    from agentos.offline.keys import OfflineKey
+    from agentos.offline.config import OfflineKey
 
 EPILOG = """\b
 Examples:
@@ -89,7 +89,7 @@ def _run(**words: object) -> None:
     made; keys that were given to it are not repeated. Everything else goes to stderr. SIGTERM or Ctrl-C
     ends it.
     """
-    from agentos.offline.process import ListenAddress, run
+    from agentos.offline.server import ListenAddress, run
 
     given: OfflineOptions = words  # type: ignore[assignment]
     try:

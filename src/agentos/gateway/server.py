@@ -29,9 +29,8 @@ from agentos.gateway.request_parser import ProxyRequest
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
-from agentos.http.server import listening
+from agentos.http.server import listening, on_stdin_closed
 from agentos.offline.child import start_offline_server
-from agentos.offline.process import watch_stdin
 from agentos.outputs.jsonlines import JsonLines
 from agentos.outputs.writer import LineWriter
 from agentos.storage.clock import host_clock
@@ -172,7 +171,7 @@ class _Gateway:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
         if self._options.ends_with_stdin:
-            watch_stdin(lambda: loop.call_soon_threadsafe(stop.set))
+            on_stdin_closed(lambda: loop.call_soon_threadsafe(stop.set))
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), CREDENTIAL_POLL_INTERVAL if watch else None)

@@ -1,8 +1,11 @@
-"""Listens on a loopback address, and recognises requests that were meant for one."""
+"""Listens on a loopback address, recognises requests that were meant for one, and ends with the parent process."""
 
 import asyncio
+import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Iterable
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from agentos.http.connection import MAX_BODY_BYTES, Connection, Handler
@@ -55,3 +58,20 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def on_stdin_closed(callback: Callable[[], object]) -> None:
+    """Calls back, on another thread, when standard input is closed: a server uses it to end with its parent.
+
+    A daemon thread reads, because an event loop cannot wait for every kind of stdin.
+    """
+
+    def read_to_end() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        # RuntimeError: the event loop is closed already.
+        with contextlib.suppress(RuntimeError):
+            callback()
+
+    threading.Thread(target=read_to_end, daemon=True).start()

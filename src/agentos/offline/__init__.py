@@ -1,1 +1,3 @@
-"""The embedded model server: a rule machine behind the vendors' wire formats on loopback."""
+"""The built-in model server: a rule engine behind the vendors' wire formats, for working without keys or a network."""
+
+MODEL_NAME = "offline-rules-1"

@@ -1,4 +1,4 @@
-"""Witnesses every call, whatever the client believes."""
+"""Log of every call that the offline server received, for tests to compare with what a client reports."""
 
 import hashlib
 import json
@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, TextIO
 
-MOST_KEPT = 100_000
+MAX_ENTRIES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
+    """What is known about a call when it arrives."""
+
     key: str
     role: str
     model: str
@@ -23,7 +25,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class CallLogEntry:
-    """One call; it is written down once, at its end."""
+    """One call; it is written to the file once, when it ends."""
 
     seq: int
     key: str
@@ -38,26 +40,26 @@ class CallLogEntry:
     ending: str = "running"
 
 
-NAMES = tuple(field.name for field in fields(CallLogEntry))
+FIELD_NAMES = tuple(field.name for field in fields(CallLogEntry))
 
 
 class CallLog:
-    """Keeps the last calls, counts all of them.
+    """Keeps the last calls and counts all of them.
 
-    `ending` tells a complete answer from one that the client did not wait for: `dropped`.
+    A call that the client did not wait for ends as `dropped`.
     """
 
     def __init__(
-        self, clock: Callable[[], float], file: TextIO | None = None, most_kept: int = MOST_KEPT
+        self, clock: Callable[[], float], file: TextIO | None = None, max_entries: int = MAX_ENTRIES
     ) -> None:
         self._clock = clock
         self._file = file
-        self._entries: deque[CallLogEntry] = deque(maxlen=most_kept)
+        self._entries: deque[CallLogEntry] = deque(maxlen=max_entries)
         self._seen = 0
         self._statuses: dict[str, Counter[str]] = {}
         self._running: Counter[str] = Counter()
-        self._most: Counter[str] = Counter()
-        self._most_at_all = 0
+        self._max_concurrent: Counter[str] = Counter()
+        self._max_concurrent_all = 0
 
     @contextmanager
     def record(self, arrival: Arrival) -> Iterator[CallLogEntry]:
@@ -68,7 +70,7 @@ class CallLog:
             self._close(entry)
 
     def as_json(self, last: int | None = None) -> bytes:
-        """With so many of the last calls at most: while a long list is written, nobody is answered."""
+        """The report, with at most `last` calls: no request is answered while a long list is encoded."""
         kept = len(self._entries)
         shown = kept if last is None else min(last, kept)
         report = {
@@ -76,8 +78,8 @@ class CallLog:
             "seen": self._seen,
             "statuses": self._statuses,
             "running": self._running.total(),
-            "max_concurrent": dict(self._most),
-            "max_concurrent_all": self._most_at_all,
+            "max_concurrent": dict(self._max_concurrent),
+            "max_concurrent_all": self._max_concurrent_all,
         }
         return json.dumps(report).encode()
 
@@ -95,8 +97,8 @@ class CallLog:
         )
         self._entries.append(entry)
         self._running[entry.key] += 1
-        self._most[entry.key] = max(self._most[entry.key], self._running[entry.key])
-        self._most_at_all = max(self._most_at_all, self._running.total())
+        self._max_concurrent[entry.key] = max(self._max_concurrent[entry.key], self._running[entry.key])
+        self._max_concurrent_all = max(self._max_concurrent_all, self._running.total())
         return entry
 
     def _close(self, entry: CallLogEntry) -> None:
@@ -110,5 +112,5 @@ class CallLog:
 
 
 def _as_dict(entry: CallLogEntry) -> dict[str, Any]:
-    """Ten times as fast as asdict(), which copies deeply."""
-    return {name: getattr(entry, name) for name in NAMES}
+    """Ten times as fast as asdict(), which makes deep copies."""
+    return {name: getattr(entry, name) for name in FIELD_NAMES}

@@ -1,4 +1,4 @@
-"""The embedded model server as a child of the run."""
+"""Starts the offline server as a child process of a run."""
 
 import json
 import subprocess
@@ -9,31 +9,32 @@ from dataclasses import dataclass
 from agentos.core.errors import PreflightError
 from agentos.core.quota.credentials import Credential
 from agentos.core.text.secrets import Secret
+from agentos.offline import MODEL_NAME
 
-MODEL = "offline-rules-1"
-KEYS = 4
+KEY_COUNT = 4
+EXIT_GRACE = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineServer:
-    """Ends when its standard input does, so it cannot outlive the run."""
+    """A running offline server. It stops when its standard input is closed, so it cannot outlive the run."""
 
     process: subprocess.Popen[str]
 
     def credentials(self) -> list[Credential]:
-        """Waits until it is ready; it brings keys of its own."""
+        """Waits until the server is ready, and returns the keys that it made."""
         line = self.process.stdout.readline() if self.process.stdout else ""
         try:
             ready = json.loads(line)
         except ValueError as error:
-            raise PreflightError(f"the offline model server did not start (said {line!r})") from error
+            raise PreflightError(f"the offline model server did not start (its output: {line!r})") from error
         return _credentials(ready["keys"], ready["url"])
 
     def close(self) -> None:
         if self.process.stdin:
             self.process.stdin.close()
         try:
-            self.process.wait(1)
+            self.process.wait(EXIT_GRACE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -41,28 +42,10 @@ class OfflineServer:
             self.process.stdout.close()
 
 
-def expected_credentials() -> list[Credential]:
-    """Such as the server will bring, for those who do not start it."""
-    return _credentials([f"key {number} of a server to come" for number in range(1, KEYS + 1)], None)
-
-
-def _credentials(keys: list[str], url: str | None) -> list[Credential]:
-    return [
-        Credential(f"key-{number}", "gemini", Secret(key), url, MODEL) for number, key in enumerate(keys, 1)
-    ]
-
-
 def start_offline_server(environment: Mapping[str, str], arguments: tuple[str, ...] = ()) -> OfflineServer:
+    command = [sys.executable, "-P", "-m", "agentos", "offline-server", "--die-with-parent", *arguments]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "agentos",
-            "offline-server",
-            "--die-with-parent",
-            *arguments,
-        ],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -71,3 +54,15 @@ def start_offline_server(environment: Mapping[str, str], arguments: tuple[str, .
         start_new_session=True,
     )
     return OfflineServer(process)
+
+
+def expected_credentials() -> list[Credential]:
+    """Credentials like those of a server that is not started, for planning."""
+    return _credentials([f"key {number} of a server to come" for number in range(1, KEY_COUNT + 1)], None)
+
+
+def _credentials(keys: list[str], url: str | None) -> list[Credential]:
+    return [
+        Credential(f"key-{number}", "gemini", Secret(key), url, MODEL_NAME)
+        for number, key in enumerate(keys, 1)
+    ]

@@ -1,22 +1,25 @@
-"""Carries one request from its arrival to its reply."""
+"""Answers one request to the offline server: checks its key, its limits and the fault script."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from agentos.offline.call_log import Arrival, CallLog, CallLogEntry
-from agentos.offline.config import Hints, ServerConfig
-from agentos.offline.faults.apply import MARK, apply_fault, refusal_for
-from agentos.offline.faults.hostile_payloads import spoil_draft, spoil_verdict
-from agentos.offline.faults.script import CallInfo, Fault, FaultKind, FaultScript
-from agentos.offline.keys import KeyRing
-from agentos.offline.limits.limiter import BucketLimiter, Spending
-from agentos.offline.rules import Role, answer_by_rules, item_hint
+from agentos.offline.config import Hints, KeyNames, ServerConfig
+from agentos.offline.fault_effects import (
+    HUGE_PLACEHOLDER,
+    apply_fault,
+    refusal_for,
+    spoil_draft,
+    spoil_verdict,
+)
+from agentos.offline.faults import CallInfo, Fault, FaultKind, FaultScript
+from agentos.offline.rate_limits import BucketLimiter, Spending
+from agentos.offline.rules.engine import Role, answer_by_rules, item_hint
 from agentos.offline.vendors.neutral import (
     Finish,
     Gauge,
     NeutralAnswer,
-    NeutralQuestion,
     NeutralRefusal,
     NeutralRequest,
     OfflineDialect,
@@ -26,7 +29,6 @@ from agentos.offline.vendors.neutral import (
     Reply,
     ReplyEnding,
     Stamp,
-    Violation,
     count_tokens,
 )
 
@@ -38,13 +40,13 @@ FINISHES = {
     FaultKind.MAX_TOKENS: Finish.MAX_TOKENS,
     FaultKind.OVERLOADED_STREAM: Finish.OVERLOADED,
 }
-HALVED = (Finish.MAX_TOKENS, Finish.OVERLOADED)
+CUT_IN_HALF = (Finish.MAX_TOKENS, Finish.OVERLOADED)
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineCall:
     dialect: OfflineDialect
-    asked: ParsedRequest
+    request: ParsedRequest
     key: str
     role: Role
     serial: int
@@ -53,18 +55,18 @@ class OfflineCall:
 
 
 class OfflineService:
-    """Owns the meters, the script of faults and the ledger; lives on one event loop."""
+    """Owns the limiters, the fault script and the call log; lives on one event loop."""
 
     def __init__(
         self,
         config: ServerConfig,
-        ring: KeyRing,
+        key_names: KeyNames,
         call_log: CallLog,
         clock: Callable[[], float],
     ) -> None:
-        self._behaviour = config
-        self._ring = ring
-        self._ledger = call_log
+        self._config = config
+        self._key_names = key_names
+        self._call_log = call_log
         self._clock = clock
         self._limiters: dict[tuple[str, str], BucketLimiter] = {}
         self._serial = 0
@@ -72,100 +74,108 @@ class OfflineService:
 
     async def handle(self, dialect: OfflineDialect, request: NeutralRequest, send: Send) -> None:
         self._serial += 1
-        asked = dialect.read(request)
-        if isinstance(asked, NeutralRefusal):
-            reply = dialect.refuse(replace(asked, serial=self._serial))
-            await send(_stamped(dialect, reply, Stamp(self._serial, self._clock())))
+        parsed = dialect.read(request)
+        if isinstance(parsed, NeutralRefusal):
+            reply = dialect.refuse(replace(parsed, serial=self._serial))
+            await send(_with_headers(dialect, reply, Stamp(self._serial, self._clock())))
             return
-        call = self._call(dialect, asked, send)
-        with self._ledger.record(_arrival(call)) as entry:
-            await self._recorded(call, entry)
-
-    def _call(self, dialect: OfflineDialect, asked: ParsedRequest, send: Send) -> OfflineCall:
-        return OfflineCall(
+        question = parsed.question
+        call = OfflineCall(
             dialect,
-            asked,
-            key=self._ring.name(asked.secret),
-            role=Role.REVIEW if asked.question.wants_json else Role.DRAFT,
+            parsed,
+            key=self._key_names.name(parsed.secret),
+            role=Role.REVIEW if question.wants_json else Role.DRAFT,
             serial=self._serial,
-            prompt_tokens=_prompt_tokens(asked.question),
+            prompt_tokens=count_tokens(question.system + question.text),
             send=send,
         )
+        with self._call_log.record(_arrival(call)) as entry:
+            await self._answer(call, entry)
 
-    async def _recorded(self, call: OfflineCall, entry: CallLogEntry) -> None:
-        refusal = self._refused_key(call.asked)
+    async def _answer(self, call: OfflineCall, entry: CallLogEntry) -> None:
+        refusal = self._key_refusal(call.request)
         if refusal:
-            await _deliver(call, entry, self._refused(call, refusal, ()))
-        elif call.asked.purpose is Purpose.GENERATE:
+            await _send(call, entry, self._refuse(call, refusal, ()))
+        elif call.request.purpose is Purpose.GENERATE:
             await self._generate(call, entry)
         else:
-            await _deliver(call, entry, self._stamp(call, _aside(call), ()))
+            # Counting tokens and listing models have no faults and no limits.
+            listing = call.request.purpose is Purpose.LIST
+            reply = call.dialect.models() if listing else call.dialect.count(call.prompt_tokens)
+            await _send(call, entry, self._stamp(call, reply, ()))
 
-    def _refused_key(self, asked: ParsedRequest) -> NeutralRefusal | None:
-        if not asked.secret:
+    def _key_refusal(self, request: ParsedRequest) -> NeutralRefusal | None:
+        if not request.secret:
             return NeutralRefusal(Reason.KEY_MISSING)
-        if self._behaviour.any_key or self._ring.knows(asked.secret):
+        if self._config.any_key or self._key_names.knows(request.secret):
             return None
         return NeutralRefusal(Reason.KEY_INVALID)
 
     async def _generate(self, call: OfflineCall, entry: CallLogEntry) -> None:
-        fault = self.script.meet(CallInfo(call.key, call.role, call.asked.question.text))
+        fault = self.script.next_fault(CallInfo(call.key, call.role, call.request.question.text))
         entry.fault = fault.kind if fault else None
-        meter = self._limiter(call)
-        refusal = (fault and refusal_for(fault, call.asked)) or self._over_limit(call, meter)
+        limiter = self._limiter(call)
+        refusal = (fault and refusal_for(fault, call.request)) or self._limit_refusal(call, limiter)
         if refusal:
-            await _deliver(call, entry, self._refused(call, refusal, self._gauges(meter)))
+            await _send(call, entry, self._refuse(call, refusal, self._gauges(limiter)))
             return
-        with meter.inside():
+        with limiter.running():
             await asyncio.sleep(self._delay(call, fault))
-            await _deliver(call, entry, self._answered(call, fault, meter))
+            await _send(call, entry, self._reply(call, fault, limiter))
 
     def _limiter(self, call: OfflineCall) -> BucketLimiter:
-        account = self._behaviour.account(call.key)
-        place = (account.bucket, call.asked.question.model if self._behaviour.per_model else "")
-        if place not in self._limiters:
-            self._limiters[place] = BucketLimiter(account.limits)
-        return self._limiters[place]
+        bucket = self._config.bucket_of(call.key)
+        limiter_key = (bucket.bucket, call.request.question.model if self._config.per_model else "")
+        if limiter_key not in self._limiters:
+            self._limiters[limiter_key] = BucketLimiter(bucket.limits)
+        return self._limiters[limiter_key]
 
-    def _over_limit(self, call: OfflineCall, meter: BucketLimiter) -> NeutralRefusal | None:
-        question = call.asked.question
-        over = meter.ask(self._clock(), Spending(call.prompt_tokens, question.reserved))
-        if over and self._behaviour.hints is Hints.NONE:
+    def _limit_refusal(self, call: OfflineCall, limiter: BucketLimiter) -> NeutralRefusal | None:
+        question = call.request.question
+        exceeded = limiter.admit(self._clock(), Spending(call.prompt_tokens, question.reserved))
+        if not exceeded:
+            return None
+        if self._config.hints is Hints.NONE:
             return NeutralRefusal(Reason.UNEXPLAINED_QUOTA)
-        return _over_quota(over, question.model) if over else None
+        # A refusal explains only limits that end at a known time.
+        explained = any(violation.wait is not None for violation in exceeded)
+        reason = Reason.QUOTA if explained else Reason.UNEXPLAINED_QUOTA
+        return NeutralRefusal(reason, violations=exceeded, model=question.model)
 
-    def _gauges(self, meter: BucketLimiter) -> tuple[Gauge, ...]:
-        return () if self._behaviour.hints is Hints.NONE else meter.gauges(self._clock())
+    def _gauges(self, limiter: BucketLimiter) -> tuple[Gauge, ...]:
+        return () if self._config.hints is Hints.NONE else limiter.gauges(self._clock())
 
-    def _refused(self, call: OfflineCall, refusal: NeutralRefusal, gauges: tuple[Gauge, ...]) -> Reply:
+    def _refuse(self, call: OfflineCall, refusal: NeutralRefusal, gauges: tuple[Gauge, ...]) -> Reply:
         return self._stamp(call, call.dialect.refuse(replace(refusal, serial=call.serial)), gauges)
 
-    def _answered(self, call: OfflineCall, fault: Fault | None, meter: BucketLimiter) -> Reply:
-        answer = _answer(call, fault, self._clock())
-        meter.written(answer.now, count_tokens(answer.text) - call.asked.question.reserved)
-        reply = self._stamp(call, call.dialect.answer(call.asked, answer), self._gauges(meter))
+    def _reply(self, call: OfflineCall, fault: Fault | None, limiter: BucketLimiter) -> Reply:
+        answer = _make_answer(call, fault, self._clock())
+        limiter.add_output(answer.now, count_tokens(answer.text) - call.request.question.reserved)
+        reply = self._stamp(call, call.dialect.answer(call.request, answer), self._gauges(limiter))
         return apply_fault(fault, reply) if fault else reply
 
     def _stamp(self, call: OfflineCall, reply: Reply, gauges: tuple[Gauge, ...]) -> Reply:
-        return _stamped(call.dialect, reply, Stamp(call.serial, self._clock(), gauges))
+        return _with_headers(call.dialect, reply, Stamp(call.serial, self._clock(), gauges))
 
     def _delay(self, call: OfflineCall, fault: Fault | None) -> float:
-        config = self._behaviour
-        reviews = config.review_latency if call.role is Role.REVIEW else None
+        config = self._config
+        latency = config.latency
+        if call.role is Role.REVIEW and config.review_latency:
+            latency = config.review_latency
         added = fault.seconds if fault and fault.kind is FaultKind.SLOW else 0.0
-        return (reviews or config.latency).of(config.seed, call.asked.question.text) + added
+        return latency.of(config.seed, call.request.question.text) + added
 
 
-async def _deliver(call: OfflineCall, entry: CallLogEntry, reply: Reply) -> None:
-    said_something = reply.ending in (ReplyEnding.COMPLETE, ReplyEnding.RESET_MIDWAY)
-    entry.status = reply.status if said_something else None
+async def _send(call: OfflineCall, entry: CallLogEntry, reply: Reply) -> None:
+    sends_status = reply.ending in (ReplyEnding.COMPLETE, ReplyEnding.RESET_MIDWAY)
+    entry.status = reply.status if sends_status else None
     await call.send(reply)
     entry.ending = reply.ending
 
 
 def _arrival(call: OfflineCall) -> Arrival:
-    question = call.asked.question
-    role = call.role.value if call.asked.purpose is Purpose.GENERATE else call.asked.purpose.value
+    question, purpose = call.request.question, call.request.purpose
+    role = call.role.value if purpose is Purpose.GENERATE else purpose.value
     return Arrival(
         call.key,
         role,
@@ -175,42 +185,27 @@ def _arrival(call: OfflineCall) -> Arrival:
     )
 
 
-def _stamped(dialect: OfflineDialect, reply: Reply, stamp: Stamp) -> Reply:
+def _with_headers(dialect: OfflineDialect, reply: Reply, stamp: Stamp) -> Reply:
     return replace(reply, headers=(*reply.headers, *dialect.headers(stamp)))
 
 
-def _aside(call: OfflineCall) -> Reply:
-    """Counting and listing meet no fault and no limit."""
-    if call.asked.purpose is Purpose.LIST:
-        return call.dialect.models()
-    return call.dialect.count(call.prompt_tokens)
-
-
-def _over_quota(over: tuple[Violation, ...], model: str) -> NeutralRefusal:
-    """A limit that ends at no known time is not explained."""
-    ends = any(one.wait is not None for one in over)
-    return NeutralRefusal(Reason.QUOTA if ends else Reason.UNEXPLAINED_QUOTA, violations=over, model=model)
-
-
-def _answer(call: OfflineCall, fault: Fault | None, now: float) -> NeutralAnswer:
+def _make_answer(call: OfflineCall, fault: Fault | None, now: float) -> NeutralAnswer:
     text = _text(call, fault)
     finish = FINISHES.get(fault.kind, Finish.STOP) if fault else Finish.STOP
-    room = len(text) // 2 if finish in HALVED else (call.asked.question.max_tokens or len(text)) * 4
-    if room < len(text):
-        text, finish = text[:room], finish if finish in HALVED else Finish.MAX_TOKENS
-    silent = finish in (Finish.BLOCKED, Finish.SAFETY)
-    return NeutralAnswer("" if silent else text, call.prompt_tokens, finish, call.serial, now)
+    max_size = (call.request.question.max_tokens or len(text)) * 4
+    if finish in CUT_IN_HALF:
+        text = text[: len(text) // 2]
+    elif max_size < len(text):
+        text, finish = text[:max_size], Finish.MAX_TOKENS
+    is_empty = finish in (Finish.BLOCKED, Finish.SAFETY)
+    return NeutralAnswer("" if is_empty else text, call.prompt_tokens, finish, call.serial, now)
 
 
 def _text(call: OfflineCall, fault: Fault | None) -> str:
-    text = answer_by_rules(call.role, call.asked.question.text)
+    text = answer_by_rules(call.role, call.request.question.text)
     if fault and fault.kind is FaultKind.HUGE:
-        return MARK
+        return HUGE_PLACEHOLDER
     if fault and fault.kind is FaultKind.HOSTILE:
         spoil = spoil_verdict if call.role is Role.REVIEW else spoil_draft
         return spoil(fault.payload, text)
     return text
-
-
-def _prompt_tokens(question: NeutralQuestion) -> int:
-    return count_tokens(question.system + question.text)

@@ -1,4 +1,4 @@
-"""Finds in an issue or brief the facts that a design needs."""
+"""Extracts from an issue or a brief the facts that a design needs."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Topic(StrEnum):
     OTHER = "other"
 
 
-# the first that matches decides, so "Out of scope" is no scope
+# The first match decides, so that "Out of scope" is not taken for a scope.
 HEADINGS = (
     (
         Topic.EXCLUDED,
@@ -47,11 +47,10 @@ VAGUE = re.compile(
     r"easier|fast|faster|slick|simpler?|polished|somehow|etc|appropriate|improve\w*|engaging|lively|best|cool)\b",
     re.I,
 )
-# quotations such as a rule machine's own note; markers that are not for readers
+# Quotations, such as the rule engine's own note, and HTML comments.
 ASIDE = re.compile(r">|<!--")
 LITERAL = re.compile(r"\d|`|\"")
-# more requirements than these are a backlog, not an issue
-MOST = 100
+MAX_REQUIREMENTS = 100  # more of them are a backlog, not an issue
 NUMBERED = re.compile(r"^\**R\d+\**[:.]?\**\s*")
 
 
@@ -74,23 +73,24 @@ class Facts:
 
 def gather_facts(source: str) -> Facts:
     document = read_document(source)
-    other = _on(document, Topic.OTHER)
-    said = [*_statements(other), *_statements(_on(document, Topic.REQUIREMENTS))]
+    other = _sections_on(document, Topic.OTHER)
+    statements = [*_statements(other), *_statements(_sections_on(document, Topic.REQUIREMENTS))]
     return Facts(
         title=document.title,
         context=tuple(text for section in other for text in section.paragraphs if not ASIDE.match(text)),
-        requirements=_requirements(document)[:MOST],
-        acceptance=_stated(_on(document, Topic.ACCEPTANCE))[:MOST],
-        failures=_stated(_on(document, Topic.FAILURES)) or tuple(s for s in said if FAILURE.search(s)),
-        questions=_stated(_on(document, Topic.QUESTIONS)),
-        excluded=_stated(_on(document, Topic.EXCLUDED)),
-        stored=tuple(dict.fromkeys(s for s in said if STORAGE.search(s))),
+        requirements=_requirements(document)[:MAX_REQUIREMENTS],
+        acceptance=_stated(_sections_on(document, Topic.ACCEPTANCE))[:MAX_REQUIREMENTS],
+        failures=_stated(_sections_on(document, Topic.FAILURES))
+        or tuple(s for s in statements if FAILURE.search(s)),
+        questions=_stated(_sections_on(document, Topic.QUESTIONS)),
+        excluded=_stated(_sections_on(document, Topic.EXCLUDED)),
+        stored=tuple(dict.fromkeys(s for s in statements if STORAGE.search(s))),
         names=code_spans(source),
     )
 
 
 def is_testable(requirement: str) -> bool:
-    """A vague word is forgiven where a number, a name or a quotation makes it definite."""
+    """A vague word is fine if a number, a name or a quotation makes the requirement definite."""
     return not VAGUE.search(requirement) or bool(LITERAL.search(requirement))
 
 
@@ -102,31 +102,31 @@ def topic_of(heading: str) -> Topic:
     return next((topic for topic, pattern in HEADINGS if pattern.search(heading)), Topic.OTHER)
 
 
-def _on(document: MarkdownDocument, topic: Topic) -> list[Section]:
+def _sections_on(document: MarkdownDocument, topic: Topic) -> list[Section]:
     return [section for section in document.sections if topic_of(section.heading) is topic]
 
 
 def _requirements(document: MarkdownDocument) -> tuple[str, ...]:
-    """The most explicit place that says anything wins."""
-    other = _on(document, Topic.OTHER)
+    """Taken from the most explicit place that states any."""
+    other = _sections_on(document, Topic.OTHER)
     return (
-        _stated(_on(document, Topic.REQUIREMENTS))
+        _stated(_sections_on(document, Topic.REQUIREMENTS))
         or tuple(item for section in other for item in section.items)
-        or _stated(_on(document, Topic.ACCEPTANCE))
-        or tuple(said for said in _statements(other) if DEMAND.search(said))
+        or _stated(_sections_on(document, Topic.ACCEPTANCE))
+        or tuple(statement for statement in _statements(other) if DEMAND.search(statement))
     )
 
 
-def _stated(found: Iterable[Section]) -> tuple[str, ...]:
-    """List items where there are any, otherwise sentences."""
-    chosen = (section.items or _statements([section]) for section in found)
-    return tuple(NUMBERED.sub("", text) for texts in chosen for text in texts)
+def _stated(sections: Iterable[Section]) -> tuple[str, ...]:
+    """The list items of each section, or its sentences if it has no list."""
+    stated = (section.items or _statements([section]) for section in sections)
+    return tuple(NUMBERED.sub("", text) for texts in stated for text in texts)
 
 
-def _statements(found: Iterable[Section]) -> tuple[str, ...]:
+def _statements(sections: Iterable[Section]) -> tuple[str, ...]:
     return tuple(
         sentence
-        for section in found
+        for section in sections
         for block in (*section.paragraphs, *section.items)
         for sentence in sentences(block)
     )

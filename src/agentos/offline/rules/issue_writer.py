@@ -1,11 +1,19 @@
-"""Writes an issue from the words of a brief."""
+"""Writes an issue from the text of a brief."""
 
 import re
 
+from agentos.offline.rules.drafting import (
+    NOTE,
+    bullets,
+    free_remarks,
+    gaps_in,
+    join_sections,
+    merge,
+    pair_up,
+    sentence,
+)
 from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
 from agentos.offline.rules.prompt import Prompt
-from agentos.offline.rules.sections import NOTE, bullets, free_remarks, gaps_in, merge, page
-from agentos.offline.rules.slugs import pair_up, sentence
 from agentos.offline.rules.verdict import Gap
 
 REWRITES = {
@@ -27,7 +35,7 @@ def write_issue(prompt: Prompt) -> str:
     remarks = free_remarks(prompt.feedback)
     rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Remarks"} if remarks else set())
     fresh = _sections(facts, gaps, remarks) | {"Labels": ", ".join(_labels(prompt.source))}
-    return page(facts.title, NOTE.format(source="brief"), merge(prompt.draft, fresh, rewritten))
+    return join_sections(facts.title, NOTE.format(source="brief"), merge(prompt.draft, fresh, rewritten))
 
 
 def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
@@ -49,7 +57,7 @@ def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> d
 
 
 def _acceptance(facts: Facts, kept: dict[str, str], gaps: frozenset[Gap]) -> str:
-    """Without criteria in the brief a first draft has them only for what the brief states literally."""
+    """Without criteria in the brief, a first draft has them only for requirements with a literal value."""
     all_named = Gap.ACCEPTANCE in gaps or facts.acceptance
     named = {label: text for label, text in kept.items() if all_named or is_literal(text)}
     shown = pair_up(list(named.values()), facts.acceptance)

@@ -1,12 +1,22 @@
-"""Writes a low-level design from the words of an issue."""
+"""Writes a low-level design from the text of an issue."""
 
 from dataclasses import dataclass
 
+from agentos.offline.rules.drafting import (
+    NOTE,
+    bullets,
+    free_remarks,
+    gaps_in,
+    join_sections,
+    kind_of,
+    merge,
+    pair_up,
+    sentence,
+    slug,
+)
 from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
 from agentos.offline.rules.markdown import code_spans
 from agentos.offline.rules.prompt import Prompt
-from agentos.offline.rules.sections import NOTE, bullets, free_remarks, gaps_in, merge, page
-from agentos.offline.rules.slugs import kind_of, pair_up, sentence, slug
 from agentos.offline.rules.verdict import Gap
 
 REWRITES = {
@@ -24,13 +34,13 @@ class Requirement:
 
 
 def write_lld(prompt: Prompt) -> str:
-    """A first draft leaves out what the issue does not say; feedback that names the gap fills it."""
+    """Drafts a design. What the issue does not say is left out until feedback names the gap."""
     facts = gather_facts(prompt.source)
     gaps = gaps_in(prompt.feedback)
     remarks = free_remarks(prompt.feedback)
     rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Design"} if remarks else set())
     sections = merge(prompt.draft, _sections(facts, gaps, remarks), rewritten)
-    return page(f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections)
+    return join_sections(f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections)
 
 
 def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
@@ -56,7 +66,7 @@ def _requirements(facts: Facts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]
 def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     texts = {r.text for r in kept}
     dropped = [
-        f"{text} No test could decide it, so it goes back to the issue's author."
+        f"{text} No test can verify it, so it goes back to the issue's author."
         for text in facts.requirements
         if text not in texts
     ]
@@ -74,13 +84,13 @@ def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...
         facts.stored,
         "The issue names no new stored data; the module keeps no state of its own.",
     )
-    noted = f"\n\n### Remarks taken up\n\n{bullets(remarks, '')}" if remarks else ""
+    noted = f"\n\n### Remarks addressed\n\n{bullets(remarks, '')}" if remarks else ""
     return f"{component}\n\n### Data\n\n{stored}\n\n### Flow\n\n{_flow(facts, kept)}{noted}"
 
 
 def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     if not kept:
-        return "No flow follows from the issue: it has no requirement to follow."
+        return "No flow can be derived: the issue states no requirement."
     shown = pair_up([r.text for r in kept], facts.acceptance)
     rows = (
         f"| {n} | {r.label} | {_through(r)} | {_cell(sentence(shown.get(r.text, r.text)))} |"
@@ -88,7 +98,7 @@ def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     )
     return "\n".join(
         [
-            "| step | meets | through | is done when |",
+            "| step | requirement | through | is done when |",
             "| --- | --- | --- | --- |",
             *rows,
         ]
@@ -122,18 +132,17 @@ def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap])
         return ""
     module, labels = slug(facts.title, 3), ", ".join(r.label for r in kept)
     assumed = (
-        f"A step of {labels} cannot be done: the user is told which, that step is taken back, the others "
-        "stand.",
-        f"`{module}` meets an error that it does not know: the request ends with a message that names the "
-        "step, the error is logged once, stored data stays as it was.",
-        "Something it depends on does not answer within 5 s: the step is given up and may be repeated.",
-        "Two requests at once change the same thing: the first one wins, the second one is told.",
+        f"A step of {labels} fails: the user is told which one, that step is rolled back, the others are kept.",
+        f"`{module}` hits an unexpected error: the request ends with a message that names the step, the error "
+        "is logged once, stored data is left unchanged.",
+        "A dependency does not respond within 5 s: the step is abandoned and may be retried.",
+        "Two requests change the same thing at once: the first one wins, the second one gets an error.",
     )
-    return bullets(assumed, "") + "\n\nThe issue says nothing on this; these are assumptions."
+    return bullets(assumed, "") + "\n\nThe issue does not cover this; these are assumptions."
 
 
 def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
-    """Without acceptance criteria a first draft names tests only for what the issue states literally."""
+    """Without acceptance criteria, a first draft names tests only for requirements with a literal value."""
     all_named = Gap.TESTS in gaps or facts.acceptance
     named = [r for r in kept if all_named or is_literal(r.text)]
     shown = pair_up([r.text for r in named], facts.acceptance)
@@ -148,15 +157,15 @@ def _test(text: str, label: str, expected: str) -> str:
 
 def _rollout(facts: Facts) -> str:
     flag = slug(facts.title, 3)
-    move = (
-        "The stored data named above is added, never rewritten, so going back needs no migration."
+    migration = (
+        "The stored data named above is added, never rewritten, so rolling back needs no migration."
         if facts.stored
         else ""
     )
     steps = [
-        f"Ship behind the flag `{flag}`, off by default, with every test of the plan green.",
-        "Switch it on for the team, watch errors for a week, then for everybody.",
-        f"To go back, switch `{flag}` off. {move}".rstrip(),
+        f"Ship behind the flag `{flag}`, off by default, with every planned test passing.",
+        "Enable it for the team, watch errors for a week, then enable it for everyone.",
+        f"To roll back, switch `{flag}` off. {migration}".rstrip(),
     ]
     return "\n".join(f"{n}. {step}" for n, step in enumerate(steps, 1))
 

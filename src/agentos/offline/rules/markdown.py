@@ -1,4 +1,4 @@
-"""Reads Markdown as sections of paragraphs with list items."""
+"""Parses Markdown into sections with paragraphs and list items."""
 
 import re
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ class Section:
 
     @property
     def items(self) -> tuple[str, ...]:
-        return tuple(block.text for block in _blocks(self.lines) if block.listed)
+        return tuple(block.text for block in _blocks(self.lines) if block.is_item)
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        return tuple(block.text for block in _blocks(self.lines) if not block.listed)
+        return tuple(block.text for block in _blocks(self.lines) if not block.is_item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class MarkdownDocument:
 
 
 def read_document(text: str) -> MarkdownDocument:
-    """The first top heading is the title; what stands before any section has the heading ""."""
+    """Parses a document. The first top-level heading is its title; text before any section has the heading ""."""
     body = FRONT_MATTER.sub("", text.replace("\r\n", "\n"), count=1)
     sections = list(_sections(body))
     top = next((section for section in sections if section.level == 1), None)
     kept = tuple(Section("", 0, s.lines) if s is top else s for s in sections)
     return MarkdownDocument(
-        top.heading if top else _untitled(text),
+        top.heading if top else _fallback_title(text),
         tuple(s for s in kept if s.heading or s.body),
     )
 
@@ -67,10 +67,10 @@ def code_spans(text: str) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class _Block:
     text: str
-    listed: bool
+    is_item: bool
 
 
-def _untitled(text: str) -> str:
+def _fallback_title(text: str) -> str:
     front = FRONT_MATTER.match(text)
     named = FRONT_TITLE.search(front[2]) if front else None
     if named:
@@ -83,7 +83,7 @@ def _sections(text: str) -> Iterator[Section]:
     for line in text.split("\n"):
         fenced ^= line.lstrip().startswith("```")
         found = None if fenced else HEADING.match(line)
-        # deeper headings stay inside the section that they divide
+        # Deeper headings stay inside their section.
         if found and len(found[1]) <= 2:
             yield Section(heading, level, tuple(lines))
             heading, level, lines = found[2].rstrip("# \t"), len(found[1]), []
@@ -93,13 +93,13 @@ def _sections(text: str) -> Iterator[Section]:
 
 
 def _blocks(lines: tuple[str, ...]) -> Iterator[_Block]:
-    words, listed = list[str](), False
+    words, is_item = list[str](), False
     for line in (*lines, ""):
         item = LIST_ITEM.match(line)
         if (item or not line.strip() or HEADING.match(line)) and words:
-            yield _Block(" ".join(words), listed)
-            words, listed = [], False
+            yield _Block(" ".join(words), is_item)
+            words, is_item = [], False
         if item:
-            words, listed = [item[1].strip()], True
+            words, is_item = [item[1].strip()], True
         elif line.strip() and not HEADING.match(line):
             words.append(line.strip())

@@ -1,4 +1,4 @@
-"""Takes a prompt apart into source, draft, feedback."""
+"""Splits a prompt into source, draft and feedback."""
 
 import re
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ SOURCES = {"issue": DocumentKind.LLD, "brief": DocumentKind.ISSUE}
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    work: DocumentKind
+    kind: DocumentKind
     source: str
     draft: str
     feedback: str
 
 
 def read_prompt(text: str) -> Prompt:
-    """Each tag is looked for after the end of the one before: material that opens a tag fools nobody."""
+    """Looks for each tag after the end of the previous one, so that tags inside the material are ignored."""
     source = _find("issue|brief", text, 0)
     if source is None:
         return Prompt(DocumentKind.UNKNOWN, "", "", "")
@@ -40,7 +40,7 @@ class _Tagged:
 
 
 def _find(tags: str, text: str, start: int) -> _Tagged | None:
-    """The tag stands on a line of its own; prose about tags in the instructions does not count."""
+    """Finds a tag on a line of its own; tags that the instructions mention in a sentence do not count."""
     opening = re.compile(rf"^<({tags})>[ \t]*$", re.MULTILINE).search(text, start)
     if opening is None:
         return None

@@ -1,4 +1,4 @@
-"""The reviewer's verdict as the schema wants it."""
+"""Review rules, and the verdict in the form that the schema requires."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ class Severity(StrEnum):
 
 
 class Gap(StrEnum):
-    """What a reviewer calls a gap; a writer knows the reviewer's own words by them."""
+    """Phrases of the reviewer by which the writer recognises what to add."""
 
     FAILURES = "failure mode"
     TESTS = "named test"
@@ -32,7 +32,7 @@ class Gap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is reviewed: the draft, against the facts of its source."""
+    """A draft to review against the facts of its source."""
 
     facts: Facts
     draft: MarkdownDocument
@@ -40,7 +40,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`check` names each breach; rules of a later stage are silent until the earlier ones are kept."""
+    """`check` describes each breach; a stage is checked only when the earlier ones have none."""
 
     stage: int
     section: str
@@ -55,12 +55,17 @@ class BlockingIssue:
     description: str
 
 
-def judge(rules: Sequence[Rule], subject: Subject) -> tuple[BlockingIssue, ...]:
+def find_breaches(rules: Sequence[Rule], subject: Subject) -> tuple[BlockingIssue, ...]:
     """The breaches of the first stage that has any."""
     for stage in sorted({rule.stage for rule in rules}):
-        found = tuple(issue for rule in rules if rule.stage == stage for issue in _breaches(rule, subject))
-        if found:
-            return found
+        breaches = tuple(
+            BlockingIssue(rule.section, rule.severity, text)
+            for rule in rules
+            if rule.stage == stage
+            for text in rule.check(subject)
+        )
+        if breaches:
+            return breaches
     return ()
 
 
@@ -82,12 +87,8 @@ def as_json(issues: Sequence[BlockingIssue]) -> str:
     return json.dumps(found, indent=2)
 
 
-def _breaches(rule: Rule, subject: Subject) -> Iterable[BlockingIssue]:
-    return (BlockingIssue(rule.section, rule.severity, text) for text in rule.check(subject))
-
-
 def _rationale(issues: Sequence[BlockingIssue]) -> str:
     if not issues:
-        return "Checked by the rules of offline-rules-1: every rule is kept."
+        return "Checked by the rules of offline-rules-1: no rule is broken."
     places = ", ".join(dict.fromkeys(issue.section for issue in issues))
-    return f"Checked by the rules of offline-rules-1; to repair: {places}."
+    return f"Checked by the rules of offline-rules-1; to fix: {places}."

@@ -1,1 +1,1 @@
-"""The vendors' wire formats, spoken by the offline server."""
+"""The vendors' wire formats, as the offline server speaks them."""

@@ -1,10 +1,10 @@
-"""Words a refusal as Google does."""
+"""Gemini's error responses."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from agentos.offline.vendors.neutral import NeutralRefusal, Quota, Reason, Violation, hint_of
+from agentos.offline.vendors.neutral import NeutralRefusal, Quota, Reason, VendorError, Violation, retry_hint
 
 TYPE = "type.googleapis.com/google.rpc."
 METRIC = "generativelanguage.googleapis.com/generate_content_free_tier_"
@@ -17,78 +17,69 @@ HELP = {
         }
     ],
 }
-# a day's true end is kept back, as Google does
-LONGEST_HINT = 60.0
+# Google does not reveal when a daily quota ends.
+MAX_RETRY_HINT = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class QuotaName:
     metric: str
     id: str
 
 
-# limits that Google does not have are not named
+# Google has no other limits.
 NAMES = {
-    Quota.REQUESTS: Name("requests", "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"),
-    Quota.INPUT_TOKENS: Name("input_token_count", "GenerateContentInputTokensPerModelPerMinute-FreeTier"),
-    Quota.DAY: Name("requests", "GenerateRequestsPerDayPerProjectPerModel-FreeTier"),
+    Quota.REQUESTS: QuotaName("requests", "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"),
+    Quota.INPUT_TOKENS: QuotaName(
+        "input_token_count", "GenerateContentInputTokensPerModelPerMinute-FreeTier"
+    ),
+    Quota.DAY: QuotaName("requests", "GenerateRequestsPerDayPerProjectPerModel-FreeTier"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GeminiWording:
-    code: int
-    status: str
-    message: str
 
 
 OVER_QUOTA = "You exceeded your current quota, please check your plan and billing details."
 EXHAUSTED = "Resource has been exhausted (e.g. check quota)."
 EMPTY_BALANCE = "The prepaid balance of this account is empty."
-WORDINGS = {
-    Reason.QUOTA: GeminiWording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
-    Reason.UNEXPLAINED_QUOTA: GeminiWording(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
-    Reason.RAMP: GeminiWording(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
-    Reason.SPEND_LIMIT: GeminiWording(429, "RESOURCE_EXHAUSTED", "The spend cap of this project is reached."),
-    Reason.OWN_SPEND_LIMIT: GeminiWording(
+ERRORS = {
+    Reason.QUOTA: VendorError(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
+    Reason.UNEXPLAINED_QUOTA: VendorError(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
+    Reason.RAMP: VendorError(429, "RESOURCE_EXHAUSTED", EXHAUSTED),
+    Reason.SPEND_LIMIT: VendorError(429, "RESOURCE_EXHAUSTED", "The spend cap of this project is reached."),
+    Reason.OWN_SPEND_LIMIT: VendorError(
         429, "RESOURCE_EXHAUSTED", "The spend cap of this project is reached."
     ),
-    Reason.INSUFFICIENT_QUOTA: GeminiWording(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
-    Reason.NO_CREDIT: GeminiWording(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
-    Reason.KEY_MISSING: GeminiWording(
+    Reason.INSUFFICIENT_QUOTA: VendorError(429, "RESOURCE_EXHAUSTED", OVER_QUOTA),
+    Reason.NO_CREDIT: VendorError(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
+    Reason.KEY_MISSING: VendorError(
         403,
         "PERMISSION_DENIED",
         "Method doesn't allow unregistered callers (callers without established identity). "
         "Please use API Key or other form of API consumer identity to call this API.",
     ),
-    Reason.KEY_INVALID: GeminiWording(
+    Reason.KEY_INVALID: VendorError(
         400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."
     ),
-    Reason.BAD_REQUEST: GeminiWording(400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
-    Reason.UNAUTHENTICATED: GeminiWording(
+    Reason.BAD_REQUEST: VendorError(400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
+    Reason.UNAUTHENTICATED: VendorError(
         401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
     ),
-    Reason.UNPAID: GeminiWording(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
-    Reason.FORBIDDEN: GeminiWording(403, "PERMISSION_DENIED", "The caller does not have permission"),
-    Reason.NOT_FOUND: GeminiWording(404, "NOT_FOUND", "Requested entity was not found."),
-    Reason.INTERNAL: GeminiWording(500, "INTERNAL", "An internal error has occurred. Please retry."),
-    Reason.BAD_GATEWAY: GeminiWording(502, "UNKNOWN", "Bad Gateway"),
-    Reason.UNAVAILABLE: GeminiWording(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
-    Reason.TIMEOUT: GeminiWording(504, "DEADLINE_EXCEEDED", "The request timed out. Please try again."),
-    Reason.OVERLOADED: GeminiWording(529, "UNAVAILABLE", "Overloaded"),
+    Reason.UNPAID: VendorError(402, "FAILED_PRECONDITION", EMPTY_BALANCE),
+    Reason.FORBIDDEN: VendorError(403, "PERMISSION_DENIED", "The caller does not have permission"),
+    Reason.NOT_FOUND: VendorError(404, "NOT_FOUND", "Requested entity was not found."),
+    Reason.INTERNAL: VendorError(500, "INTERNAL", "An internal error has occurred. Please retry."),
+    Reason.BAD_GATEWAY: VendorError(502, "UNKNOWN", "Bad Gateway"),
+    Reason.UNAVAILABLE: VendorError(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
+    Reason.TIMEOUT: VendorError(504, "DEADLINE_EXCEEDED", "The request timed out. Please try again."),
+    Reason.OVERLOADED: VendorError(529, "UNAVAILABLE", "Overloaded"),
 }
 
 
-def status_of(refusal: NeutralRefusal) -> int:
-    return WORDINGS[refusal.reason].code
-
-
-def body_of(refusal: NeutralRefusal) -> dict[str, Any]:
-    wording = WORDINGS[refusal.reason]
+def error_body(refusal: NeutralRefusal) -> dict[str, Any]:
+    error_spec = ERRORS[refusal.reason]
     error: dict[str, Any] = {
-        "code": wording.code,
-        "message": refusal.message or wording.message,
-        "status": wording.status,
+        "code": error_spec.status,
+        "message": refusal.message or error_spec.message,
+        "status": error_spec.type,
     }
     details = _details(refusal)
     return {"error": error | ({"details": details} if details else {})}
@@ -97,19 +88,19 @@ def body_of(refusal: NeutralRefusal) -> dict[str, Any]:
 def _details(refusal: NeutralRefusal) -> list[dict[str, Any]]:
     if refusal.reason is Reason.KEY_INVALID:
         return [_key_invalid()]
-    named = [over for over in refusal.violations if over.quota in NAMES]
-    found = [_quota_failure(refusal.model, named), HELP] if named else []
+    named = [violation for violation in refusal.violations if violation.quota in NAMES]
+    details = [_quota_failure(refusal.model, named), HELP] if named else []
     hint = _hint(refusal)
     if refusal.reason is Reason.QUOTA and hint is not None:
-        found.append({"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(hint)})
-    return found
+        details.append({"@type": f"{TYPE}RetryInfo", "retryDelay": _seconds(hint)})
+    return details
 
 
 def _hint(refusal: NeutralRefusal) -> float | None:
-    hint = hint_of(refusal)
+    hint = retry_hint(refusal)
     if hint is None or refusal.retry_delay is not None:
         return hint
-    return min(hint, LONGEST_HINT)
+    return min(hint, MAX_RETRY_HINT)
 
 
 def _key_invalid() -> dict[str, Any]:
@@ -121,20 +112,21 @@ def _key_invalid() -> dict[str, Any]:
     }
 
 
-def _quota_failure(model: str, over: list[Violation]) -> dict[str, Any]:
-    return {"@type": f"{TYPE}QuotaFailure", "violations": [_violation(model, one) for one in over]}
+def _quota_failure(model: str, violations: list[Violation]) -> dict[str, Any]:
+    listed = [_violation(model, violation) for violation in violations]
+    return {"@type": f"{TYPE}QuotaFailure", "violations": listed}
 
 
-def _violation(model: str, over: Violation) -> dict[str, Any]:
-    name = NAMES[over.quota]
-    named = {
+def _violation(model: str, violation: Violation) -> dict[str, Any]:
+    name = NAMES[violation.quota]
+    described = {
         "quotaMetric": f"{METRIC}{name.metric}",
         "quotaId": name.id,
         "quotaDimensions": {"location": "global", "model": model},
     }
-    return named | ({} if over.limit is None else {"quotaValue": str(over.limit)})
+    return described | ({} if violation.limit is None else {"quotaValue": str(violation.limit)})
 
 
 def _seconds(delay: float) -> str:
-    # rounded up: whoever waits exactly as told must not come too early
+    # Rounded up, so that a client that waits exactly this long is not early.
     return f"{math.ceil(delay * 1000) / 1000:.3f}".rstrip("0").rstrip(".") + "s"

@@ -1,12 +1,15 @@
-"""The neutral words that every wire format is translated into."""
+"""Vendor-neutral requests, answers and refusals, which every wire format is translated to and from."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 Headers = tuple[tuple[str, str], ...]
+# What a request body that does not have the expected form raises while it is read.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
-PIECE = 400
+STREAM_CHUNK = 400  # characters per streamed event
 
 
 class Purpose(StrEnum):
@@ -23,7 +26,7 @@ class Delivery(StrEnum):
 
 
 class Finish(StrEnum):
-    """`OVERLOADED` is a stream that breaks off with an error halfway; no whole answer ends so."""
+    """Why an answer ends. `OVERLOADED` is a stream that ends with an error halfway; whole answers cannot."""
 
     STOP = "stop"
     MAX_TOKENS = "max tokens"
@@ -33,7 +36,7 @@ class Finish(StrEnum):
 
 
 class Quota(StrEnum):
-    """What a bucket may be limited in; all but the last two are counted per minute."""
+    """What a limit counts; all but the last two are counted per minute."""
 
     REQUESTS = "requests"
     TOKENS = "tokens"
@@ -68,7 +71,7 @@ class Reason(StrEnum):
 
 
 class ReplyEnding(StrEnum):
-    """How the server leaves an exchange."""
+    """How the server ends an exchange."""
 
     COMPLETE = "complete"
     SILENCE = "silence"
@@ -78,6 +81,8 @@ class ReplyEnding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NeutralRequest:
+    """An HTTP request with a decoded path and query."""
+
     method: str
     path: str
     query: Mapping[str, str]
@@ -87,7 +92,7 @@ class NeutralRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`length` announces the body's size, None sends it in chunks; `pause` waits before each piece."""
+    """An HTTP response; without `length` it is sent chunked. `pause` is the wait before each piece, in seconds."""
 
     status: int
     headers: Headers
@@ -99,8 +104,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class NeutralQuestion:
-    """`reserved` are the tokens of the answer that count against a limit before they are written;
-    `tool` is the one that has to be used."""
+    """A prompt.
+
+    reserved: output tokens that count against the limits before they are written
+    tool: name of the tool that must be used
+    """
 
     model: str
     system: str
@@ -130,7 +138,7 @@ class NeutralAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A limit that a call is over; `wait` is when it would be under it."""
+    """A limit that a call exceeds; `wait` is the number of seconds until the call would fit."""
 
     quota: Quota
     limit: int | None = None
@@ -139,8 +147,12 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class NeutralRefusal:
-    """`retry_delay` is the hint, in the header or in the body; `retry_after` is sent as the header,
-    whatever it says; `code` is the vendor's word for the cause, where it is not the usual one."""
+    """An error response.
+
+    retry_delay: seconds to wait, sent wherever the vendor puts them
+    retry_after: text of the Retry-After header, sent unchanged
+    code: the vendor's error code, if it is not the usual one
+    """
 
     reason: Reason
     message: str = ""
@@ -153,8 +165,18 @@ class NeutralRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class VendorError:
+    """How a vendor words an error."""
+
+    status: int
+    type: str
+    message: str
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gauge:
-    """How far a limit is used up; it is whole again at `resets_at`."""
+    """State of a limit; it is fully available again at `resets_at`."""
 
     quota: Quota
     limit: int
@@ -164,7 +186,7 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What is told of every call beside its answer."""
+    """What the headers of every response are made of."""
 
     serial: int
     now: float
@@ -173,7 +195,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class OfflineDialect:
-    """One vendor's wire format: bytes to neutral words, neutral words to bytes."""
+    """One wire format: reads requests into neutral ones, and writes neutral answers and refusals as responses."""
 
     claims: Callable[[NeutralRequest], bool]
     read: Callable[[NeutralRequest], ParsedRequest | NeutralRefusal]
@@ -192,9 +214,26 @@ def whole(status: int, content_type: str, body: bytes, *headers: tuple[str, str]
     return Reply(status, (("content-type", content_type), *headers), (body,), length=len(body))
 
 
+def json_reply(value: object, status: int = 200, headers: Headers = ()) -> Reply:
+    return whole(status, "application/json", json.dumps(value).encode(), *headers)
+
+
+def event_stream(events: Iterable[bytes]) -> Reply:
+    return Reply(200, (("content-type", "text/event-stream; charset=utf-8"),), events)
+
+
+def listing(secret: str) -> ParsedRequest:
+    """A request for the list of models."""
+    return ParsedRequest(Purpose.LIST, secret, NeutralQuestion("", "", "", wants_json=False))
+
+
+def invalid_body(error: Exception) -> NeutralRefusal:
+    return NeutralRefusal(Reason.BAD_REQUEST, f"The request body is not valid: {type(error).__name__}.")
+
+
 def pieces(text: str) -> list[str]:
-    """At least one, for an answer without text is streamed as well."""
-    return [text[start : start + PIECE] for start in range(0, max(len(text), 1), PIECE)]
+    """The text in pieces for streaming; at least one, even if the text is empty."""
+    return [text[start : start + STREAM_CHUNK] for start in range(0, max(len(text), 1), STREAM_CHUNK)]
 
 
 def bearer(request: NeutralRequest) -> str:
@@ -202,16 +241,16 @@ def bearer(request: NeutralRequest) -> str:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-def hint_of(refusal: NeutralRefusal) -> float | None:
-    """The delay that was asked for, else the longest wait of the limits that the call is over."""
-    waits = [over.wait for over in refusal.violations if over.wait is not None]
+def retry_hint(refusal: NeutralRefusal) -> float | None:
+    """Seconds to wait: the configured delay, else the longest wait of the exceeded limits."""
+    waits = [violation.wait for violation in refusal.violations if violation.wait is not None]
     return max(waits, default=None) if refusal.retry_delay is None else refusal.retry_delay
 
 
-def positive(value: object) -> int | None:
-    """A number that may be left out; a ValueError says that it is none."""
+def optional_positive(value: object) -> int | None:
+    """Checks a number that may be missing; raises ValueError if it is not a positive integer."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"a positive whole number was expected; found: {value!r}")
+        raise ValueError(f"expected a positive integer, found {value!r}")
     return value

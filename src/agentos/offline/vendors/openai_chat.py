@@ -1,12 +1,13 @@
-"""Translates OpenAI's Chat Completions format into the neutral words, there as well as back."""
+"""OpenAI's Chat Completions API."""
 
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentos.offline.rules import MODEL_NAME
+from agentos.offline import MODEL_NAME
 from agentos.offline.vendors import openai_errors
 from agentos.offline.vendors.neutral import (
+    MALFORMED,
     Delivery,
     Finish,
     NeutralAnswer,
@@ -20,12 +21,14 @@ from agentos.offline.vendors.neutral import (
     Reply,
     bearer,
     count_tokens,
+    event_stream,
+    invalid_body,
+    json_reply,
+    listing,
+    optional_positive,
     pieces,
-    positive,
-    whole,
 )
 
-JSON_TYPE, EVENTS_TYPE = "application/json", "text/event-stream; charset=utf-8"
 COMPLETIONS, MODELS = "/v1/chat/completions", "/v1/models"
 JSON_FORMATS = ("json_schema", "json_object")
 SYSTEM_ROLES = ("system", "developer")
@@ -35,7 +38,7 @@ FINISHES = {
     Finish.SAFETY: "content_filter",
     Finish.BLOCKED: "stop",
 }
-BLOCKED = "I'm sorry, I can't help with that."
+REFUSAL = "I'm sorry, I can't help with that."
 
 
 def claims(request: NeutralRequest) -> bool:
@@ -44,41 +47,44 @@ def claims(request: NeutralRequest) -> bool:
 
 def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     if (request.method, request.path) == ("GET", MODELS):
-        return ParsedRequest(Purpose.LIST, bearer(request), NeutralQuestion("", "", "", wants_json=False))
+        return listing(bearer(request))
     if request.method != "POST":
         return NeutralRefusal(Reason.NOT_FOUND, f"Invalid URL ({request.method} {request.path})")
     try:
         body = json.loads(request.body)
         return ParsedRequest(Purpose.GENERATE, bearer(request), _question(body), _delivery(body))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return NeutralRefusal(Reason.BAD_REQUEST, f"The request body is not valid: {type(error).__name__}.")
+    except MALFORMED as error:
+        return invalid_body(error)
 
 
-def answer(asked: ParsedRequest, given: NeutralAnswer) -> Reply:
-    if asked.delivery is Delivery.WHOLE:
-        return whole(200, JSON_TYPE, _json(_completion(given)))
-    return Reply(200, (("content-type", EVENTS_TYPE),), _events(asked, given))
+def write_answer(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
+    if request.delivery is Delivery.WHOLE:
+        return json_reply(_completion(answer))
+    return event_stream(_events(request, answer))
 
 
 def count(tokens: int) -> Reply:
-    """OpenAI counts no tokens beforehand, so nobody asks."""
+    """OpenAI has no endpoint for counting tokens, so this is never called."""
     return refuse(NeutralRefusal(Reason.NOT_FOUND))
 
 
 def models() -> Reply:
     model = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "agentos"}
-    return whole(200, JSON_TYPE, _json({"object": "list", "data": [model]}))
+    return json_reply({"object": "list", "data": [model]})
 
 
 def refuse(refusal: NeutralRefusal) -> Reply:
-    status, body = openai_errors.status_of(refusal), openai_errors.body_of(refusal)
-    return whole(status, JSON_TYPE, _json(body), *openai_errors.hint_headers(refusal))
+    return json_reply(
+        openai_errors.error_body(refusal),
+        openai_errors.ERRORS[refusal.reason].status,
+        openai_errors.retry_headers(refusal),
+    )
 
 
-DIALECT = OfflineDialect(claims, read, answer, count, models, refuse, openai_errors.headers)
+DIALECT = OfflineDialect(claims, read, write_answer, count, models, refuse, openai_errors.response_headers)
 
 
-def text_of(content: str | list[dict[str, Any]] | None) -> str:
+def content_text(content: str | list[dict[str, Any]] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(str(part["text"]) for part in content if "text" in part)
@@ -86,19 +92,19 @@ def text_of(content: str | list[dict[str, Any]] | None) -> str:
 
 def _question(body: dict[str, Any]) -> NeutralQuestion:
     messages = body["messages"]
-    most = positive(body.get("max_completion_tokens") or body.get("max_tokens"))
+    max_tokens = optional_positive(body.get("max_completion_tokens") or body.get("max_tokens"))
     return NeutralQuestion(
         model=str(body["model"]),
         system=_texts(message for message in messages if message["role"] in SYSTEM_ROLES),
         text=_texts(message for message in messages if message["role"] not in SYSTEM_ROLES),
         wants_json=(body.get("response_format") or {}).get("type") in JSON_FORMATS,
-        max_tokens=most,
-        reserved=most or 0,
+        max_tokens=max_tokens,
+        reserved=max_tokens or 0,
     )
 
 
 def _texts(messages: Iterable[dict[str, Any]]) -> str:
-    return "\n".join(text_of(message.get("content")) for message in messages)
+    return "\n".join(content_text(message.get("content")) for message in messages)
 
 
 def _delivery(body: dict[str, Any]) -> Delivery:
@@ -108,56 +114,59 @@ def _delivery(body: dict[str, Any]) -> Delivery:
     return Delivery.EVENTS_WITH_USAGE if wants_usage else Delivery.EVENTS
 
 
-def _completion(given: NeutralAnswer) -> dict[str, Any]:
-    message = {"role": "assistant", **_said(given)}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": FINISHES[given.finish]}
-    return _opening(given, "chat.completion") | {"choices": [choice], "usage": _usage(given)}
+def _completion(answer: NeutralAnswer) -> dict[str, Any]:
+    message = {"role": "assistant", **_content(answer)}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": FINISHES[answer.finish]}
+    return _header(answer, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
 
 
-def _opening(given: NeutralAnswer, kind: str) -> dict[str, Any]:
+def _header(answer: NeutralAnswer, kind: str) -> dict[str, Any]:
     return {
-        "id": f"chatcmpl-offline{given.serial:016d}",
+        "id": f"chatcmpl-offline{answer.serial:016d}",
         "object": kind,
-        "created": int(given.now),
+        "created": int(answer.now),
         "model": MODEL_NAME,
         "service_tier": "default",
         "system_fingerprint": None,
     }
 
 
-def _said(given: NeutralAnswer) -> dict[str, Any]:
-    if given.finish is Finish.BLOCKED:
-        return {"content": None, "refusal": BLOCKED}
-    return {"content": given.text, "refusal": None}
+def _content(answer: NeutralAnswer) -> dict[str, Any]:
+    if answer.finish is Finish.BLOCKED:
+        return {"content": None, "refusal": REFUSAL}
+    return {"content": answer.text, "refusal": None}
 
 
-def _usage(given: NeutralAnswer) -> dict[str, int]:
-    told = count_tokens(given.text)
-    total = given.prompt_tokens + told
-    return {"prompt_tokens": given.prompt_tokens, "completion_tokens": told, "total_tokens": total}
+def _usage(answer: NeutralAnswer) -> dict[str, int]:
+    output_tokens = count_tokens(answer.text)
+    return {
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": answer.prompt_tokens + output_tokens,
+    }
 
 
-def _events(asked: ParsedRequest, given: NeutralAnswer) -> Iterator[bytes]:
-    opening = _opening(given, "chat.completion.chunk")
-    if asked.delivery is Delivery.EVENTS_WITH_USAGE:
-        opening["usage"] = None
-    for delta in _deltas(given):
-        yield _event(opening | {"choices": [_choice(delta, None)]})
-    if given.finish is Finish.OVERLOADED:
-        yield _event(openai_errors.body_of(NeutralRefusal(Reason.OVERLOADED)))
+def _events(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[bytes]:
+    header = _header(answer, "chat.completion.chunk")
+    if request.delivery is Delivery.EVENTS_WITH_USAGE:
+        header["usage"] = None
+    for delta in _deltas(answer):
+        yield _event(header | {"choices": [_choice(delta, None)]})
+    if answer.finish is Finish.OVERLOADED:
+        yield _event(openai_errors.error_body(NeutralRefusal(Reason.OVERLOADED)))
         return
-    yield _event(opening | {"choices": [_choice({}, FINISHES[given.finish])]})
-    if "usage" in opening:
-        yield _event(opening | {"choices": [], "usage": _usage(given)})
+    yield _event(header | {"choices": [_choice({}, FINISHES[answer.finish])]})
+    if "usage" in header:
+        yield _event(header | {"choices": [], "usage": _usage(answer)})
     yield b"data: [DONE]\n\n"
 
 
-def _deltas(given: NeutralAnswer) -> Iterator[dict[str, Any]]:
+def _deltas(answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": "", "refusal": None}
-    if given.finish is Finish.BLOCKED:
-        yield {"refusal": BLOCKED}
+    if answer.finish is Finish.BLOCKED:
+        yield {"refusal": REFUSAL}
     else:
-        yield from ({"content": piece} for piece in pieces(given.text))
+        yield from ({"content": piece} for piece in pieces(answer.text))
 
 
 def _choice(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
@@ -165,8 +174,4 @@ def _choice(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
 
 
 def _event(body: dict[str, Any]) -> bytes:
-    return b"data: " + _json(body) + b"\n\n"
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value).encode()
+    return b"data: " + json.dumps(body).encode() + b"\n\n"

@@ -1,7 +1,6 @@
-"""Words a refusal and the state of the limits as OpenAI does."""
+"""OpenAI's error responses and rate-limit headers."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from agentos.offline.vendors.neutral import (
@@ -11,18 +10,9 @@ from agentos.offline.vendors.neutral import (
     Quota,
     Reason,
     Stamp,
-    Violation,
-    hint_of,
+    VendorError,
+    retry_hint,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class OpenAIWording:
-    status: int
-    type: str
-    message: str
-    code: str | None = None
-
 
 RATE = "Rate limit reached. Please slow down."
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
@@ -30,40 +20,40 @@ CREDIT = "You have no credits remaining."
 SPEND = "Your project has reached its enforced spend limit."
 OVERLOADED = "The server is currently overloaded. Please try again later."
 NO_KEY = "You didn't provide an API key. Provide it in an Authorization header, as in: Bearer YOUR_KEY."
-WORDINGS = {
-    Reason.QUOTA: OpenAIWording(429, "requests", RATE, "rate_limit_exceeded"),
-    Reason.UNEXPLAINED_QUOTA: OpenAIWording(429, "requests", RATE, "rate_limit_exceeded"),
-    Reason.RAMP: OpenAIWording(429, "rate_limit_error", "Slow down: traffic grew too fast.", "slow_down"),
-    Reason.SPEND_LIMIT: OpenAIWording(429, "insufficient_quota", SPEND, "project_spend_limit_exceeded"),
-    Reason.OWN_SPEND_LIMIT: OpenAIWording(
+ERRORS = {
+    Reason.QUOTA: VendorError(429, "requests", RATE, "rate_limit_exceeded"),
+    Reason.UNEXPLAINED_QUOTA: VendorError(429, "requests", RATE, "rate_limit_exceeded"),
+    Reason.RAMP: VendorError(429, "rate_limit_error", "Slow down: traffic grew too fast.", "slow_down"),
+    Reason.SPEND_LIMIT: VendorError(429, "insufficient_quota", SPEND, "project_spend_limit_exceeded"),
+    Reason.OWN_SPEND_LIMIT: VendorError(
         429, "insufficient_quota", SPEND, "organization_usage_limit_exceeded"
     ),
-    Reason.INSUFFICIENT_QUOTA: OpenAIWording(429, "insufficient_quota", QUOTA, "insufficient_quota"),
-    Reason.NO_CREDIT: OpenAIWording(429, "insufficient_quota", CREDIT, "credit_balance_exhausted"),
-    Reason.KEY_MISSING: OpenAIWording(401, "invalid_request_error", NO_KEY),
-    Reason.KEY_INVALID: OpenAIWording(
+    Reason.INSUFFICIENT_QUOTA: VendorError(429, "insufficient_quota", QUOTA, "insufficient_quota"),
+    Reason.NO_CREDIT: VendorError(429, "insufficient_quota", CREDIT, "credit_balance_exhausted"),
+    Reason.KEY_MISSING: VendorError(401, "invalid_request_error", NO_KEY),
+    Reason.KEY_INVALID: VendorError(
         401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key"
     ),
-    Reason.BAD_REQUEST: OpenAIWording(400, "invalid_request_error", "The request is not valid."),
-    Reason.UNAUTHENTICATED: OpenAIWording(
+    Reason.BAD_REQUEST: VendorError(400, "invalid_request_error", "The request is not valid."),
+    Reason.UNAUTHENTICATED: VendorError(
         401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key"
     ),
-    Reason.UNPAID: OpenAIWording(402, "billing_error", CREDIT, "billing_not_active"),
-    Reason.FORBIDDEN: OpenAIWording(
+    Reason.UNPAID: VendorError(402, "billing_error", CREDIT, "billing_not_active"),
+    Reason.FORBIDDEN: VendorError(
         403, "invalid_request_error", "You may not use this model.", "model_not_available"
     ),
-    Reason.NOT_FOUND: OpenAIWording(
+    Reason.NOT_FOUND: VendorError(
         404, "invalid_request_error", "The model was not found.", "model_not_found"
     ),
-    Reason.INTERNAL: OpenAIWording(500, "server_error", "The server had an error. Please try again."),
-    Reason.BAD_GATEWAY: OpenAIWording(502, "server_error", "Bad gateway."),
-    Reason.UNAVAILABLE: OpenAIWording(503, "service_unavailable_error", OVERLOADED, "server_is_overloaded"),
-    Reason.TIMEOUT: OpenAIWording(504, "server_error", "Gateway timeout."),
-    Reason.OVERLOADED: OpenAIWording(503, "service_unavailable_error", OVERLOADED, "server_is_overloaded"),
+    Reason.INTERNAL: VendorError(500, "server_error", "The server had an error. Please try again."),
+    Reason.BAD_GATEWAY: VendorError(502, "server_error", "Bad gateway."),
+    Reason.UNAVAILABLE: VendorError(503, "service_unavailable_error", OVERLOADED, "server_is_overloaded"),
+    Reason.TIMEOUT: VendorError(504, "server_error", "Gateway timeout."),
+    Reason.OVERLOADED: VendorError(503, "service_unavailable_error", OVERLOADED, "server_is_overloaded"),
 }
-# a limit per day is told in the same headers, where there is none per minute
+# A daily limit uses the same headers if there is no limit per minute.
 NAMES = {Quota.DAY: "requests", Quota.REQUESTS: "requests", Quota.TOKENS: "tokens"}
-SHORT = {
+QUOTA_TEXTS = {
     Quota.REQUESTS: "requests per min (RPM)",
     Quota.DAY: "requests per day (RPD)",
     Quota.TOKENS: "tokens per min (TPM)",
@@ -74,24 +64,20 @@ SHORT = {
 TOKENS = (Quota.TOKENS, Quota.INPUT_TOKENS, Quota.OUTPUT_TOKENS)
 
 
-def status_of(refusal: NeutralRefusal) -> int:
-    return WORDINGS[refusal.reason].status
-
-
-def body_of(refusal: NeutralRefusal) -> dict[str, Any]:
-    wording = WORDINGS[refusal.reason]
-    over_tokens = any(over.quota in TOKENS for over in refusal.violations)
+def error_body(refusal: NeutralRefusal) -> dict[str, Any]:
+    error_spec = ERRORS[refusal.reason]
+    over_tokens = any(violation.quota in TOKENS for violation in refusal.violations)
     error = {
         "message": refusal.message or _message(refusal),
-        "type": "tokens" if over_tokens else wording.type,
+        "type": "tokens" if over_tokens else error_spec.type,
         "param": None,
-        "code": refusal.code or wording.code,
+        "code": refusal.code or error_spec.code,
     }
     return {"error": error}
 
 
-def hint_headers(refusal: NeutralRefusal) -> Headers:
-    hint = hint_of(refusal)
+def retry_headers(refusal: NeutralRefusal) -> Headers:
+    hint = retry_hint(refusal)
     if refusal.retry_after is not None:
         return (("retry-after", refusal.retry_after),)
     if hint is None:
@@ -99,46 +85,42 @@ def hint_headers(refusal: NeutralRefusal) -> Headers:
     return (("retry-after", str(math.ceil(hint))), ("retry-after-ms", str(math.ceil(hint * 1000))))
 
 
-def headers(stamp: Stamp) -> Headers:
-    told = {NAMES[gauge.quota]: gauge for gauge in _by_name(stamp.gauges)}
+def response_headers(stamp: Stamp) -> Headers:
+    # The daily limit first, so that the limit per minute replaces it.
+    daily_first = sorted(stamp.gauges, key=lambda gauge: gauge.quota is not Quota.DAY)
+    gauges = {NAMES[gauge.quota]: gauge for gauge in daily_first if gauge.quota in NAMES}
     return (
         ("x-request-id", f"req_offline{stamp.serial:016d}"),
-        *(pair for name, gauge in told.items() for pair in _limit_headers(name, gauge, stamp.now)),
+        *(pair for name, gauge in gauges.items() for pair in _limit_headers(name, gauge, stamp.now)),
     )
 
 
-def duration(seconds: float) -> str:
-    """As Go writes it, in whole milliseconds: 12ms, 1.5s, 6m0s, 1h0m0s."""
-    # rounded up: whoever waits exactly as told must not come too early
+def go_duration(seconds: float) -> str:
+    """A duration in Go's notation, in whole milliseconds: 12ms, 1.5s, 6m0s, 1h0m0s."""
+    # Rounded up, so that a client that waits exactly this long is not early.
     milliseconds = math.ceil(max(seconds, 0.0) * 1000)
     if milliseconds < 1000:
         return f"{milliseconds}ms"
     minutes, rest = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
-    ending = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
-    return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + ending
+    seconds_text = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + seconds_text
 
 
 def _message(refusal: NeutralRefusal) -> str:
-    hint = hint_of(refusal)
-    named = [_named(over) for over in refusal.violations if over.limit is not None]
-    said = " ".join([WORDINGS[refusal.reason].message, *named])
-    return said if hint is None else f"{said} Please try again in {duration(hint)}."
-
-
-def _named(over: Violation) -> str:
-    return f"Limit on {SHORT[over.quota]}: {over.limit}."
-
-
-def _by_name(gauges: tuple[Gauge, ...]) -> list[Gauge]:
-    """The day first, so that the minute replaces it."""
-    told = [gauge for gauge in gauges if gauge.quota in NAMES]
-    return sorted(told, key=lambda gauge: gauge.quota is not Quota.DAY)
+    hint = retry_hint(refusal)
+    limits = [
+        f"Limit on {QUOTA_TEXTS[violation.quota]}: {violation.limit}."
+        for violation in refusal.violations
+        if violation.limit is not None
+    ]
+    message = " ".join([ERRORS[refusal.reason].message, *limits])
+    return message if hint is None else f"{message} Please try again in {go_duration(hint)}."
 
 
 def _limit_headers(name: str, gauge: Gauge, now: float) -> Headers:
     return (
         (f"x-ratelimit-limit-{name}", str(gauge.limit)),
         (f"x-ratelimit-remaining-{name}", str(gauge.remaining)),
-        (f"x-ratelimit-reset-{name}", duration(gauge.resets_at - now)),
+        (f"x-ratelimit-reset-{name}", go_duration(gauge.resets_at - now)),
     )

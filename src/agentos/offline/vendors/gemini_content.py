@@ -1,4 +1,4 @@
-"""Translates Gemini's REST format into the neutral words, there as well as back."""
+"""Gemini's REST API."""
 
 import hashlib
 import json
@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentos.offline.rules import MODEL_NAME
+from agentos.offline import MODEL_NAME
 from agentos.offline.vendors import gemini_errors
 from agentos.offline.vendors.neutral import (
+    MALFORMED,
     Delivery,
     Finish,
     Headers,
@@ -21,10 +22,10 @@ from agentos.offline.vendors.neutral import (
     Purpose,
     Reason,
     Reply,
-    Stamp,
     count_tokens,
+    listing,
+    optional_positive,
     pieces,
-    positive,
     whole,
 )
 
@@ -50,12 +51,12 @@ def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     found = PATH.match(request.path)
     secret = request.headers.get("x-goog-api-key", "")
     if found and request.method == "GET" and not found["method"]:
-        return ParsedRequest(Purpose.LIST, secret, NeutralQuestion("", "", "", wants_json=False))
+        return listing(secret)
     if not found or request.method != "POST" or found["method"] not in METHODS:
         return NeutralRefusal(Reason.NOT_FOUND, f"{request.method} {request.path} is not found.")
     try:
         question = _question(found["model"], json.loads(request.body))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         return NeutralRefusal(
             Reason.BAD_REQUEST,
             f"Invalid JSON payload received: {type(error).__name__}.",
@@ -63,15 +64,15 @@ def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     return ParsedRequest(METHODS[found["method"]], secret, question, _delivery(found["method"], request))
 
 
-def answer(asked: ParsedRequest, given: NeutralAnswer) -> Reply:
-    if asked.delivery is Delivery.WHOLE:
-        return whole(200, JSON_TYPE, _json(_response(asked, given, given.text)))
-    return _stream(asked, given)
+def write_answer(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
+    if request.delivery is Delivery.WHOLE:
+        return _json_reply(_response(request, answer, answer.text))
+    return _stream(request, answer)
 
 
 def count(tokens: int) -> Reply:
     details = [{"modality": "TEXT", "tokenCount": tokens}]
-    return whole(200, JSON_TYPE, _json({"totalTokens": tokens, "promptTokensDetails": details}))
+    return _json_reply({"totalTokens": tokens, "promptTokensDetails": details})
 
 
 def models() -> Reply:
@@ -79,39 +80,43 @@ def models() -> Reply:
     model = {
         "name": f"models/{MODEL_NAME}",
         "version": "1",
-        "displayName": "Offline rule machine",
+        "displayName": "Offline rule engine",
         "description": "Arranges the words of its prompt by fixed rules; not a language model.",
         "inputTokenLimit": 1048576,
         "outputTokenLimit": 65536,
         "supportedGenerationMethods": methods,
     }
-    return whole(200, JSON_TYPE, _json({"models": [model]}))
+    return _json_reply({"models": [model]})
 
 
 def refuse(refusal: NeutralRefusal) -> Reply:
-    status, body = gemini_errors.status_of(refusal), gemini_errors.body_of(refusal)
     hint = (("retry-after", refusal.retry_after),) if refusal.retry_after is not None else ()
-    return whole(status, JSON_TYPE, _json(body), *hint)
+    return _json_reply(
+        gemini_errors.error_body(refusal), gemini_errors.ERRORS[refusal.reason].status, headers=hint
+    )
 
 
-def headers(stamp: Stamp) -> Headers:
-    """Google tells nothing of its limits before they are hit."""
-    return ()
-
-
-DIALECT = OfflineDialect(claims, read, answer, count, models, refuse, headers)
+DIALECT = OfflineDialect(
+    claims,
+    read,
+    write_answer,
+    count,
+    models,
+    refuse,
+    headers=lambda stamp: (),  # Google says nothing about its limits before they are exceeded.
+)
 
 
 def _question(model: str, body: dict[str, Any]) -> NeutralQuestion:
     request = body.get("generateContentRequest", body)
     config = request.get("generationConfig") or {}
-    asked_for_json = config.get("responseMimeType") == "application/json"
+    wants_json = config.get("responseMimeType") == "application/json"
     return NeutralQuestion(
         model=model,
         system=_text((request.get("systemInstruction") or {}).get("parts", [])),
         text="\n".join(_text(content["parts"]) for content in request["contents"]),
-        wants_json=asked_for_json or "responseSchema" in config or "responseJsonSchema" in config,
-        max_tokens=positive(config.get("maxOutputTokens")),
+        wants_json=wants_json or "responseSchema" in config or "responseJsonSchema" in config,
+        max_tokens=optional_positive(config.get("maxOutputTokens")),
     )
 
 
@@ -125,27 +130,27 @@ def _delivery(method: str, request: NeutralRequest) -> Delivery:
     return Delivery.EVENTS if request.query.get("alt") == "sse" else Delivery.ARRAY
 
 
-def _stream(asked: ParsedRequest, given: NeutralAnswer) -> Reply:
-    events = asked.delivery is Delivery.EVENTS
-    kind = "text/event-stream" if events else JSON_TYPE
-    chunks = _chunks(asked, given)
+def _stream(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
+    as_events = request.delivery is Delivery.EVENTS
+    content_type = "text/event-stream" if as_events else JSON_TYPE
+    chunks = _chunks(request, answer)
     return Reply(
         200,
-        (("content-type", kind),),
-        _as_events(chunks) if events else _as_array(chunks),
+        (("content-type", content_type),),
+        _as_events(chunks) if as_events else _as_array(chunks),
     )
 
 
-def _chunks(asked: ParsedRequest, given: NeutralAnswer) -> Iterator[dict[str, Any]]:
-    texts = pieces(given.text)
+def _chunks(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
+    texts = pieces(answer.text)
     for number, text in enumerate(texts, 1):
-        chunk = _response(asked, given, text)
-        if number < len(texts) or given.finish is Finish.OVERLOADED:
+        chunk = _response(request, answer, text)
+        if number < len(texts) or answer.finish is Finish.OVERLOADED:
             for candidate in chunk.get("candidates", []):
                 del candidate["finishReason"]
         yield chunk
-    if given.finish is Finish.OVERLOADED:
-        yield gemini_errors.body_of(NeutralRefusal(Reason.UNAVAILABLE))
+    if answer.finish is Finish.OVERLOADED:
+        yield gemini_errors.error_body(NeutralRefusal(Reason.UNAVAILABLE))
 
 
 def _as_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -155,32 +160,30 @@ def _as_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def _as_array(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     opening = b"["
     for chunk in chunks:
-        yield opening + _json(chunk)
+        yield opening + json.dumps(chunk).encode()
         opening = b",\r\n"
     yield b"]"
 
 
-def _response(asked: ParsedRequest, given: NeutralAnswer, text: str) -> dict[str, Any]:
-    told = count_tokens(given.text)
+def _response(request: ParsedRequest, answer: NeutralAnswer, text: str) -> dict[str, Any]:
+    output_tokens = count_tokens(answer.text)
     usage = {
-        "promptTokenCount": given.prompt_tokens,
-        "candidatesTokenCount": told,
-        "totalTokenCount": given.prompt_tokens + told,
-        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": given.prompt_tokens}],
+        "promptTokenCount": answer.prompt_tokens,
+        "candidatesTokenCount": output_tokens,
+        "totalTokenCount": answer.prompt_tokens + output_tokens,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": answer.prompt_tokens}],
     }
-    identity = hashlib.sha256((asked.question.text + given.text).encode(errors="surrogatepass")).hexdigest()[
-        :22
-    ]
-    tail = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": identity}
-    return _spoken(given.finish, text) | tail
+    digest = hashlib.sha256((request.question.text + answer.text).encode(errors="surrogatepass"))
+    metadata = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": digest.hexdigest()[:22]}
+    return _candidates(answer.finish, text) | metadata
 
 
-def _spoken(finish: Finish, text: str) -> dict[str, Any]:
+def _candidates(finish: Finish, text: str) -> dict[str, Any]:
     if finish is Finish.BLOCKED:
         return {"promptFeedback": {"blockReason": "SAFETY"}}
     content = {} if finish is Finish.SAFETY else {"content": {"parts": [{"text": text}], "role": "model"}}
     return {"candidates": [content | {"finishReason": FINISHES.get(finish), "index": 0}]}
 
 
-def _json(value: object) -> bytes:
-    return json.dumps(value).encode()
+def _json_reply(value: object, status: int = 200, headers: Headers = ()) -> Reply:
+    return whole(status, JSON_TYPE, json.dumps(value).encode(), *headers)

@@ -1,1 +1,0 @@
-"""Scripted faults of the offline server."""

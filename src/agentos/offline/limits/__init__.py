@@ -1,1 +1,0 @@
-"""Rate limits that the offline server enforces."""
