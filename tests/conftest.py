@@ -1,7 +1,7 @@
-"""What every test shares: examples may take their time on a busy machine.
+"""Settings shared by all tests.
 
-The same tree gives the same examples, so that a change is judged by what it changes; `make long` looks for new ones, and
-for more of them.
+Hypothesis generates the same examples for the same code, so that a change is judged by what it changes;
+`make long` generates more, and new ones. No example has a deadline: the machine may be busy.
 """
 
 import signal
@@ -9,7 +9,7 @@ import threading
 
 from hypothesis import HealthCheck, settings
 
-# Whoever starts the tests in the background has Ctrl-C ignored, and every command they start would inherit that.
+# A shell ignores SIGINT in the jobs it starts in the background; the commands under test would inherit that.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

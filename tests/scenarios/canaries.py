@@ -1,4 +1,4 @@
-"""Keys that are searched for, in every form in which they might be written, wherever a run leaves something."""
+"""Canary keys, and a search for them in every encoding and in every place where a run leaves data."""
 
 import base64
 import html
@@ -14,16 +14,16 @@ from pathlib import Path
 from .harness import RunningCommand, command_line
 
 KEYS = tuple(f"AIza+Canary/{word}&%=9Qz7-{word}" for word in ("ash", "birch", "cedar", "elder"))
-TEMPLATE = "agentos.engines.template"
+FORK_SERVER = "agentos.engines.template"
 GATEWAY = "agentos gateway"
-"""Owns a pool as the coordinator does, and gets the keys as it does."""
+"""The gateway owns a key pool of its own, so its environment holds the keys legitimately."""
 MEMORIES = 2
 _BETWEEN = re.compile(rb"[\s\0\"',]+|\\[nrt]|\[(?:[A-Z]+-\d+|COORDINATOR)\]")
-"""What may stand between two parts of a secret that was split: white space, quotes, the name of a speaker."""
+"""What may separate the parts of a secret that was split: white space, quotes, an output prefix."""
 
 
 def forms(secret: str) -> set[bytes]:
-    """The secret as it might be written: plain, escaped, quoted, in base64, hex and two bytes a character."""
+    """The secret in every encoding searched for: plain, escaped, quoted, base64, hex, UTF-16, reversed."""
     raw = secret.encode()
     escaped = "".join(char if char.isalnum() else f"\\u{ord(char):04x}" for char in secret)
     return {
@@ -48,7 +48,7 @@ def forms(secret: str) -> set[bytes]:
 
 
 def _in_base64(raw: bytes) -> set[bytes]:
-    """Wherever in a longer text it stands; the ends, which depend on what is around, are left off."""
+    """At every alignment within a longer text, without the ends, which depend on the neighbouring bytes."""
     shifted = [
         base64.b64encode(b"\0" * shift + raw).rstrip(b"=")[(0, 2, 3)[shift] : -2] for shift in range(3)
     ]
@@ -57,24 +57,24 @@ def _in_base64(raw: bytes) -> set[bytes]:
 
 
 class Search:
-    """Looks for secrets in anything."""
+    """Searches bytes, text and files for the given secrets."""
 
     def __init__(self, *secrets: str) -> None:
         self._forms = [form for secret in secrets for form in forms(secret)]
         self._plain = [secret[6:-6].encode(code) for secret in secrets for code in ("utf-8", "utf-16-le")]
 
     def __call__(self, content: bytes | str) -> list[bytes]:
-        """The forms that are there, also split over lines, fields or strings."""
+        """The encoded secrets found, including ones split over lines, fields or strings."""
         raw = content.encode() if isinstance(content, str) else content
         joined = _BETWEEN.sub(b"", raw)
         return [form for form in self._forms if form in raw or form in joined]
 
     def plainly(self, content: bytes) -> bool:
-        """Only as it is: for memory, of which there is much."""
+        """Search for the plain secret only: fast enough for process memory."""
         return any(form in content for form in self._plain)
 
     def in_files(self, *folders: Path) -> int:
-        """How many files were read; none may have a secret, in its name or in its text."""
+        """Assert that no file name and no file contains a secret; return the number of files read."""
         scanned = 0
         for folder in folders:
             for path in folder.rglob("*"):
@@ -90,7 +90,7 @@ class Search:
 
 @dataclass
 class Scan:
-    """Looks at the processes of a run and at its files, again and again, until it has ended."""
+    """Scans the processes and files of a run repeatedly until it ends."""
 
     running: RunningCommand
     search: Search
@@ -102,23 +102,23 @@ class Scan:
     hits: list[str] = field(default_factory=list)
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def follow(self) -> None:
+    def scan_until_exit(self) -> None:
         while self.running.process.poll() is None:
-            self._look_at_files()
-            # Of the coordinator, which was given the keys in its environment, the arguments alone.
-            self._look(self.running.pid, ("cmdline", "comm"))
-            markers = self.running.processes()
-            for mark in markers:
-                if GATEWAY not in command_line(mark.pid):
-                    self._look(mark.pid)
-            # The first below the coordinator; what it has in its memory, every worker would have too.
-            for mark in markers[:1] if self.memories < MEMORIES else ():
-                if TEMPLATE in command_line(mark.pid):
-                    self._look_inside(mark.pid)
+            self._scan_files()
+            # The coordinator was given the keys in its environment, so scan only its arguments.
+            self._scan_process(self.running.pid, ("cmdline", "comm"))
+            children = self.running.processes()
+            for child in children:
+                if GATEWAY not in command_line(child.pid):
+                    self._scan_process(child.pid)
+            # The coordinator's first child is the fork server: every worker inherits its memory.
+            for child in children[:1] if self.memories < MEMORIES else ():
+                if FORK_SERVER in command_line(child.pid):
+                    self._scan_memory(child.pid)
             threading.Event().wait(0.15)
 
-    def _look_at_files(self) -> None:
-        """Each as often as it is another than before: what is gone after the run is found here."""
+    def _scan_files(self) -> None:
+        """Read every file whenever it has changed, to catch what is deleted before the run ends."""
         for path in (path for folder in self.folders for path in folder.rglob("*")):
             try:
                 state = path.lstat()
@@ -132,7 +132,7 @@ class Scan:
             if self.search(content) or self.search(os.fsencode(path)):
                 self.hits.append(f"{path} during the run")
 
-    def _look(self, pid: int, names: tuple[str, ...] = ("cmdline", "environ", "comm")) -> None:
+    def _scan_process(self, pid: int, names: tuple[str, ...] = ("cmdline", "environ", "comm")) -> None:
         for name in names:
             try:
                 content = Path(f"/proc/{pid}/{name}").read_bytes()
@@ -143,7 +143,7 @@ class Scan:
             if self.search(content):
                 self.hits.append(f"{name} of {pid}")
 
-    def _look_inside(self, pid: int) -> None:
+    def _scan_memory(self, pid: int) -> None:
         size = 0
         try:
             areas = Path(f"/proc/{pid}/maps").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The stage, set up and taken down around each scenario."""
+"""A run harness, opened and closed around each scenario."""
 
 from collections.abc import Iterator
 from pathlib import Path

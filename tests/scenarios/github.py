@@ -1,4 +1,4 @@
-"""A loopback server that behaves like GitHub's REST API, and remembers what it was asked."""
+"""A fake of GitHub's REST API on loopback that records the requests it receives."""
 
 import calendar
 import contextlib
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class FakeGitHub:
-    """Issues, pull requests, and the faults that the next requests meet."""
+    """Holds issues, pull requests, and the faults to apply to the next requests."""
 
     def __init__(self) -> None:
         self.issues: list[Json] = []
@@ -27,7 +27,7 @@ class FakeGitHub:
         self.repository: Json = {"full_name": REPOSITORY, "has_issues": True, "archived": False}
         self.url = ""
         self.let_go = threading.Event()
-        # Protects the lists: the server answers in threads, the test looks on.
+        # Protects the lists, which the server's threads change while the test reads them.
         self.lock = threading.Lock()
 
     def add(self, number: int, title: str, body: str, **more: Any) -> None:
@@ -73,13 +73,13 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._attend("GET", {})
+        self._handle("GET", {})
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length", 0))
-        self._attend("POST", json.loads(self.rfile.read(length)))
+        self._handle("POST", json.loads(self.rfile.read(length)))
 
-    def _attend(self, method: str, body: Json) -> None:
+    def _handle(self, method: str, body: Json) -> None:
         self.github.asked.append(f"{method} {self.path}")
         fault = self.github.fault(method)
         if fault in ("lost", "hang"):
@@ -114,27 +114,27 @@ class _Handler(BaseHTTPRequestHandler):
                     403, {"message": "You have exceeded a secondary rate limit"}, {"Retry-After": value}
                 )
             case "ungranted":
-                # What GitHub answers to a fine-grained token that may only read.
+                # GitHub's answer to a fine-grained token with read-only access.
                 message = "Resource not accessible by personal access token"
                 self._send(403, {"message": message}, {"X-Accepted-GitHub-Permissions": value})
             case "moved":
                 self._send(301, {"message": "Moved Permanently"}, {"Location": value})
             case _:
-                self._send(int(kind), {"message": "as the test wants it"})
+                self._send(int(kind), {"message": "injected by the test"})
 
     def _list(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
         wanted = [i for i in self.github.issues if query.get("state") == "all" or i["state"] == "open"]
         if since := query.get("since"):
-            moment = calendar.timegm(time.strptime(since, "%Y-%m-%dT%H:%M:%SZ"))
-            wanted = [issue for issue in wanted if issue["updated_at"] >= moment]
-        part = wanted[(page - 1) * size : page * size]
+            updated_since = calendar.timegm(time.strptime(since, "%Y-%m-%dT%H:%M:%SZ"))
+            wanted = [issue for issue in wanted if issue["updated_at"] >= updated_since]
+        items = wanted[(page - 1) * size : page * size]
         headers = {}
         if page * size < len(wanted):
             following = urlencode({**query, "page": page + 1})
             headers["Link"] = f'<{self.github.url}{urlsplit(self.path).path}?{following}>; rel="next"'
-        self._send(200, part, headers)
+        self._send(200, items, headers)
 
     def _send(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         content = json.dumps(body).encode()

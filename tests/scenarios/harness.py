@@ -1,4 +1,4 @@
-"""A stage for scenarios: a project, a home, a model server, and the real commands as processes."""
+"""Test harness: a temporary project and home, an offline model server, and the real commands run as processes."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 PROGRAMS = Path(sys.executable).parent
-# What is started here ends with this process, also when a test run is killed.
+# Prefix for commands that must die with the test process, even when that is killed.
 DIE_WITH_PARENT = (found, "--pdeathsig", "KILL") if (found := shutil.which("setpriv")) else ()
 KEYS = ("canary-key-alpha-9f31", "canary-key-beta-77c2", "canary-key-gamma-05de", "canary-key-delta-e410")
 _GOOD = """
@@ -54,23 +54,23 @@ Json = dict[str, Any]
 
 
 def title_of(number: int) -> str:
-    """What the witness calls the item of this number."""
+    """The item's title, by which the model server names it in its log."""
     return f"Thing {number} can be used"
 
 
-def wait_until(true: Callable[[], object], seconds: float = 30.0) -> float:
-    """Waits for something outside of this process; gives how long that took."""
+def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> float:
+    """Poll until the condition holds; return the seconds that took."""
     began = time.monotonic()
-    while not true():
+    while not condition():
         passed = time.monotonic() - began
-        assert passed < seconds, f"not within {seconds} s: {getattr(true, '__name__', true)}"
+        assert passed < seconds, f"not within {seconds} s: {getattr(condition, '__name__', condition)}"
         time.sleep(0.01)
     return time.monotonic() - began
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedCommand:
-    """A command that has ended."""
+    """Exit code and output of a command that has ended."""
 
     code: int
     out: str
@@ -80,27 +80,27 @@ class CompletedCommand:
     def lines(self) -> list[str]:
         return self.out.splitlines()
 
-    def lines_of(self, speaker: str) -> list[str]:
-        """What one speaker said, without the prefix."""
-        prefix = f"[{speaker}] "
+    def lines_of(self, source: str) -> list[str]:
+        """The lines of one item or of the COORDINATOR, without their prefix."""
+        prefix = f"[{source}] "
         return [line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessHandle:
-    """One process, never mistaken for a later one of the same number."""
+    """A process, told apart by its start time from a later one with the same pid."""
 
     pid: int
-    born: str
+    start_time: str
 
     @property
     def alive(self) -> bool:
         state = _stat(self.pid)
-        return state is not None and state[19] == self.born and state[0] != "Z"
+        return state is not None and state[19] == self.start_time and state[0] != "Z"
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name."""
+    """The fields of /proc/PID/stat that follow the command name."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
@@ -108,7 +108,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def descendants(root: int) -> list[ProcessHandle]:
-    """Every living process below one, itself not among them."""
+    """All live descendants of a process, without itself."""
     stats = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     parents = {pid: int(found[1]) for pid, found in stats.items() if found}
     below, fresh = set[int](), {root}
@@ -129,7 +129,7 @@ def command_line(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunningCommand:
-    """A command under way; its output goes to files, so that no test holds it up."""
+    """A command that is still running; its output goes to files, so that it never blocks on the test."""
 
     process: subprocess.Popen[bytes]
     out_path: Path
@@ -148,18 +148,18 @@ class RunningCommand:
         return self.err_path.read_text("utf-8", "replace")
 
     def wait_for(self, text: str, seconds: float = 30.0) -> float:
-        """Waits until the text is there."""
+        """Wait until the text is in the standard output; fail at once if the command ends without it."""
         return wait_until(lambda: text in self.out or self._ended_without(text), seconds)
 
     def _ended_without(self, text: str) -> bool:
         if self.process.poll() is not None and text not in self.out:
             raise AssertionError(
-                f"ended with {self.process.returncode}, never said {text!r}:\n{self.out}{self.err}"
+                f"exited with {self.process.returncode} without printing {text!r}:\n{self.out}{self.err}"
             )
         return False
 
     def processes(self) -> list[ProcessHandle]:
-        """Every process of the run but the coordinator."""
+        """Every process of the run except the coordinator."""
         return descendants(self.pid)
 
     def signal(self, number: signal.Signals) -> None:
@@ -172,14 +172,14 @@ class RunningCommand:
 
 @dataclass(frozen=True, slots=True)
 class ModelServer:
-    """The model server, and what it saw."""
+    """The running model server, with its log of calls."""
 
     url: str
     pid: int
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Calls under way stay under way, however long the test takes for what it does meanwhile."""
+        """Suspend the server: calls in flight stay in flight for as long as the test needs."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -197,7 +197,7 @@ class ModelServer:
         return found
 
     def calls(self, number: int | None = None) -> list[Json]:
-        """Every call, or those for one item."""
+        """All calls, or those of one item."""
         found: list[Json] = self.ledger()["calls"]
         return [call for call in found if number is None or call["item"] == title_of(number)]
 
@@ -205,9 +205,9 @@ class ModelServer:
         return [call for call in self.calls(number) if call["status"] == 200 and call["ending"] == "complete"]
 
     def repeated_prompts(self) -> list[tuple[str, str]]:
-        """Prompts that were answered more than once, item by item."""
+        """Item and hash of each prompt that was answered more than once."""
         seen = [(call["item"], call["prompt_sha256"]) for call in self.answered()]
-        return sorted({one for one in seen if seen.count(one) > 1})
+        return sorted({prompt for prompt in seen if seen.count(prompt) > 1})
 
     def add_fault(self, **fault: object) -> None:
         self._get("POST", "/_offline/faults", json.dumps(fault).encode())
@@ -218,14 +218,14 @@ class ModelServer:
 
 @dataclass(slots=True)
 class RunHarness:
-    """One project with one home; everything that is started here ends here."""
+    """One project with its own AGENTOS_HOME; every process started here is ended when the harness closes."""
 
     root: Path
     _stack: contextlib.ExitStack
     keys: tuple[str, ...] = KEYS
     urls: list[str] = field(default_factory=list)
     extra_env: dict[str, str] = field(default_factory=dict)
-    """What every command finds in its environment besides."""
+    """Added to the environment of every command."""
     _count: int = 0
 
     @classmethod
@@ -248,8 +248,6 @@ class RunHarness:
     @property
     def user(self) -> Path:
         return self.root / "user"
-
-    # The backlog.
 
     def issue(self, number: int, quality: str = "good", *labels: str) -> Path:
         front = f"---\nnumber: {number}\nlabels: [{', '.join(labels)}]\n---\n\n"
@@ -277,15 +275,13 @@ class RunHarness:
     def databases(self) -> list[str]:
         return sorted(path.name for path in self.home.glob("checkpoints/*/*"))
 
-    # The model.
-
     def server(self, *flags: str, keys: tuple[str, ...] = KEYS, fault: Json | None = None) -> ModelServer:
-        """Starts the model server; the commands that follow are given its address and these keys."""
+        """Start the model server; commands started later get its address and these keys."""
         file = self.root / "server-keys"
         file.write_text("".join(f"key-{n}={key}\n" for n, key in enumerate(keys, 1)))
-        words = [*flags, "--fault", json.dumps(fault)] if fault else list(flags)
+        options = [*flags, "--fault", json.dumps(fault)] if fault else list(flags)
         process = subprocess.Popen(
-            [PROGRAMS / "agentos", "offline-server", "--die-with-parent", "--keys-file", file, *words],
+            [PROGRAMS / "agentos", "offline-server", "--die-with-parent", "--keys-file", file, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -298,10 +294,8 @@ class RunHarness:
         self.keys = keys
         return ModelServer(self.urls[-1], process.pid)
 
-    # The commands.
-
     def environment(self, **more: str) -> dict[str, str]:
-        """Built from nothing: what the machine's own has does not count."""
+        """Built from scratch, so that nothing leaks in from the developer's environment."""
         return {
             "PATH": f"{PROGRAMS}:/usr/bin:/bin",
             "HOME": str(self.user),
@@ -333,7 +327,7 @@ class RunHarness:
         before: tuple[str, ...] = (),
         **env: str,
     ) -> RunningCommand:
-        """Starts a command in the project; `env` is added to its environment, `before` to its words."""
+        """Start a command in the project; `env` extends its environment, `before` is a command prefix."""
         self._count += 1
         out, err = (self.root / f"{kind}-{self._count}" for kind in ("stdout", "stderr"))
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
@@ -359,7 +353,7 @@ class RunHarness:
         size: tuple[int, int] = (100, 24),
         **env: str,
     ) -> "Terminal":
-        """Starts a command as the foreground of a pseudo-terminal of its own; size is columns, lines."""
+        """Start a command in the foreground of its own pseudo-terminal; `size` is (columns, lines)."""
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (size[1], size[0]))
         process = subprocess.Popen(
@@ -376,10 +370,8 @@ class RunHarness:
         self._stack.callback(terminal.close)
         return terminal
 
-    # The records.
-
     def runs(self) -> list[Path]:
-        """Oldest first."""
+        """The folders of all runs, oldest first."""
         found = self.home.glob("logs/parallel/[0-9]*Z*")
         return sorted(found, key=lambda path: (path.stat().st_ctime_ns, path.name))
 
@@ -398,7 +390,7 @@ class RunHarness:
         return found
 
     def worker(self, item: str) -> int:
-        """The process that carries the item now."""
+        """The pid of the item's current worker."""
         wait_until(lambda: any(event["item"] == item for event in self.events("worker_started")))
         pids: list[int] = [event["pid"] for event in self.events("worker_started") if event["item"] == item]
         return pids[-1]
@@ -415,7 +407,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @dataclass(slots=True)
 class Terminal:
-    """A command in a pseudo-terminal, and the keyboard before it."""
+    """A command in a pseudo-terminal, with its keyboard."""
 
     process: subprocess.Popen[bytes]
     keyboard: int
@@ -427,7 +419,7 @@ class Terminal:
 
     @property
     def written(self) -> bytes:
-        """Everything that was written so far, as it was."""
+        """Every byte written so far."""
         os.set_blocking(self.keyboard, False)
         with contextlib.suppress(OSError):
             while chunk := os.read(self.keyboard, 65536):
@@ -436,27 +428,27 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """The same as text, without what moves the cursor or colours."""
+        """The output as text, without cursor movements and colours."""
         text = self.written.decode("utf-8", "replace").replace("\r\n", "\n")
         return _MOVES.sub("", text)
 
     def press(self, keys: str) -> None:
         os.write(self.keyboard, keys.encode())
 
-    def answer(self, keys: str, said: str) -> float:
-        """Seconds from the press of a key to the answer; nothing is polled, so that nothing is added."""
+    def response_time(self, keys: str, expected: str) -> float:
+        """Seconds from a key press to the expected output, measured without polling."""
         assert self.written is not None
         seen, began = b"", time.monotonic()
         self.press(keys)
-        while said.encode() not in seen and select.select([self.keyboard], [], [], 5)[0]:
+        while expected.encode() not in seen and select.select([self.keyboard], [], [], 5)[0]:
             seen += os.read(self.keyboard, 65536)
         took = time.monotonic() - began
         self._screen += seen
-        assert said.encode() in seen, seen
+        assert expected.encode() in seen, seen
         return took
 
     def modes(self) -> list[Any]:
-        """How the terminal treats keys."""
+        """The terminal attributes."""
         return termios.tcgetattr(self.keyboard)
 
     def wait_for(self, text: str, seconds: float = 30.0) -> float:
@@ -488,7 +480,7 @@ def _end_server(process: subprocess.Popen[bytes]) -> None:
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is not None:
-        # Its number may be another's by now; what it left has been given to the first process.
+        # The pid may have been reused, and orphans have been reparented to init.
         return
     left = descendants(process.pid)
     process.kill()
@@ -501,7 +493,7 @@ def _end_tree(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def full_pipe() -> Iterator[int]:
-    """The writing end of a pipe that nobody reads and that has no room left."""
+    """The write end of a full pipe that nobody reads."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)
@@ -516,7 +508,7 @@ def full_pipe() -> Iterator[int]:
 
 
 def snapshot(*folders: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything below the folders: mode, time of change and content of each."""
+    """Mode, modification time and content of everything below the folders."""
     found = {}
     for folder in folders:
         for path in [folder, *folder.rglob("*")] if folder.exists() else []:

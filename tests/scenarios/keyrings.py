@@ -1,4 +1,4 @@
-"""Keys on the stage: their file, and `agentos keys`."""
+"""Writes credentials.toml for a test and runs `agentos keys`."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from .harness import KEYS, PROGRAMS, CompletedCommand, RunHarness
 
 
 def credentials(harness: RunHarness, url: str, *tables: str) -> Path:
-    """Writes credentials.toml, a table a key; the environment gives none."""
+    """Write credentials.toml with one table per key; commands get no keys from the environment."""
     harness.keys = ()
     harness.home.mkdir(mode=0o700, exist_ok=True)
     path = harness.home / "credentials.toml"
@@ -21,7 +21,7 @@ def table(number: int, *lines: str) -> str:
 
 
 def keys(harness: RunHarness, *words: str, typed: str = "", **env: str) -> CompletedCommand:
-    """`agentos keys`, with something typed into it; no secret is ever shown."""
+    """Run `agentos keys` with this standard input, and check that it prints no secret."""
     done = subprocess.run(
         [PROGRAMS / "agentos", "keys", *words],
         input=typed,

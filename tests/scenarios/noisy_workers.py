@@ -1,4 +1,4 @@
-"""Workers that talk in every way that a line can be torn, forged or spoiled."""
+"""Workers whose output is split, oversized, binary, or forged."""
 
 import os
 import socket
@@ -10,9 +10,9 @@ BAR = "".join(f"\r{percent:3}% [{'#' * (percent // 10):<10}]" for percent in ran
 
 
 def main(connection: socket.socket) -> None:
-    """The entry of a worker: its order names what it says."""
-    word = connection.makefile("rb").readline().strip().decode()
-    TALKS[word]()
+    """The worker entry point; its task names the kind of output."""
+    kind = connection.makefile("rb").readline().strip().decode()
+    OUTPUTS[kind]()
 
 
 def in_pieces() -> None:
@@ -59,7 +59,7 @@ def through_children() -> None:
     time.sleep(0.3)
 
 
-TALKS = {
+OUTPUTS = {
     "pieces": in_pieces,
     "both": on_both,
     "length": at_length,

@@ -1,4 +1,4 @@
-"""A terminal as a person sees it: what stands on the screen, and what has scrolled away."""
+"""A terminal emulator over a pseudo-terminal: the visible screen and the scrollback."""
 
 import fcntl
 import shutil
@@ -17,7 +17,7 @@ WIDE = (100, 24)
 
 @dataclass(slots=True)
 class Screen:
-    """Does not wrap lines anew when it becomes narrower, as xterm does not."""
+    """An emulated screen; like xterm, it does not rewrap lines when it becomes narrower."""
 
     terminal: Terminal
     columns: int = 100
@@ -31,14 +31,14 @@ class Screen:
         self._stream = pyte.ByteStream(self._screen)
 
     def look(self) -> list[str]:
-        """What stands on the screen now, without empty rows at the end."""
+        """The visible rows, without trailing empty ones."""
         written = self.terminal.written
         self._stream.feed(written[self._fed :])
         self._fed = len(written)
         return "\n".join(row.rstrip() for row in self._screen.display).rstrip().split("\n")
 
     def scrolled(self) -> list[str]:
-        """What has gone out at the top."""
+        """The rows that have scrolled off the top."""
         self.look()
         rows = self._screen.history.top
         return ["".join(row[column].data for column in range(self.columns)).rstrip() for row in rows]
@@ -47,13 +47,13 @@ class Screen:
         return [*self.scrolled(), *self.look()]
 
     def footer(self) -> list[str]:
-        """From the first row of an item at work, or the bar, to the end."""
+        """The rows from the first running item, or the progress bar, to the end."""
         rows = self.look()
-        place = next(
+        first = next(
             (n for n, row in enumerate(rows) if row.startswith(("  LLD-", "  ... and", "[=", "[>"))),
             len(rows),
         )
-        return rows[place:]
+        return rows[first:]
 
     def shows(self, text: str, seconds: float = 15.0) -> None:
         wait_until(lambda: any(text in row for row in self.look()), seconds)
@@ -71,7 +71,7 @@ class Screen:
 
 
 class Shell:
-    """An interactive shell in a terminal, with job control."""
+    """An interactive bash in a terminal, with job control."""
 
     def __init__(self, harness: RunHarness, **env: str) -> None:
         self.terminal: Terminal = harness.terminal(

@@ -138,7 +138,7 @@ def test_keys_are_the_shells_when_the_screen_is_not_ours(harness: RunHarness, wo
 def test_whatever_is_pressed_is_answered_within_100_ms(harness: RunHarness) -> None:
     screen = begin(harness)
     for keys, said in (("t", "Snapshot at"), ("\n", "Snapshot at"), ("x", "Keys: t or Enter")):
-        took = [screen.terminal.answer(keys, said) for _ in range(9)]
+        took = [screen.terminal.response_time(keys, said) for _ in range(9)]
         assert statistics.median(took) < 0.1, (keys, took)
     leave(screen)
 
@@ -152,7 +152,7 @@ def test_ctrl_c_is_answered_within_100_ms(harness: RunHarness, display: str) -> 
     while not took or (min(took) >= 0.1 and len(took) < 3):
         terminal = harness.terminal("--all", "--parallel", 2, "--display", display)
         wait_until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
-        took.append(terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint"))
+        took.append(terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint"))
         assert terminal.wait(30).code == 130
     assert min(took) < 0.1, took
 

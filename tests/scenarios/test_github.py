@@ -227,7 +227,7 @@ def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
         github.faults.append(("GET", "primary:600"))
         terminal = harness.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
         terminal.wait_for("Waiting 60", 60)
-        took.append(terminal.answer("\x03", "[COORDINATOR] Shutting down...\r\n"))
+        took.append(terminal.response_time("\x03", "[COORDINATOR] Shutting down...\r\n"))
         done = terminal.wait(5)
         assert done.code == 130 and "Traceback" not in done.out
         assert done.lines[-1] == f"[COORDINATOR] Nothing was started. Start it with: {program} --all"
@@ -246,7 +246,7 @@ def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
     )
     terminal.wait_for("to go on with", 60)
     began = time.monotonic()
-    terminal.answer("\x03", "Shutting down... waiting for workers to checkpoint")
+    terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint")
     done = terminal.wait(30)
     assert time.monotonic() - began < 7 and done.code == 130
     assert done.lines[-1].endswith("Go on with: issue-workflow --all") and "Traceback" not in done.out

@@ -19,7 +19,7 @@ from agentos.outputs.logfiles import LogFiles
 from agentos.storage.files import private_file
 
 from .harness import PROGRAMS, RunHarness, command_line, descendants, full_pipe, title_of, wait_until
-from .noisy_workers import TALKS
+from .noisy_workers import OUTPUTS
 
 REPOSITORY = Path(__file__).parents[2]
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -28,7 +28,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 def talk(tmp_path: Path) -> dict[str, list[str]]:
     """Every talker as a real worker, all at once, through the real engine and the real listeners."""
     said: list[str] = []
-    words = {f"LLD-{number}": word for number, word in enumerate(TALKS, 1)}
+    words = {f"LLD-{number}": word for number, word in enumerate(OUTPUTS, 1)}
     spec = WorkerSpec(
         "tests.scenarios.noisy_workers:main",
         (),

@@ -112,7 +112,7 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarnes
     given = {"EDITOR_KEY": KEYS[0], "NETRC": f"x:{KEYS[1]}", "TMPDIR": str(temporary)}
     running = harness.start("--all", "--parallel", 3, "--json", **given)  # type: ignore[arg-type]
     scan = Scan(running, found_in, (harness.project, harness.home, harness.user, temporary))
-    thread = threading.Thread(target=scan.follow)
+    thread = threading.Thread(target=scan.scan_until_exit)
     thread.start()
     wait_until(lambda: "hang" in {call["fault"] for call in server.calls(41)})
     asked = [*_over_the_socket(harness), *(harness.run(*words, program="agentos").out for words in DURING)]
@@ -185,7 +185,7 @@ def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(harness: Ru
     words = ("--parallel", "2", "--", "python3", "agent.py", "{item}", str(tokens))
     running = harness.start("exec", "red", "green", "blue", *words, program="agentos")
     scan = Scan(running, found_in)
-    thread = threading.Thread(target=scan.follow)
+    thread = threading.Thread(target=scan.scan_until_exit)
     thread.start()
     done = running.wait(90)
     thread.join()
