@@ -164,7 +164,7 @@ def _dry_run(request: Any) -> int:
     width = max(len(entry.item.id) for entry in plan.entries)
     for entry in plan.entries:
         say(
-            f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.words, entry.item))}"
+            f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.program, entry.item))}"
         )
     say("[COORDINATOR] To start it, leave out --dry-run.")
     return 0
