@@ -21,6 +21,7 @@ from pathlib import Path
 from agentos.core.planning.items import Item
 from agentos.core.planning.plan import Plan, Selection, make_plan
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.commands import GrantLease, StartWorker, StopWorker
 from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
@@ -163,10 +164,11 @@ def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: P
 
 
 def _listeners(folder: Path) -> list[Listener]:
+    encoder = EventEncoder(str)
     return [
-        Journal(folder, str, _fail),
+        Journal(folder, encoder, _fail),
         LogFiles(folder, private_file, lambda line: None),
-        Audit(folder, private_file, str, _fail),
+        Audit(folder, private_file, encoder, _fail),
         SummaryFile(_writer(folder / "summary.json"), str, _fail),
         Console(lambda line: None, str, lambda line: None),
     ]

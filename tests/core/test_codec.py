@@ -14,6 +14,7 @@ from agentos.core.protocol import commands, events, peer_notes
 from agentos.core.protocol.codec import (
     WIRE_NAMES,
     CodecError,
+    EventEncoder,
     decode,
     dumps,
     encode,
@@ -235,3 +236,17 @@ def test_nested_facts_keep_their_kinds() -> None:
     assert back.refusal == refusal and back.refusal.kind is RefusalKind.DAY_EXHAUSTED
     told = loads(dumps(events.WorkerReported("LLD-1", Outcome(Ending.PARKED, details=("a", "b")))))
     assert told.outcome.details == ("a", "b") and told.outcome.ending is Ending.PARKED
+
+
+def test_listeners_share_one_encoding_of_an_event() -> None:
+    redacted: list[str] = []
+
+    def redact(line: str) -> str:
+        redacted.append(line)
+        return line
+
+    encoder, event = EventEncoder(redact), events.Heartbeat(60.0)
+    lines = {encoder.line(event, 1.5) for _listener in range(3)}
+    assert lines == {'{"at":1.5,"type":"heartbeat","seconds":60.0}'} and len(redacted) == 1
+    assert encoder.line(event, 2.5) != encoder.line(events.RunSuspended(), 2.5)
+    assert len(redacted) == 3

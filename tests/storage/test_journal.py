@@ -9,6 +9,7 @@ import pytest
 
 from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.core.text.secrets import MASK, Redactor, Secret
@@ -20,7 +21,7 @@ ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
 
 
 def write(folder: Path, *told: events.Event) -> None:
-    journal = Journal(folder, Redactor([Secret("canary-123456")]), print)
+    journal = Journal(folder, EventEncoder(Redactor([Secret("canary-123456")])), print)
     for at, event in enumerate(told):
         journal.on_event(event, at + 0.5)
     journal.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
 from agentos.storage.files import TMP_PREFIX
 from agentos.storage.journal import Journal
@@ -39,7 +40,7 @@ def finished(runs: Path, wall: float, size: int = 10) -> Path:
 
 
 def told(run: RunFolder, *heard: events.Event) -> None:
-    journal = Journal(run.path, str, print)
+    journal = Journal(run.path, EventEncoder(str), print)
     for event in heard:
         journal.on_event(event, WALL)
     journal.close()

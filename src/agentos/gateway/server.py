@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from agentos.config.prices import price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
@@ -114,7 +115,7 @@ class _Gateway:
                 on_ready(Ready(url, tuple(keys), self._signer))
                 if options.emit_events:
                     stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
-                    self._json_events = JsonLines(stdout.write, self._redact)
+                    self._json_events = JsonLines(stdout.write, EventEncoder(self._redact))
                 self._console.started(url, keys, options.max_wait)
                 watch = None if options.offline else CredentialWatch(source, self._usable)
                 await self._wait_for_stop(watch, brokers)

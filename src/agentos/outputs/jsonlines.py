@@ -1,21 +1,20 @@
-"""One JSON event a line."""
+"""`--json`: one event per line, for programs."""
 
-import json
 from collections.abc import Callable
 
-from agentos.core.protocol.codec import encode
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.events import Event
 
 
 class JsonLines:
-    """A listener for programs; `write` takes one whole line."""
+    """A listener that passes every event to `write` as one JSON line."""
 
-    def __init__(self, write: Callable[[str], None], redact: Callable[[str], str]) -> None:
+    def __init__(self, write: Callable[[str], None], encoder: EventEncoder) -> None:
         self._write = write
-        self._redact = redact
+        self._encoder = encoder
 
     def on_event(self, event: Event, at: float) -> None:
-        self._write(self._redact(json.dumps({"at": at, **encode(event)}, ensure_ascii=False)))
+        self._write(self._encoder.line(event, at))
 
     def close(self) -> None:
         pass

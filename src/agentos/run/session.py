@@ -9,6 +9,7 @@ from agentos.config.settings import Settings, current_folder, moved_home, termin
 from agentos.control.server import ControlSocket
 from agentos.core.planning.plan import Plan
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener
 from agentos.core.text.secrets import Redactor
 from agentos.outputs.audit import Audit
@@ -80,16 +81,16 @@ class RunSession:
         )
 
     def _add_default_listeners(self) -> None:
-        folder, redact = self.folder, self._redact
+        folder, encoder = self.folder, EventEncoder(self._redact)
         warn = WarnOnce(self.display.write)
-        self.add_listener(Journal(folder, redact, warn))
+        self.add_listener(Journal(folder, encoder, warn))
         self.add_listener(LogFiles(folder, private_file, warn))
-        self.add_listener(Audit(folder, private_file, redact, warn))
-        self.add_listener(SummaryFile(_summary_writer(folder), redact, warn))
+        self.add_listener(Audit(folder, private_file, encoder, warn))
+        self.add_listener(SummaryFile(_summary_writer(folder), self._redact, warn))
         self.add_listener(self.display)
         if self._origin.json:
             stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
-            self.add_listener(JsonLines(stdout.write, redact))
+            self.add_listener(JsonLines(stdout.write, encoder))
 
     def _open_control_socket(self, engine: Engine) -> Callable[[], Sequence[ControlRequest]]:
         """The run goes on without one: then only signals control it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
-from agentos.core.protocol.codec import WIRE_NAMES, CodecError, decode, encode, one_line
+from agentos.core.protocol.codec import WIRE_NAMES, CodecError, EventEncoder, decode
 from agentos.core.protocol.events import FORMAT, Event
 from agentos.storage.files import private_file
 
@@ -25,18 +25,17 @@ class Journal:
     out: they are in the item's log.
     """
 
-    def __init__(self, folder: Path, redact: Callable[[str], str], warn: Callable[[OSError], None]) -> None:
+    def __init__(self, folder: Path, encoder: EventEncoder, warn: Callable[[OSError], None]) -> None:
         self._descriptor = private_file(folder / NAME)
-        self._redact = redact
+        self._encoder = encoder
         self._warn = warn
         self._unwritten = b""
 
     def on_event(self, event: Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
             return
-        line = self._redact(one_line({"at": at, **encode(event)})) + "\n"
         # A path that is not UTF-8 holds lone surrogates. As backslash escapes they are valid JSON and can be read back.
-        self._unwritten += line.encode(errors="backslashreplace")
+        self._unwritten += (self._encoder.line(event, at) + "\n").encode(errors="backslashreplace")
         try:
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten) :]

@@ -113,6 +113,26 @@ def dumps(message: object) -> str:
     return one_line(encode(message))
 
 
+class EventEncoder:
+    """Encodes events as redacted JSON lines (`at`, `type`, fields), each event once.
+
+    The event loop publishes one event to all listeners before the next. The encoder keeps the last line, so the
+    journal, the audit and `--json` share it instead of encoding and redacting the same event three times.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._event: events.Event | None = None
+        self._at = 0.0
+        self._line = ""
+
+    def line(self, event: events.Event, at: float) -> str:
+        if event is not self._event or at != self._at:
+            self._line = self._redact(one_line({"at": at, **encode(event)}))
+            self._event, self._at = event, at
+        return self._line
+
+
 def type_marker(kind: type) -> bytes:
     """The bytes by which a line that `dumps` wrote for this type is found without decoding it."""
     return f'"type":"{WIRE_NAMES[kind]}"'.encode()
