@@ -12,6 +12,7 @@ MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 MAX_CALL_SECONDS = 600.0
 READ_TIMEOUT = 300.0  # seconds
 PLACEHOLDER_KEY = "given-per-call"
+MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is a lie
 
 SdkClient = TypeVar("SdkClient")
 
@@ -39,7 +40,12 @@ class VendorClient(Generic[SdkClient]):
                 return await self._call(self._clients[key.base_url], request, key)
         except (BadRequest, CallRefused):
             raise
+        except RecursionError as error:
+            refusal = Refusal(RefusalKind.PROVIDER_ERROR, "no response: nested too deeply to be read")
+            raise CallRefused(refusal) from error
         except self.failures as error:
+            if redirect := _redirect_behind(error):
+                raise BadRequest(str(redirect)) from error
             if (translated := self._translate(error)) is not None:
                 raise translated from error
             reason = f"no response: {type(error).__name__}"
@@ -72,12 +78,35 @@ def checked_text(value: object) -> str:
 
 
 def positive_int(value: object) -> int:
-    """The value if it is a positive integer, else 0."""
-    return value if type(value) is int and value > 0 else 0
+    """The value if it is a positive integer that can be a number of tokens, else 0."""
+    return value if type(value) is int and 0 < value <= MAX_TOKEN_COUNT else 0
 
 
 class ResponseTooLarge(ValueError):
     """The response is larger than anything a model writes."""
+
+
+class RedirectRefused(ValueError):
+    """The server sent a model call elsewhere. Following it would hand the key to another host."""
+
+
+async def refuse_redirect(response: Any) -> None:
+    """Response hook: model calls follow no redirect, neither to another host nor from https to http."""
+    if not 300 <= response.status_code < 400:
+        return
+    target = response.headers.get("location", "")[:200]
+    await response.aclose()
+    raise RedirectRefused(
+        f"{response.request.url.host} answered with a redirect ({response.status_code}) to {target or '?'}: model calls "
+        "follow none, so that the key stays where you sent it; set the base URL that the provider gives"
+    )
+
+
+def _redirect_behind(error: BaseException | None) -> RedirectRefused | None:
+    """The refused redirect that an SDK's own exception hides."""
+    while error is not None and not isinstance(error, RedirectRefused):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 async def read_bounded(response: Any) -> None:
@@ -96,4 +125,4 @@ async def read_bounded(response: Any) -> None:
     response._content = b"".join(chunks)
 
 
-RESPONSE_HOOKS: dict[str, Any] = {"response": [read_bounded]}
+RESPONSE_HOOKS: dict[str, Any] = {"response": [refuse_redirect, read_bounded]}

@@ -12,8 +12,12 @@ from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEv
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.refusals import Refusal
+from agentos.core.text.line_assembler import clean, one_line
 from agentos.core.text.secrets import Redactor
 from agentos.models import CHARS_PER_TOKEN
+
+MAX_MODEL_NAME = 200  # characters
+MAX_REASON = 1000  # characters of an error that a server words
 
 
 class LeasedModel:
@@ -94,14 +98,14 @@ class LeasedModel:
         # The provider may echo the key; it must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
         try:
-            response = await self._provider(lease.provider).complete(request, key)
-            response = replace(response, text=redact(response.text))
+            response = _sanitize(await self._provider(lease.provider).complete(request, key), redact)
             return response
         except CallRefused as error:
-            refusal = error.refusal
+            reason = one_line(redact(error.refusal.reason[:MAX_REASON]))
+            refusal = replace(error.refusal, reason=reason)
             raise
         except BadRequest as error:
-            raise BadRequest(redact(str(error))) from None
+            raise BadRequest(one_line(redact(str(error)[:MAX_REASON]))) from None
         finally:
             self._send_event(
                 LeaseReleased(
@@ -119,3 +123,16 @@ class LeasedModel:
         if name not in self._providers:
             self._providers[name] = self._factories[name]()
         return self._providers[name]
+
+
+def _sanitize(response: ModelResponse, redact: Callable[[str], str]) -> ModelResponse:
+    """The one place that everything a server says passes before anything else sees it.
+
+    Keys are masked. Text is made storable: no terminal escapes, no control characters, no half characters, which
+    could neither be written to a document nor kept in a checkpoint.
+    """
+    lines = redact(response.text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    text = "\n".join(clean(line) for line in lines).encode("utf-8", "replace").decode("utf-8")
+    if not text.strip():
+        raise BadRequest("the model returned no text that can be printed")
+    return replace(response, text=text, model=one_line(redact(response.model[:MAX_MODEL_NAME])))

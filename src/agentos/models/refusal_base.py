@@ -9,6 +9,7 @@ from typing import Any
 from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 
+MAX_DIGITS = 15  # of a limit in a header; Python refuses to convert thousands of them
 _REJECTED_KEY = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
 _PROTOBUF_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
 _GO_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -41,7 +42,7 @@ def limits_in_headers(
     found = []
     for name, dimension in dimensions.items():
         value = headers.get(pattern.format(name), "")
-        if value.isascii() and value.isdigit() and int(value):
+        if len(value) <= MAX_DIGITS and value.isascii() and value.isdigit() and int(value):
             found.append(LimitSeen(dimension, float(value)))
     return tuple(found)
 

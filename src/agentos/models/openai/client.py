@@ -21,7 +21,8 @@ from agentos.models.client_base import (
     positive_int,
 )
 from agentos.models.openai import ensure_version
-from agentos.models.openai.refusals import limits_seen, read_refusal
+from agentos.models.openai.refusals import limits_seen, read_refusal, status_in_body
+from agentos.models.refusal_base import error_object
 from agentos.models.tls import tls_context
 
 
@@ -45,7 +46,12 @@ class OpenAI(VendorClient[openai.AsyncOpenAI]):
     async def _call(self, client: openai.AsyncOpenAI, request: ModelRequest, key: LeasedKey) -> ModelResponse:
         completions = client.with_options(api_key=key.secret).chat.completions
         raw = await completions.with_raw_response.create(**_parameters(request, key))
-        return _response(raw.parse(), lower_case(raw.headers))
+        completion, headers = raw.parse(), lower_case(raw.headers)
+        if not completion.choices and (body := error_object(completion.model_extra)):
+            # Some servers report an error inside a response with status 200.
+            refusal = read_refusal(status_in_body(body), {"error": body}, headers, time.time())
+            raise error_for(refusal, str(body.get("message", "error without a message")))
+        return _response(completion, headers)
 
     def _translate(self, error: Exception) -> CallRefused | BadRequest | None:
         if not isinstance(error, openai.APIStatusError):

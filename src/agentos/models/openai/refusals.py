@@ -15,6 +15,7 @@ from agentos.models.refusal_base import (
 )
 
 _SPENT_CODES = {"insufficient_quota", "credit_balance_exhausted"}
+_WAIT_CODES = {"rate_limit_exceeded", "slow_down"}
 _SPENT_SUFFIXES = ("_spend_limit_exceeded", "_usage_limit_exceeded")
 _DIMENSIONS = {"requests": Dimension.REQUESTS, "tokens": Dimension.TOKENS}
 
@@ -29,6 +30,14 @@ def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float
         hint = _seconds_to_reset(headers) if hint is None else hint
         return Refusal(RefusalKind.RATE_LIMITED, f"429 {code}".strip(), hint, limits=limits_seen(headers))
     return rejected_key(status) or provider_error(status, f"{status} {code}".strip(), headers, wall)
+
+
+def status_in_body(error: Mapping[str, Any]) -> int:
+    """The status that an error object stands for when the response itself claims success."""
+    code = error.get("code")
+    if type(code) is int and 400 <= code < 600:
+        return code
+    return 429 if code in _WAIT_CODES else 400
 
 
 def limits_seen(headers: Mapping[str, str]) -> tuple[LimitSeen, ...]:
