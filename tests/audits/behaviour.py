@@ -20,8 +20,8 @@ from agentos.core.text.secrets import Redactor, Secret
 from agentos.storage.checkpoints import open_checkpoint
 from agentos.storage.credentials.editor import append_credential
 from agentos.storage.credentials.reader import CredentialSource
-from agentos.storage.files import Folder, check_home, private_file
-from agentos.storage.home import Home
+from agentos.storage.files import Folder, private_file
+from agentos.storage.home import Home, check_home
 from agentos.storage.runs import new_run
 
 CANARY = "canary/key+4711=="

@@ -98,7 +98,7 @@ def undocumented_settings() -> Iterator[str]:
     tables = {
         "Environment": set(output_lines.variables()),
         "agentos.toml and config.toml": set(FILE_KEYS),
-        "credentials.toml": set(reader._KNOWN),
+        "credentials.toml": set(reader._FIELDS),
     }
     for heading, known in tables.items():
         documented = {row[0].strip("`") for row in page.rows(heading)}

@@ -17,8 +17,7 @@ from agentos.models.gemini import refusals as gemini_refusals
 from agentos.models.openai import refusals as openai_refusals
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.journal import NAME, read_journal
-from agentos.storage.peer_log import NAME as NOTES
-from agentos.storage.peer_log import read_findings
+from agentos.storage.peer_log import NOTES_FILE, read_findings
 from agentos.workflows.review_metadata import read_metadata
 from agentos.workflows.sources.markdown import read_page
 
@@ -52,7 +51,7 @@ def journal(folder: Path, content: bytes) -> None:
 
 
 def notes(folder: Path, content: bytes) -> None:
-    (folder / NOTES).write_bytes(content + b"\n" + content)
+    (folder / NOTES_FILE).write_bytes(content + b"\n" + content)
     assert read_findings(folder) == []
 
 

@@ -112,7 +112,7 @@ def test_the_number_of_workers_has_bounds() -> None:
     with pytest.warns(UserWarning, match=r"Requested parallelism 11 exceeds maximum 10\. Capping to 10\."):
         assert ParallelCoordinator(11).max_workers == 10
     for number in (0, -1):
-        with pytest.raises(ValueError, match="expected 1 to 10"):
+        with pytest.raises(ValueError, match="must be 1 to 10"):
             ParallelCoordinator(number)
 
 

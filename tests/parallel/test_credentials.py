@@ -92,7 +92,7 @@ def test_unknown_credentials_are_ignored() -> None:
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
 def test_a_backoff_that_is_no_time_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="expected a number of seconds"):
+    with pytest.raises(ValueError, match="must be finite and not negative"):
         CredentialCoordinator(KEYS).mark_rate_limited(KEYS[0], seconds)
 
 
@@ -137,7 +137,7 @@ def test_credentials_of_the_environment_have_their_url_and_model(monkeypatch: py
     assert (second.base_url, second.model, seventh.model) == ("http://127.0.0.1:1", "flash", None)
     reserved = CredentialCoordinator([second, seventh]).reserve()
     assert reserved == "second" and (reserved.base_url, reserved.model) == ("http://127.0.0.1:1", "flash")
-    with pytest.raises(ValueError, match="unknown; known: gemini"):
+    with pytest.raises(ValueError, match="expected one of gemini"):
         credentials_from_environment("nobody")
 
 

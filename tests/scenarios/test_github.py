@@ -117,7 +117,7 @@ def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: Fak
     harness.server()
     github.faults.append(("POST", fault))
     done = run(harness, github, "--all", program="issue-workflow")
-    assert done.code == 0 and "Looking whether the issue is there..." in done.out
+    assert done.code == 0 and "Checking whether the issue was filed..." in done.out
     assert len(github.issues) == 1
     assert sum(line.startswith("POST") for line in github.asked) == (1 if fault == "lost" else 2)
 
@@ -244,7 +244,7 @@ def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
     terminal = harness.terminal(
         "--all", program="issue-workflow", GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url
     )
-    terminal.wait_for("to go on with", 60)
+    terminal.wait_for("then continuing with", 60)
     began = time.monotonic()
     terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint")
     done = terminal.wait(30)
@@ -282,7 +282,7 @@ def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(
 
 def test_without_a_token_or_with_offline_it_says_what_to_do(harness: RunHarness, github: FakeGitHub) -> None:
     none = harness.run("--all", GITHUB_API_URL=github.url)
-    assert none.code == 3 and "set GITHUB_TOKEN or GH_TOKEN, or type: gh auth login" in none.err
+    assert none.code == 3 and "set GITHUB_TOKEN or GH_TOKEN, or run: gh auth login" in none.err
     offline = run(harness, github, "--all", "--offline")
     assert offline.code == 3 and "--offline has none" in offline.err
     open_air = harness.run("--all", GITHUB_TOKEN=TOKEN, GITHUB_API_URL="http://example.org")

@@ -58,9 +58,7 @@ def test_the_tutorial_workflow_has_forty_lines_and_works(harness: RunHarness, pr
     ]
     assert not harness.databases() and "Nothing is pending" in run(harness, "haiku_flow:Haiku", "--all").out
     again = re.findall(r"^\$ agentos (run .* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
-    assert [harness.run(*command.split(), program="agentos").code for command in again] == [0], (
-        "needs no key"
-    )
+    assert [harness.run(*command.split(), program="agentos").code for command in again] == [0], "needs no key"
     assert "Everything is done. " in harness.run("status", program="agentos").lines[-1]
     assert "everything is done. " in harness.run("wait", program="agentos").err
 
@@ -157,7 +155,9 @@ def test_a_broken_workflow_gives_one_clear_error_and_affects_no_other(
         ("../x:y", "invalid workflow"),
     ],
 )
-def test_an_unknown_workflow_is_a_usage_error(harness: RunHarness, project: Path, name: str, message: str) -> None:
+def test_an_unknown_workflow_is_a_usage_error(
+    harness: RunHarness, project: Path, name: str, message: str
+) -> None:
     done = run(harness, name, "--all")
     assert done.code == 2 and message in done.err, done
 
@@ -169,7 +169,9 @@ def test_a_name_registered_by_two_packages_is_an_error(harness: RunHarness, proj
     assert done.code == 3 and "registered by other and plugged" in done.err
 
 
-def test_a_graph_that_cannot_be_built_fails_its_item_without_a_retry(harness: RunHarness, project: Path) -> None:
+def test_a_graph_that_cannot_be_built_fails_its_item_without_a_retry(
+    harness: RunHarness, project: Path
+) -> None:
     code = tutorial_code().replace(
         "        graph = StateGraph(State)\n", "        graph = StateGraph(Stat)\n"
     )

@@ -172,30 +172,33 @@ def one_key(*lines: str) -> str:
     [
         ("[[credential]\n", "line 1"),
         (one_key('key = "x"', "key = "), "line 7"),
-        (one_key('key = "x"', 'colour = "blue"'), "line 7: unknown 'colour'; known: name, provider"),
+        (one_key('key = "x"', 'colour = "blue"'), "line 7: unknown 'colour'; expected one of name, provider"),
         (
             one_key('key = "x"', 'concurrency = "3"'),
-            "line 7: concurrency is text in quotes, expected a whole number",
+            "line 7: concurrency is a quoted string, expected an integer",
         ),
         (
             one_key('key = "x"', "concurrency = true"),
-            "line 7: concurrency is true or false, expected a whole number",
+            "line 7: concurrency is true or false, expected an integer",
         ),
-        (one_key('key = "x"', "concurrency = 0"), "line 7: concurrency = 0, expected a number from 1 to "),
+        (one_key('key = "x"', "concurrency = 0"), "line 7: concurrency = 0; expected an integer from 1 to "),
         (one_key('key = "x"', f"rpm = {'9' * 400}"), "line 7: rpm = 9999"),
         (one_key('key = "x"', f"rpm = {'9' * 5000}"), "credentials.toml: Exceeds the limit"),
         (one_key('key = "x"', f"rpm = {'[' * 9999}"), "credentials.toml: maximum recursion depth"),
-        (one_key('key = "x"', 'provider = "acme"'), "line 7: provider 'acme' is unknown; known: gemini"),
-        (one_key('key = "x"', 'name = "a b"'), "line 7: a name is up to 32"),
-        (one_key('key = "x"', 'key_env = "Y"'), "line 7: key and key_env are given; keep one"),
+        (
+            one_key('key = "x"', 'provider = "acme"'),
+            "line 7: unknown provider 'acme'; expected one of gemini",
+        ),
+        (one_key('key = "x"', 'name = "a b"'), "line 7: a name has up to 32"),
+        (one_key('key = "x"', 'key_env = "Y"'), "line 7: both key and key_env are set; keep one"),
         (one_key('key_env = "NOT_SET"'), "line 6: the variable NOT_SET is not set"),
-        (one_key('name = "a"'), "line 5: no key: give key, key_env or keyring"),
+        (one_key('name = "a"'), "line 5: no key: set key, key_env or keyring"),
         (one_key('key = "  "'), "line 6: no key"),
         (
             '[[credential]]\nkey = "a"\nname = "n"\n[[credential]]\nkey = "b"\nname = "n"\n',
-            "line 6: the name 'n'",
+            "line 6: duplicate name 'n'",
         ),
-        ('[credential]\nkey = "a"\n', "in double brackets"),
+        ('[credential]\nkey = "a"\n', "with double brackets"),
         ('[[credentials]]\nkey = "a"\n', "line 1: unknown 'credentials'"),
     ],
 )
@@ -224,7 +227,7 @@ def test_a_file_that_others_may_read_is_refused_with_the_cure(tmp_path: Path, mo
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "credentials.toml").write_bytes(b"\xff")
     (tmp_path / "credentials.toml").chmod(0o600)
-    with pytest.raises(PreflightError, match="cannot be read"):
+    with pytest.raises(PreflightError, match="cannot read"):
         read(tmp_path)
 
 

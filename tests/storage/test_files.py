@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentos.core.errors import PreflightError
-from agentos.storage.files import TMP_PREFIX, Folder, check_home, private_file, private_folder
+from agentos.storage.files import TMP_PREFIX, Folder, private_file, private_folder
+from agentos.storage.home import check_home
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_living_writer_of_the_same_name_is_left_alone(root: Path) -> None:
     with open(temporary(root, "a.md"), "wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         other.write(b"theirs")
-        with pytest.raises(FileExistsError, match="another process writes it"):
+        with pytest.raises(FileExistsError, match="another process is writing it"):
             Folder(root).write("a.md", b"ours")
         Folder(root).write("b.md", b"nobody is in its way")
     assert temporary(root, "a.md").read_bytes() == b"theirs"
@@ -86,7 +87,7 @@ def test_a_temporary_file_of_a_crash_is_not_among_the_names(root: Path) -> None:
 def test_a_name_that_leads_outside_is_refused(root: Path, name: str) -> None:
     folder = Folder(root)
     for act in (folder.read, folder.exists, folder.remove, lambda name: folder.write(name, b"x")):
-        with pytest.raises(ValueError, match="not a name inside a folder"):
+        with pytest.raises(ValueError, match="not a relative path inside the folder"):
             act(name)
     with pytest.raises(ValueError):
         folder.write("a\0b", b"x")

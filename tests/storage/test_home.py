@@ -46,5 +46,5 @@ def test_a_home_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
 
 def test_a_home_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(PreflightError, match="may be written by others"):
+    with pytest.raises(PreflightError, match="is writable by others"):
         Home(tmp_path).open()

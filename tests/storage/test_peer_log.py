@@ -30,13 +30,14 @@ from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
 from agentos.core.text.secrets import Secret
 from agentos.storage.clock import boot_id, host_clock
-from agentos.storage.peer_log import CHUNK, NAME, FilePeerLog, other_version_warning, read_notes
+from agentos.storage.peer_log import NOTES_FILE, READ_SIZE, FilePeerLog, read_notes
+from agentos.storage.peer_log_views import other_version_warning
 
 LIVE = """
 import os, subprocess, sys
 from pathlib import Path
 from agentos.core.protocol.peer_notes import CallEnded
-from agentos.storage.peer_log import FilePeerLog, other_version_warning
+from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3:]:
     words = ["tail", "-f", "/dev/null", f"--pid={os.getppid()}"]
@@ -54,7 +55,7 @@ LACK = """
 import os, resource, sys
 from pathlib import Path
 from agentos.core.protocol.peer_notes import CallEnded
-from agentos.storage.peer_log import FilePeerLog, other_version_warning
+from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), "here")
 resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
 with log.lock_and_read() as notes:
@@ -177,7 +178,7 @@ def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "quota").iterdir()}
-    assert set(modes.values()) == {0o600} and NAME in modes
+    assert set(modes.values()) == {0o600} and NOTES_FILE in modes
 
 
 # Living and dying.
@@ -244,7 +245,7 @@ def test_who_comes_while_another_is_stopped_in_its_turn_loses_nothing_to_its_sho
 LOOK = """
 import sys
 from pathlib import Path
-from agentos.storage.peer_log import FilePeerLog, other_version_warning
+from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), "looker")
 print("there", flush=True)
 while True:
@@ -280,7 +281,7 @@ def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_f
 
 
 def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: FilePeerLog) -> None:
-    with open(tmp_path / NAME, "a") as file:
+    with open(tmp_path / NOTES_FILE, "a") as file:
         file.write('{"type":"call_ended","run":"dead","lea')
     assert read(log) == []
     with neighbour(tmp_path, "there") as there:
@@ -291,7 +292,7 @@ def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path
 
 @pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"run_gone","run":3}'])
 def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
-    with open(tmp_path / NAME, "a") as file:
+    with open(tmp_path / NOTES_FILE, "a") as file:
         file.write(f"{line}\n")
     with neighbour(tmp_path, "there") as there:
         there.leave("lease-1")
@@ -303,7 +304,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     here = json.dumps({**encode(SENT), "format": FORMAT, "boot": boot_id(), "clock": 5.0, "wall": 0.0})
-    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
+    (tmp_path / NOTES_FILE).write_text(f"{json.dumps({**encode(note), **stamp})}\n{here}\n")
     shifted, same = read_notes(tmp_path)
     assert isinstance(shifted, CooldownStarted)
     assert shifted.until - host_clock() == pytest.approx(90.0, abs=1.0)
@@ -315,7 +316,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
 def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path) -> None:
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 0.0, "429")
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
-    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
+    (tmp_path / NOTES_FILE).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     (shifted,) = read_notes(tmp_path)
     assert isinstance(shifted, CooldownStarted) and shifted.exhausted_until <= 0.0
 
@@ -333,7 +334,7 @@ def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(t
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, replace(SENT, at=host_clock() - 90000), CallEnded("", "lease-1"), rest, over, learnt)
     assert again(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
-    assert len((tmp_path / NAME).read_text().splitlines()) == 2
+    assert len((tmp_path / NOTES_FILE).read_text().splitlines()) == 2
 
 
 def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path) -> None:
@@ -364,7 +365,7 @@ def test_however_much_was_written_all_of_it_is_read_before_anything_is_decided(
     tmp_path: Path, log: FilePeerLog
 ) -> None:
     leave(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
-    assert (tmp_path / NAME).stat().st_size > CHUNK
+    assert (tmp_path / NOTES_FILE).stat().st_size > READ_SIZE
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 9000
 
@@ -417,13 +418,13 @@ OTHER_NOTE = {"type": "run_gone", "run": "old", "format": FORMAT + 1, "boot": "b
 def test_notes_of_another_version_are_announced_ignored_and_dropped(
     tmp_path: Path, record: dict[str, object]
 ) -> None:
-    (tmp_path / NAME).write_text(f"{json.dumps(record)}\n")
+    (tmp_path / NOTES_FILE).write_text(f"{json.dumps(record)}\n")
     warning = other_version_warning(tmp_path)
-    assert warning and str(tmp_path / NAME) in warning and "\n" not in warning
+    assert warning and str(tmp_path / NOTES_FILE) in warning and "\n" not in warning
     assert read_notes(tmp_path) == []
     with contextlib.closing(FilePeerLog(tmp_path, "here")) as log:
         assert read(log) == []
-    assert (tmp_path / NAME).read_text() == "" and other_version_warning(tmp_path) is None
+    assert (tmp_path / NOTES_FILE).read_text() == "" and other_version_warning(tmp_path) is None
 
 
 def test_notes_of_this_version_are_not_announced_as_foreign(tmp_path: Path, log: FilePeerLog) -> None:

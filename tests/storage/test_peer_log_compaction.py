@@ -24,7 +24,7 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.ratelimit.limits import CallCost
 from agentos.storage.clock import host_clock
-from agentos.storage.peer_log import NAME, FilePeerLog, read_findings, read_notes
+from agentos.storage.peer_log import NOTES_FILE, FilePeerLog, read_findings, read_notes
 from agentos.storage.peer_log_compaction import NoteCompactor
 
 HOUR, DAY, NOW = 3600.0, 86400.0, 1_000_000.0
@@ -85,7 +85,7 @@ def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -
     """They were counted ten seconds ago, when that boot's clock stood at 5000."""
     note = BucketUsage("earlier", "bucket", "pro", (HourUsage(4000.0, 7),), 5000.0)
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
-    (tmp_path / NAME).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
+    (tmp_path / NOTES_FILE).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
     for _ in range(2):
         with contextlib.closing(FilePeerLog(tmp_path, "later")) as log, log.lock_and_read() as notes:
             assert notes is not None
@@ -97,9 +97,9 @@ def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -
 def test_a_forecast_sees_what_was_sent_although_nobody_has_shortened_yet(tmp_path: Path) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log, log.lock_and_read():
         log.append([call(host_clock() - 100 - number, str(number)) for number in range(5)])
-    before = (tmp_path / NAME).read_bytes()
+    before = (tmp_path / NOTES_FILE).read_bytes()
     assert used(read_findings(tmp_path)) == 5
-    assert (tmp_path / NAME).read_bytes() == before
+    assert (tmp_path / NOTES_FILE).read_bytes() == before
 
 
 # Keys and providers.

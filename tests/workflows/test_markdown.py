@@ -62,7 +62,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
         ("---\nnumber: true\n---\n" + BODY, "number = True in its front matter"),
         ("---\nnumber: '7'\n---\n" + BODY, "number = '7' in its front matter"),
         (b"# Dark\n\n\xff\n", "line 3: it is not UTF-8 (byte 0xff)"),
-        (b"# Dark\n" + b"x" * MAX_BYTES, "at most 1,048,576 can be a spec"),
+        (b"# Dark\n" + b"x" * MAX_BYTES, "a spec has at most 1,048,576"),
     ],
 )
 def test_what_is_wrong_is_said_in_the_problems(tmp_path: Path, content: str | bytes, problem: str) -> None:

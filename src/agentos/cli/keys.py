@@ -16,7 +16,7 @@ def _list() -> int:
     from agentos.config.settings import usable_home
     from agentos.diagnostics.key_admin import view_keys
     from agentos.storage.home import Home
-    from agentos.storage.peer_log import other_version_warning
+    from agentos.storage.peer_log_views import other_version_warning
 
     if warning := other_version_warning(Home(usable_home()).quota):
         click.echo(warning, err=True)

@@ -18,8 +18,7 @@ from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.quota.credentials import Credential
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
-from agentos.storage.files import check_home
-from agentos.storage.home import Home
+from agentos.storage.home import Home, check_home
 from agentos.storage.locks import LOCKS, ItemLocks, LockFile
 from agentos.storage.peer_log_views import pool_from_notes
 from agentos.workflows.sources.markdown import markdown_files, read_page

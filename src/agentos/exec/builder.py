@@ -52,7 +52,8 @@ from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks
-from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
+from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import (
     RetentionPolicy,
     failed_before,

@@ -38,7 +38,8 @@ from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import PROVIDERS, CredentialSource, no_key
 from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.home import Home
-from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
+from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log_views import other_version_warning
 
 MAX_BODY_BYTES = 128 * 1024 * 1024
 CREDENTIAL_POLL_INTERVAL = 1.0  # seconds

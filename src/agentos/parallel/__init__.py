@@ -1,11 +1,19 @@
-"""The parts of agentos for other people's programs; these names are stable."""
+"""agentos as a library: run functions in parallel and share rate-limited API keys between them.
+
+- `ParallelCoordinator` runs a function for many items, in threads or processes.
+- `CredentialCoordinator` shares API keys between threads; each key has one holder at a time.
+- `run_parallel` runs coroutines, retrying those that fail.
+- `TaskLock` locks tasks between processes, `OutputPrefixer` labels lines of output.
+- `AdaptiveBackoff` and `WorkerHealth` are the retry policies behind them.
+
+The names in `__all__` are stable.
+"""
 
 from agentos.core.quota.credentials import Credential
 from agentos.parallel.coordinator import (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     ParallelCoordinator,
-    ParallelResult,
 )
 from agentos.parallel.credentials import (
     CredentialCoordinator,
@@ -17,7 +25,7 @@ from agentos.parallel.credentials import (
 from agentos.parallel.locks import TaskLock
 from agentos.parallel.prefix import OutputPrefixer
 from agentos.parallel.recovery import AdaptiveBackoff, WorkerHealth
-from agentos.parallel.results import ProgressStats, WorkflowResult
+from agentos.parallel.results import ParallelResult, ProgressStats, WorkflowResult
 from agentos.parallel.tasks import TaskResult, run_parallel
 
 __all__ = [

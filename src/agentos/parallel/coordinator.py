@@ -1,4 +1,4 @@
-"""Items side by side, for a function of one's own."""
+"""Runs a function for many items in parallel, on the same scheduler as the agentos commands."""
 
 import contextlib
 import random
@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.protocol import events
@@ -20,7 +20,7 @@ from agentos.core.scheduling.scheduler import Scheduler
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.format import over_maximum
 from agentos.parallel.credentials import CredentialCoordinator, ReservedCredential
-from agentos.parallel.results import ProgressStats, WorkflowResult
+from agentos.parallel.results import ParallelResult, ProgressStats, WorkflowResult
 from agentos.parallel.subprocess_call import call_in_process, error_text
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
 from agentos.run.signals import Signals
@@ -32,20 +32,28 @@ INTERRUPTED = "Interrupted by shutdown signal"
 NO_CREDENTIAL = "Failed to acquire credential"
 T = TypeVar("T")
 WorkerFunc = Callable[[T, str | None], Any]
-
-
-class ParallelResult(NamedTuple):
-    """How it went, and a result for every item, in their order."""
-
-    stats: ProgressStats
-    results: list[WorkflowResult]
+"""Takes an item and, if there is a credential coordinator, the key reserved for it; otherwise None."""
 
 
 class ParallelCoordinator:
-    """Calls a function for every item, some at a time, each with a credential if there is a pool of them.
+    """Calls a function for every item, up to `max_workers` at a time.
 
-    Threads by default; with `processes` each call is in a process of its own, and the function and its items
-    must be such as can be pickled. It can be used again, and from any thread.
+        coordinator = ParallelCoordinator(max_workers=4)
+        stats, results = coordinator.execute_parallel(urls, fetch, item_id_func=str)
+
+    - `max_workers`: 1 to MAX_PARALLELISM; a larger number is capped with a warning. Default: DEFAULT_PARALLELISM.
+    - `credential_coordinator`: if given, every call holds a key of its own, which the function gets as its second
+      argument. An item fails if no key becomes free within `credential_timeout` seconds (None: waits for ever).
+    - `processes`: runs each call in a process of its own instead of a thread, so that a crash or a leak affects only
+      its item. The function and the items must then be picklable.
+
+    An exception in the function, including SystemExit, fails its own item and no other.
+
+    On SIGINT (Ctrl-C), SIGTERM or SIGHUP, `execute_parallel` returns instead of raising: no further item starts,
+    running calls get 4 seconds to finish, and the items that did not finish are reported as interrupted and listed by
+    `get_checkpoints`. Signals are caught only on the main thread, and the previous handlers are restored.
+
+    The object can be reused, also from within a worker function, and may be used from any thread.
     """
 
     def __init__(
@@ -69,36 +77,40 @@ class ParallelCoordinator:
         item_id_func: Callable[[T], str],
         dry_run: bool = False,
     ) -> ParallelResult:
-        """Until every item has ended; whatever happens to one of them is its own result."""
-        everything = list(items)
-        ids = [str(item_id_func(item)) for item in everything]
+        """Returns when every item has ended.
+
+        `item_id_func` gives the id under which an item appears in the results; ids need not be unique. With `dry_run`,
+        the items are only printed.
+        """
+        all_items = list(items)
+        ids = [str(item_id_func(item)) for item in all_items]
         self._checkpoints = []
         if dry_run:
             _list_items(ids)
             return ParallelResult(ProgressStats(total=len(ids)), [])
-        crew = _WorkerPool(everything, ids, worker_func, self)
-        if everything:
-            crew.work()
-        self._checkpoints = crew.interrupted
-        return ParallelResult(crew.stats, [crew.results[place] for place in sorted(crew.results)])
+        execution = _Execution(all_items, ids, worker_func, self)
+        if all_items:
+            execution.run()
+        self._checkpoints = execution.interrupted
+        return ParallelResult(execution.stats, [result for _, result in sorted(execution.results.items())])
 
     def get_checkpoints(self) -> list[str]:
-        """The items that the last shutdown signal kept from being finished."""
+        """The ids of the items that a shutdown signal interrupted in the last execution."""
         return list(self._checkpoints)
-
-    # What a worker does.
 
     def reserve(self, item_id: str, stopping: threading.Event) -> ReservedCredential | None:
         assert self.credential_coordinator is not None
         return self.credential_coordinator.reserve_unless(stopping, item_id, self._credential_timeout)
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], cut: threading.Event) -> Any:
-        return call_in_process(function, arguments, cut) if self._processes else function(*arguments)
+    def call(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], cancelled: threading.Event
+    ) -> Any:
+        return call_in_process(function, arguments, cancelled) if self._processes else function(*arguments)
 
 
 @dataclass(slots=True)
-class _WorkerPool(Generic[T]):
-    """One execution: the work of its threads, and what came of it. A listener of its own run."""
+class _Execution(Generic[T]):
+    """One call of `execute_parallel`: runs the items' threads and, as a listener of the run, collects the results."""
 
     items: list[T]
     ids: list[str]
@@ -110,21 +122,20 @@ class _WorkerPool(Generic[T]):
     _returned: dict[int, object] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def work(self) -> None:
-        # By place, not by id: ids are the caller's, and may be twice the same.
-        places = tuple(str(place) for place in range(len(self.items)))
-        self.stats.total = len(places)
+    def run(self) -> None:
+        # The scheduler knows the items by index, because the caller's ids need not be unique.
+        indexes = tuple(str(index) for index in range(len(self.items)))
+        self.stats.total = len(indexes)
         engine = InlineEngine(self._run_item)
         limits = Limits(self.owner.max_workers, retries=0, timeout=float("inf"))
-        run = Scheduler(places, Pool(()), limits, random.random, time.monotonic())
-        started = events.RunStarted("", "", "", places, limits.parallel, ())
+        scheduler = Scheduler(indexes, Pool(()), limits, random.random, time.monotonic())
+        started = events.RunStarted("", "", "", indexes, limits.parallel, ())
         clock = Clock(time.monotonic, time.time)
-        with contextlib.closing(engine), _signals(engine) as outside:
-            EventLoop(run, engine, [self], clock, NoPeers()).run(started, outside)
-
-    # In the thread of one item.
+        with contextlib.closing(engine), _signals(engine) as inputs:
+            EventLoop(scheduler, engine, [self], clock, NoPeers()).run(started, inputs)
 
     def _run_item(self, command: StartWorker, channel: InlineChannel) -> Outcome:
+        """Runs in the item's own thread."""
         if self.owner.credential_coordinator is None:
             return self._call(command, channel, None)
         credential = self.owner.reserve(self.ids[int(command.item)], self._stopping)
@@ -136,17 +147,15 @@ class _WorkerPool(Generic[T]):
             self.owner.credential_coordinator.release(credential)
 
     def _call(self, command: StartWorker, channel: InlineChannel, credential: str | None) -> Outcome:
-        place = int(command.item)
+        index = int(command.item)
         try:
-            value = self.owner.call(self.function, (self.items[place], credential), channel.cancelled)
-        except BaseException as error:  # also SystemExit: it is this item's failure alone
+            value = self.owner.call(self.function, (self.items[index], credential), channel.cancelled)
+        except BaseException as error:  # includes SystemExit: it fails this item only
             return failed(error_text(error))
-        self._returned[place] = value
+        self._returned[index] = value
         if isinstance(value, WorkflowResult) and not value.success:
             return failed(value.error or "")
         return Outcome(Ending.FINISHED)
-
-    # What the run tells.
 
     def on_event(self, event: events.Event, at: float) -> None:
         match event:
@@ -160,14 +169,18 @@ class _WorkerPool(Generic[T]):
     def close(self) -> None:
         pass
 
-    def _end(self, place: int, event: events.ItemEnded) -> None:
-        name, ending = self.ids[place], event.outcome.ending
+    def _end(self, index: int, event: events.ItemEnded) -> None:
+        item_id, ending = self.ids[index], event.outcome.ending
         if ending is Ending.INTERRUPTED:
-            self.interrupted.append(name)
+            self.interrupted.append(item_id)
         succeeded = ending is Ending.FINISHED
         error = INTERRUPTED if ending is Ending.INTERRUPTED else event.outcome.error
-        self.results[place] = WorkflowResult(
-            name, succeeded, None if succeeded else error, event.seconds, _metadata(self._returned.get(place))
+        self.results[index] = WorkflowResult(
+            item_id,
+            succeeded,
+            None if succeeded else error,
+            event.seconds,
+            _metadata(self._returned.get(index)),
         )
         self.stats.completed += 1
         self.stats.success_count += succeeded
@@ -176,7 +189,7 @@ class _WorkerPool(Generic[T]):
 
 @contextlib.contextmanager
 def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
-    """Signals are caught on the main thread, and put back as they were; elsewhere there are none."""
+    """Catches signals while the block runs. Python allows this only on the main thread; elsewhere none are caught."""
     if threading.current_thread() is not threading.main_thread():
         yield ExternalInputs([])
         return
@@ -186,7 +199,7 @@ def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
 
 
 def _metadata(value: object) -> Mapping[str, Any]:
-    """What a worker gave back: the metadata of its result, a mapping as it is, or any value under `result`."""
+    """The result's metadata: see `WorkflowResult`."""
     match value:
         case WorkflowResult():
             return value.metadata
@@ -200,7 +213,7 @@ def _metadata(value: object) -> Mapping[str, Any]:
 
 def _capped(workers: int) -> int:
     if workers < 1:
-        raise ValueError(f"max_workers = {workers}: expected 1 to {MAX_PARALLELISM}")
+        raise ValueError(f"invalid max_workers {workers}: must be 1 to {MAX_PARALLELISM}")
     if workers > MAX_PARALLELISM:
         warnings.warn(over_maximum(workers), stacklevel=3)
     return min(workers, MAX_PARALLELISM)

@@ -1,4 +1,4 @@
-"""A lock per task, between processes and between threads."""
+"""Locks tasks between processes and threads."""
 
 import contextlib
 import os
@@ -9,37 +9,49 @@ from pathlib import Path
 
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 
-LOOK_AGAIN = 0.02
+POLL_INTERVAL = 0.02  # seconds
 
 
 class TaskLock:
-    """Held until it is released or its process dies; never taken from a living holder.
+    """Locks by task id, in the `.locks` folder of a project, so that no two processes work on the same task.
 
-    Not reentrant: whoever holds a task waits for it like anybody else.
+        locks = TaskLock(project_dir)
+        with locks.lock("LLD-42", timeout=0) as acquired:
+            if acquired:
+                ...
+
+    A lock is held until it is released or its process dies, however it dies. It is never taken from a living process,
+    so there are no stale locks and no timeouts to tune. It also excludes agentos itself, which uses the same locks.
+
+    Good at: one task, one worker, on one machine. Bad at: network file systems, where flock may not be reliable. Not
+    reentrant: a holder that acquires its own task again waits like everybody else.
     """
 
     def __init__(self, project_dir: str | Path) -> None:
         self._locks = ItemLocks(Path(project_dir))
         self._held: dict[str, tuple[str, LockFile]] = {}
-        # Protects the locks held by this object from threads that share it.
-        self._change = threading.Lock()
+        # Protects `_held` from the threads that share this object.
+        self._lock = threading.Lock()
 
     def acquire(self, task_id: str, holder_id: str = "worker-0", timeout: float = 300) -> bool:
-        """Waits for the task, at most so many seconds; 0 looks once."""
+        """Waits up to `timeout` seconds; 0 tries once. Returns whether the lock was acquired.
+
+        `holder_id` is written beside the lock, so that others can see who holds it.
+        """
         deadline = time.monotonic() + timeout
         self._locks.prepare()
         while True:
             if lock := self._locks.acquire(task_id, Holder(os.getpid(), holder_id)):
-                with self._change:
+                with self._lock:
                     self._held[task_id] = (holder_id, lock)
                 return True
             if (left := deadline - time.monotonic()) <= 0:
                 return False
-            time.sleep(min(LOOK_AGAIN, left))
+            time.sleep(min(POLL_INTERVAL, left))
 
     def release(self, task_id: str, holder_id: str | None = None) -> bool:
-        """Whether there was something to release: held by this object, and by this holder if one is named."""
-        with self._change:
+        """Returns whether a lock was released: held through this object, and by `holder_id` if one is given."""
+        with self._lock:
             holder, lock = self._held.get(task_id, (None, None))
             if lock is None or holder_id not in (None, holder):
                 return False
@@ -49,14 +61,14 @@ class TaskLock:
 
     @contextlib.contextmanager
     def lock(self, task_id: str, holder_id: str = "worker-0", timeout: float = 300) -> Iterator[bool]:
-        """For the length of a block; says whether the task could be had."""
-        had = self.acquire(task_id, holder_id, timeout)
+        """Holds the lock for the block. Yields whether it was acquired: check it."""
+        acquired = self.acquire(task_id, holder_id, timeout)
         try:
-            yield had
+            yield acquired
         finally:
-            if had:
+            if acquired:
                 self.release(task_id, holder_id)
 
     def clean_all_stale_locks(self) -> int:
-        """Clears the notes of holders that are gone; says how many. A lock itself is never stale."""
+        """Removes the notes of holders that are gone, and returns how many. The locks themselves never go stale."""
         return self._locks.clear_notes()

@@ -1,4 +1,4 @@
-"""A text stream whose every line carries its item."""
+"""A text stream that prefixes every line with its item's id."""
 
 import io
 import threading
@@ -9,39 +9,46 @@ from agentos.outputs.format import prefixed
 
 
 class OutputPrefixer(io.TextIOBase):
-    """Whole lines alone reach the stream, each in one write; what threads write at once is not mixed."""
+    """Writes to another stream, with every line prefixed by `[item_id]`.
+
+        print("hello", file=OutputPrefixer(sys.stdout, "LLD-42"))  # [LLD-42] hello
+
+    Only complete lines reach the underlying stream, each in a single write, so the output of several threads or
+    prefixers is never mixed within a line. An incomplete last line is written on `close`, which leaves the underlying
+    stream open.
+    """
 
     def __init__(self, stream: TextIO, item_id: str) -> None:
         super().__init__()
         self._stream = stream
         self._prefix = f"[{item_id}]"
         self._lines: dict[int, LineAssembler] = {}
-        # Protects the lines begun, and the order of lines, from the threads that write.
-        self._turn = threading.Lock()
+        # Protects the incomplete lines, and the order of writes, from concurrent threads.
+        self._lock = threading.Lock()
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        with self._turn:
-            prestarted = self._lines.setdefault(threading.get_ident(), LineAssembler(str))
-            self._tell(prestarted.feed(text.encode("utf-8", "replace")))
+        with self._lock:
+            assembler = self._lines.setdefault(threading.get_ident(), LineAssembler(str))
+            self._write_lines(assembler.feed(text.encode("utf-8", "replace")))
         return len(text)
 
     def flush(self) -> None:
-        """What was told is passed on; a line that has no end yet waits for it."""
+        """Flushes the underlying stream. An incomplete line stays buffered."""
         if not self.closed:
             self._stream.flush()
 
     def close(self) -> None:
-        """Tells the lines that were left without an end; the stream stays open."""
+        """Writes the incomplete lines. The underlying stream stays open."""
         if not self.closed:
-            with self._turn:
+            with self._lock:
                 while self._lines:
-                    self._tell(self._lines.popitem()[1].close())
+                    self._write_lines(self._lines.popitem()[1].close())
             self._stream.flush()
         super().close()
 
-    def _tell(self, lines: list[str]) -> None:
+    def _write_lines(self, lines: list[str]) -> None:
         for line in lines:
             self._stream.write(prefixed(self._prefix, line) + "\n")

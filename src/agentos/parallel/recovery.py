@@ -1,4 +1,4 @@
-"""How long to wait after failures, and how many to bear with."""
+"""Retry policies: exponential backoff, and health tracking of a worker."""
 
 import asyncio
 import math
@@ -10,20 +10,30 @@ from agentos.core.scheduling.slots import FAILURES, RECOVERIES, Slot
 
 
 class AdaptiveBackoff:
-    """A wait that doubles with every failure in a row, and is over with a success."""
+    """Exponential backoff with jitter: the delay doubles with every consecutive failure; a success resets it.
+
+        backoff = AdaptiveBackoff()
+        while not await attempt():
+            backoff.record_failure()
+            await backoff.wait()  # about 1 s, 2 s, 4 s, ... up to 60 s
+
+    Delays are in seconds. Each is varied at random by `jitter_factor`, so that several workers do not retry in step.
+    """
 
     def __init__(self, base_delay: float = 1.0, max_delay: float = 60.0, jitter_factor: float = 0.1) -> None:
         values = (base_delay, max_delay, jitter_factor)
         if not all(math.isfinite(value) and value >= 0 for value in values):
-            raise ValueError(f"base_delay, max_delay, jitter_factor = {values}: expected numbers from 0 on")
-        self._base, self._cap, self._spread = values
+            raise ValueError(
+                f"invalid base_delay, max_delay, jitter_factor {values}: must be finite and not negative"
+            )
+        self._base, self._cap, self._jitter = values
         self._failures = 0
 
     def get_delay(self) -> float:
-        """What is to be waited now; nothing while nothing has failed."""
+        """The current delay in seconds; 0.0 without a failure since the last success."""
         if not self._failures:
             return 0.0
-        return min(backoff(self._failures, random.random, self._base, self._cap, self._spread), self._cap)
+        return min(backoff(self._failures, random.random, self._base, self._cap, self._jitter), self._cap)
 
     def record_failure(self) -> None:
         self._failures += 1
@@ -32,14 +42,18 @@ class AdaptiveBackoff:
         self._failures = 0
 
     async def wait(self) -> float:
-        """Waits, and says how long that was."""
+        """Sleeps for the current delay and returns it."""
         seconds = self.get_delay()
         await asyncio.sleep(seconds)
         return seconds
 
 
 class WorkerHealth:
-    """Three failures in a row call for a recovery; after five of those the worker is given up."""
+    """Tracks whether a worker is healthy.
+
+    After `max_failures` (3) consecutive failures the worker has to recover, and is unhealthy for a growing time. When it
+    would have to recover for the sixth time (`max_recoveries` is 5), it is exhausted and must not be used again.
+    """
 
     max_failures, max_recoveries = FAILURES, RECOVERIES
 
@@ -50,12 +64,12 @@ class WorkerHealth:
         self._slot.record_success()
 
     def record_failure(self) -> float | None:
-        """How long to rest, if this was one failure too many."""
+        """The seconds to recover for, if this failure requires a recovery; otherwise None."""
         return self._slot.record_crash(time.monotonic(), random.random)
 
     @property
     def failures(self) -> int:
-        """In a row, since the last success or recovery."""
+        """Consecutive failures since the last success or recovery."""
         return self._slot.failures
 
     @property
@@ -64,7 +78,7 @@ class WorkerHealth:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it is neither resting nor given up."""
+        """Whether the worker is neither recovering nor exhausted."""
         return self._slot.free(time.monotonic())
 
     @property

@@ -1,14 +1,20 @@
-"""What became of items that were worked on side by side."""
+"""Results of a parallel execution."""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowResult:
-    """One item's end; `metadata` is what its worker gave back."""
+    """The result of one item.
+
+    - `item_id`: the id that `item_id_func` gave.
+    - `success`, `error`: whether the item succeeded, and the error's text if it did not.
+    - `duration`: seconds.
+    - `metadata`: what the worker function returned. A mapping is kept as it is, any other value is under `"result"`.
+    """
 
     item_id: str
     success: bool
@@ -19,7 +25,7 @@ class WorkflowResult:
 
 @dataclass(slots=True)
 class ProgressStats:
-    """How far a number of items has come; `completed` counts every item that ended."""
+    """Counts the items of an execution. `completed` includes both the successful and the failed ones."""
 
     total: int = 0
     completed: int = 0
@@ -34,5 +40,12 @@ class ProgressStats:
 
     @property
     def completion_rate(self) -> float:
-        """Per cent of the total; 0.0 when there is nothing."""
+        """Completed items in per cent of the total; 0.0 if there are no items."""
         return 100.0 * self.completed / self.total if self.total else 0.0
+
+
+class ParallelResult(NamedTuple):
+    """The statistics of an execution, and one result per item in the order of the items."""
+
+    stats: ProgressStats
+    results: list[WorkflowResult]

@@ -1,4 +1,4 @@
-"""One call in a process of its own, waited for by a thread."""
+"""Calls a function in a new process and waits for its result."""
 
 import multiprocessing
 import os
@@ -9,55 +9,60 @@ from typing import Any
 
 from agentos.engines.prctl import die_with_parent
 
-LOOK_AGAIN = 0.1
+POLL_INTERVAL = 0.1  # seconds between checks for cancellation
 
 
 class ProcessDied(Exception):
-    """The process ended without an answer."""
+    """The call raised an exception, or its process ended without a result."""
 
 
-def call_in_process(function: Callable[..., Any], arguments: tuple[Any, ...], cut: threading.Event) -> Any:
-    """What the function gives or raises there; it is killed when `cut` is set."""
+def call_in_process(
+    function: Callable[..., Any], arguments: tuple[Any, ...], cancelled: threading.Event
+) -> Any:
+    """Returns what the function returns. Raises ProcessDied if it fails; kills the process when `cancelled` is set."""
     context = multiprocessing.get_context("spawn")
-    receiving, sending = context.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
     process = context.Process(
-        target=_answer, args=(sending, os.getpid(), function, arguments), daemon=True, name="agentos item"
+        target=_run_and_send,
+        args=(sender, os.getpid(), function, arguments),
+        daemon=True,
+        name="agentos item",
     )
     process.start()
-    sending.close()
+    sender.close()
     try:
-        while not wait([receiving, process.sentinel], LOOK_AGAIN):
-            if cut.is_set():
+        while not wait([receiver, process.sentinel], POLL_INTERVAL):
+            if cancelled.is_set():
                 raise ProcessDied("killed by shutdown")
-        return _received(receiving, process)
+        return _receive(receiver, process)
     finally:
         process.kill()
         process.join()
-        receiving.close()
+        receiver.close()
 
 
-def _received(receiving: "Connection[Any, Any]", process: Any) -> Any:
+def _receive(receiver: "Connection[Any, Any]", process: Any) -> Any:
     try:
-        succeeded, value = receiving.recv()
+        succeeded, value = receiver.recv()
     except EOFError as error:
         process.join()
-        raise ProcessDied(f"its process ended with {process.exitcode}") from error
+        raise ProcessDied(f"its process ended with exit code {process.exitcode}") from error
     if not succeeded:
         raise ProcessDied(value)
     return value
 
 
-def _answer(
-    sending: "Connection[Any, Any]", parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+def _run_and_send(
+    sender: "Connection[Any, Any]", parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     die_with_parent(parent)
     try:
-        answer = (True, function(*arguments))
-    except BaseException as error:  # also SystemExit: it is this item's failure alone
-        answer = (False, error_text(error))
-    sending.send(answer)
+        result = (True, function(*arguments))
+    except BaseException as error:  # includes SystemExit: it fails this item only
+        result = (False, error_text(error))
+    sender.send(result)
 
 
 def error_text(error: BaseException) -> str:
-    """An error as a result tells it: some have no text of their own."""
+    """An exception as the text of a result: its type, and its message if it has one."""
     return str(error) if isinstance(error, ProcessDied) else f"{type(error).__name__}: {error}".rstrip(": ")

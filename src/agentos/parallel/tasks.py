@@ -1,4 +1,4 @@
-"""Tasks for coroutines: taken by whoever is free, tried again while health allows."""
+"""Runs coroutines for many tasks, retrying failed ones while workers are healthy."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class TaskResult(Generic[T, R]):
-    """The task, and its result or its last error; `exhausted` when no worker could try it any more."""
+    """A task with its result, or with its last error.
+
+    - `attempts`: how often it was tried.
+    - `recovery_exhausted`: it failed because every worker had failed too often to try it again.
+    """
 
     task: T
     result: R | None = None
@@ -29,18 +33,18 @@ class TaskResult(Generic[T, R]):
 
 @dataclass(slots=True)
 class _TaskAttempt(Generic[T]):
-    place: int
+    index: int
     task: T
     attempts: int = 0
     error: str = ""
 
 
-class _Backlog(Generic[T, R]):
-    """What is left, what is under way, and what came of the rest; used by one event loop."""
+class _TaskQueue(Generic[T, R]):
+    """The waiting tasks, the number in progress, and the results. Belongs to one event loop."""
 
     def __init__(self, tasks: Iterable[T]) -> None:
-        self._waiting = deque(_TaskAttempt(place, task) for place, task in enumerate(tasks))
-        self._under_way = 0
+        self._waiting = deque(_TaskAttempt(index, task) for index, task in enumerate(tasks))
+        self._in_progress = 0
         self._results: dict[int, TaskResult[T, R]] = {}
         self._change = asyncio.Condition()
 
@@ -48,64 +52,74 @@ class _Backlog(Generic[T, R]):
         return len(self._waiting)
 
     async def take(self) -> _TaskAttempt[T] | None:
-        """The next one; None when none is left and nobody at work could put one back."""
+        """Waits for the next task; None when none is left and none in progress could come back."""
         async with self._change:
-            await self._change.wait_for(lambda: self._waiting or not self._under_way)
+            await self._change.wait_for(lambda: self._waiting or not self._in_progress)
             if not self._waiting:
                 return None
-            self._under_way += 1
+            self._in_progress += 1
             return self._waiting.popleft()
 
-    async def put_back(self, one: _TaskAttempt[T]) -> None:
+    async def put_back(self, attempt: _TaskAttempt[T]) -> None:
         async with self._change:
-            self._under_way -= 1
-            self._waiting.append(one)
+            self._in_progress -= 1
+            self._waiting.append(attempt)
             self._change.notify_all()
 
-    async def settle(self, one: _TaskAttempt[T], result: TaskResult[T, R]) -> None:
+    async def finish(self, attempt: _TaskAttempt[T], result: TaskResult[T, R]) -> None:
         async with self._change:
-            self._under_way -= 1
-            self._results[one.place] = result
+            self._in_progress -= 1
+            self._results[attempt.index] = result
             self._change.notify_all()
 
     def results(self) -> list[TaskResult[T, R]]:
-        """In the order of the tasks; what nobody was left to try is exhausted."""
-        for one in self._waiting:
-            self._results[one.place] = TaskResult(
-                one.task, None, one.error or "no worker is left", one.attempts, recovery_exhausted=True
+        """In the order of the tasks. Those that no worker was left to try count as exhausted."""
+        for attempt in self._waiting:
+            self._results[attempt.index] = TaskResult(
+                attempt.task,
+                error=attempt.error or "no worker is left",
+                attempts=attempt.attempts,
+                recovery_exhausted=True,
             )
-        return [self._results[place] for place in sorted(self._results)]
+        return [result for _, result in sorted(self._results.items())]
 
 
 async def run_parallel(
     tasks: Iterable[T], task_processor: Callable[[T], Awaitable[R]], max_workers: int = 3
 ) -> list[TaskResult[T, R]]:
-    """Every task once through the processor, so many at a time; a result for each, in their order."""
+    """Processes every task with up to `max_workers` coroutines at a time; returns the results in the tasks' order.
+
+        results = await run_parallel(urls, fetch, max_workers=5)
+
+    A task that raises goes back to the end of the queue and is tried again, possibly by another worker. A worker pauses
+    after 3 consecutive failures, and gives up when it would have to pause for the sixth time (see `WorkerHealth`). When
+    all workers have given up, the remaining tasks fail with `recovery_exhausted`.
+    """
     if max_workers < 1:
-        raise ValueError(f"max_workers = {max_workers}: expected at least 1")
-    backlog: _Backlog[T, R] = _Backlog(tasks)
-    workers = [_work(backlog, task_processor) for _ in range(min(max_workers, len(backlog)))]
+        raise ValueError(f"invalid max_workers {max_workers}: must be at least 1")
+    queue: _TaskQueue[T, R] = _TaskQueue(tasks)
+    workers = [_run_worker(queue, task_processor) for _ in range(min(max_workers, len(queue)))]
     async with asyncio.TaskGroup() as group:
         for worker in workers:
             group.create_task(worker)
-    return backlog.results()
+    return queue.results()
 
 
-async def _work(backlog: _Backlog[T, R], process: Callable[[T], Awaitable[R]]) -> None:
-    """One worker, until nothing is left or it has failed too often."""
-    health, waits = WorkerHealth(), AdaptiveBackoff(base_delay=0.05, max_delay=1.0)
-    while not health.is_exhausted and (one := await backlog.take()) is not None:
-        one.attempts += 1
+async def _run_worker(queue: _TaskQueue[T, R], process: Callable[[T], Awaitable[R]]) -> None:
+    """Processes tasks until none is left or this worker is exhausted."""
+    health, backoff = WorkerHealth(), AdaptiveBackoff(base_delay=0.05, max_delay=1.0)
+    while not health.is_exhausted and (attempt := await queue.take()) is not None:
+        attempt.attempts += 1
         try:
-            result = await process(one.task)
-        except Exception as error:  # whatever a task fails with is its result
-            one.error = f"{type(error).__name__}: {error}"
-            tired = health.record_failure() is not None
-            await backlog.put_back(one)
-            if tired and not health.is_exhausted:
-                waits.record_failure()
-                await waits.wait()
+            result = await process(attempt.task)
+        except Exception as error:  # any error of a task is its result
+            attempt.error = f"{type(error).__name__}: {error}"
+            must_recover = health.record_failure() is not None
+            await queue.put_back(attempt)
+            if must_recover and not health.is_exhausted:
+                backoff.record_failure()
+                await backoff.wait()
         else:
             health.record_success()
-            waits.record_success()
-            await backlog.settle(one, TaskResult(one.task, result, attempts=one.attempts))
+            backoff.record_success()
+            await queue.finish(attempt, TaskResult(attempt.task, result, attempts=attempt.attempts))

@@ -43,7 +43,8 @@ from agentos.storage.credentials.reader import no_key
 from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
-from agentos.storage.peer_log import FilePeerLog, NoPeers, other_version_warning
+from agentos.storage.peer_log import FilePeerLog, NoPeers
+from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
 from agentos.workflows.registry import find_workflow
 

@@ -1,4 +1,4 @@
-"""One SQLite database per item: LangGraph's checkpoints, plus the model answers that were paid for."""
+"""One SQLite database per item: LangGraph's checkpoints, plus the model responses already paid for."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+# 2: items can be parked at a human gate, which a version that does not know gates would skip.
 VERSION = 2
-"""Since 2 an item may be parked: what does not know gates would walk past the person."""
 _SETUP = """
 PRAGMA secure_delete=ON;
 PRAGMA journal_mode=WAL;
@@ -27,13 +27,13 @@ CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT N
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An open database of one item: `saver` is for LangGraph, the notes are ours."""
+    """The open database of one item: `saver` for LangGraph, and named notes for agentos itself."""
 
     saver: "AsyncSqliteSaver"
     _connection: "aiosqlite.Connection"
 
     async def note(self, name: str, text: str) -> None:
-        """Keeps a text; it is on disk when this returns."""
+        """Stores a note. It is on disk when this returns."""
         async with self.saver.lock:
             try:
                 await self._connection.execute(
@@ -53,7 +53,7 @@ class Checkpoint:
 
 @contextlib.asynccontextmanager
 async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
-    """Opens or makes the database; one connection, every commit on disk before it counts."""
+    """Opens or creates the database, with one connection and every commit synced to disk."""
     import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -64,48 +64,48 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
         await connection.execute(f"PRAGMA user_version={VERSION}")
         saver = AsyncSqliteSaver(connection)
         await saver.setup()
-        # So far there is nothing to lose; the first commit from here on takes all of it to the disk.
+        # Creating the tables need not be durable: the next commit, which must be, syncs them too.
         await connection.execute("PRAGMA synchronous=FULL")
         yield Checkpoint(saver, connection)
 
 
 def check_checkpoint(path: Path) -> Path | None:
-    """Moves a broken database aside and says where to; refuses one that a newer version wrote."""
+    """Moves a corrupt database aside and returns its new path; raises if a newer version wrote it."""
     if not path.exists():
-        # Whoever deleted it may have died before it came to the rest of the family.
+        # A process that was killed while deleting it may have left the -wal and -shm files.
         delete_checkpoint(path)
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as database:
-            sound = database.execute("PRAGMA quick_check").fetchone()[0] == "ok"
+            intact = database.execute("PRAGMA quick_check").fetchone()[0] == "ok"
             version = int(database.execute("PRAGMA user_version").fetchone()[0])
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
-        sound, version = False, 0
+        intact, version = False, 0
     if version > VERSION:
         raise ItemError(
-            f"its checkpoint was written by a newer agentos (format {version}, this one reads {VERSION})",
+            f"its checkpoint was written by a newer agentos (format {version}; this version reads up to {VERSION})",
             (f"upgrade agentos, or start over with --fresh; the file is {path}",),
         )
-    return None if sound else _set_aside(path)
+    return None if intact else _move_aside(path)
 
 
 def delete_checkpoint(path: Path) -> None:
-    for name in _family(path):
-        name.unlink(missing_ok=True)
+    for file in _database_files(path):
+        file.unlink(missing_ok=True)
 
 
 def leftovers(folder: Path) -> set[str]:
-    """The checkpoints that something is left of; -wal and -shm outlive one whose deletion was cut short."""
+    """The names of checkpoints with at least one file left: -wal and -shm remain when a deletion is interrupted."""
     if not folder.is_dir():
         return set()
     return {name.removesuffix("-wal").removesuffix("-shm") for name in os.listdir(folder)}
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """The notes of a kept checkpoint but the models' answers, read without writing anything."""
+    """The notes of a checkpoint except the stored model responses. Writes nothing, not even SQLite's own files."""
     if not path.exists():
         return {}
     mode = "ro" if path.with_name(path.name + "-wal").exists() else "ro&immutable=1"
@@ -117,19 +117,14 @@ def read_notes(path: Path) -> dict[str, str]:
         return {}
 
 
-def _set_aside(path: Path) -> Path:
+def _move_aside(path: Path) -> Path:
     number = 1
-    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+    while (target := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
-    path.rename(aside)
-    for name in _family(path)[1:]:
-        name.unlink(missing_ok=True)
-    return aside
+    path.rename(target)
+    delete_checkpoint(path)
+    return target
 
 
-def _family(path: Path) -> list[Path]:
-    return [
-        path,
-        path.with_name(path.name + "-wal"),
-        path.with_name(path.name + "-shm"),
-    ]
+def _database_files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]

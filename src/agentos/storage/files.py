@@ -1,26 +1,28 @@
-"""Files that are whole or not there, inside one folder."""
+"""Atomic, durable file operations that never follow a symbolic link out of their folder."""
 
 import contextlib
 import errno
 import fcntl
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from agentos.core.errors import PreflightError
 from agentos.storage.locks import ItemLocks
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 TMP_PREFIX = ".agentos-tmp-"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
-    """Reads and writes below a root; no link on the way is followed, so nothing leads outside."""
+    """Reads and writes files below a root folder.
+
+    Names are relative to the root. No symbolic link on the way is followed, so no name can lead outside, even in a
+    project that somebody else prepared.
+    """
 
     def __init__(self, root: Path, file_mode: int = 0o644, folder_mode: int = 0o755) -> None:
         self.root = root
@@ -28,12 +30,13 @@ class Folder:
         self._folder_mode = folder_mode
 
     def write(self, name: str, content: bytes) -> Path:
-        """Durable and atomic: after a power cut there is the old file or the new one.
+        """Replaces a file atomically and durably: after a power cut, either the old or the new content is there.
 
-        Whoever writes a name does so alone, or is told; what a killed writer of it left is removed.
+        Raises FileExistsError if another process is writing the same file. A temporary file that a killed process
+        left behind is removed.
         """
         with self._parent(name, make=True) as (parent, last):
-            # The same for the same name: a leftover is found without looking through the folder.
+            # Derived from the name, so that a leftover is found without listing the folder.
             tmp = TMP_PREFIX + hashlib.sha256(os.fsencode(last)).hexdigest()[:24]
             with open(_create_tmp(parent, tmp, self._file_mode), "wb") as file:
                 try:
@@ -63,16 +66,16 @@ class Folder:
             return False
 
     def move(self, name: str, target: str) -> None:
-        """Moves a file or folder; done before is as good as done now."""
+        """Moves a file or folder. Does nothing if the source does not exist, so it can be repeated after a crash."""
         if not self.exists(name):
             return
         with (
-            self._parent(name, make=False) as (old, last),
-            self._parent(target, make=True) as (new, to),
+            self._parent(name, make=False) as (source_parent, source_name),
+            self._parent(target, make=True) as (target_parent, target_name),
         ):
-            os.rename(last, to, src_dir_fd=old, dst_dir_fd=new)
-            os.fsync(new)
-            os.fsync(old)
+            os.rename(source_name, target_name, src_dir_fd=source_parent, dst_dir_fd=target_parent)
+            os.fsync(target_parent)
+            os.fsync(source_parent)
 
     def remove(self, name: str) -> None:
         with (
@@ -83,7 +86,7 @@ class Folder:
             os.fsync(parent)
 
     def names(self, folder: str) -> list[str]:
-        """The entries of a folder, sorted; none if there is no such folder."""
+        """The sorted names in a folder, without hidden ones; empty if the folder does not exist."""
         try:
             with self._parent(folder + "/x", make=False) as (parent, _):
                 return sorted(entry for entry in os.listdir(parent) if not entry.startswith("."))
@@ -92,21 +95,21 @@ class Folder:
 
     @contextlib.contextmanager
     def _parent(self, name: str, make: bool) -> Iterator[tuple[int, str]]:
-        """The open folder that holds `name`, and the last part of the name."""
+        """A descriptor of the folder that contains `name`, and the last part of the name."""
         parts = PurePosixPath(name).parts
         if not parts or PurePosixPath(name).is_absolute() or any(part in ("..", "") for part in parts):
-            raise ValueError(f"not a name inside a folder: {name!r}")
+            raise ValueError(f"not a relative path inside the folder: {name!r}")
         current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in parts[:-1]:
-                inner = self._step(current, part, make)
+                child = self._open_folder(current, part, make)
                 os.close(current)
-                current = inner
+                current = child
             yield current, parts[-1]
         finally:
             os.close(current)
 
-    def _step(self, parent: int, name: str, make: bool) -> int:
+    def _open_folder(self, parent: int, name: str, make: bool) -> int:
         try:
             return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
@@ -119,16 +122,16 @@ class Folder:
 
 
 def _create_tmp(folder: int, name: str, mode: int) -> int:
-    """A new file, ours alone while it is open: what a dead writer left gives way, a living one's does not."""
+    """Creates a temporary file and locks it. Replaces one left by a dead process, but never a living one's."""
     while True:
         try:
-            descriptor = os.open(name, _NEW_FLAGS, mode, dir_fd=folder)
+            descriptor = os.open(name, _NEW_FILE_FLAGS, mode, dir_fd=folder)
         except FileExistsError:
             _remove_stale_tmp(folder, name)
             continue
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _has_its_name(descriptor, folder, name):
+            if _is_file_at(descriptor, folder, name):
                 return descriptor
         os.close(descriptor)
 
@@ -138,20 +141,20 @@ def _remove_stale_tmp(folder: int, name: str) -> None:
         descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return
-    except OSError:  # a link, or not for us to write: nobody of ours made it
+    except OSError:  # a link or not writable: not created by agentos
         os.unlink(name, dir_fd=folder)
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _has_its_name(descriptor, folder, name):
+        if _is_file_at(descriptor, folder, name):
             os.unlink(name, dir_fd=folder)
     except BlockingIOError as error:
-        raise FileExistsError(errno.EEXIST, "another process writes it at this moment", name) from error
+        raise FileExistsError(errno.EEXIST, "another process is writing it", name) from error
     finally:
         os.close(descriptor)
 
 
-def _has_its_name(descriptor: int, folder: int, name: str) -> bool:
+def _is_file_at(descriptor: int, folder: int, name: str) -> bool:
     try:
         return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -159,7 +162,7 @@ def _has_its_name(descriptor: int, folder: int, name: str) -> bool:
 
 
 def private_folder(path: Path) -> Path:
-    """Makes the folder for its owner alone, parents too; it is there after a power cut."""
+    """Creates a folder and its parents, accessible to their owner only, and durable."""
     if not path.parent.exists():
         private_folder(path.parent)
     with contextlib.suppress(FileExistsError):
@@ -179,30 +182,13 @@ def _sync_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> int:
-    """Opens a file of ours for appending, made for its owner alone; never through a link."""
+    """Opens a file for appending, creating it with access for its owner only. Never follows a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, FILE_MODE)
 
 
-def check_home(home: Path) -> None:
-    """Refuses a home that others could use against us."""
-    try:
-        found = home.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    cure = f"expected a folder of yours that only you can write to; set AGENTOS_HOME or mend {home}"
-    if stat.S_ISLNK(found.st_mode):
-        raise PreflightError(f"{home} is a symbolic link: {cure}")
-    if not stat.S_ISDIR(found.st_mode):
-        raise PreflightError(f"{home} is not a folder: {cure}")
-    if found.st_uid != os.geteuid():
-        raise PreflightError(f"{home} belongs to user {found.st_uid}, you are {os.geteuid()}: {cure}")
-    if found.st_mode & 0o022:
-        raise PreflightError(f"{home} may be written by others: type chmod 700 {home}")
-
-
 class ProjectFolder(Folder):
-    """A folder that can also serialise the giving out of numbers."""
+    """A project's files, with a lock for assigning numbers."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -210,6 +196,7 @@ class ProjectFolder(Folder):
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[None]:
+        """Holds the project's numbering lock, so that two processes never assign the same number."""
         self._locks.prepare()
         lock = self._locks.numbering()
         lock.wait()

@@ -1,4 +1,4 @@
-"""The records of a run, read while they are written."""
+"""Follows the journal and logs of a run while they are being written."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,37 +6,37 @@ from pathlib import Path
 from agentos.core.protocol import events
 from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry
 
-CHUNK = 1024 * 1024
+MAX_READ = 1024 * 1024  # bytes per call
 
 
 class Tail:
-    """The whole lines that have come since the last look; a file that is not there yet has none."""
+    """Returns the complete lines added to a file since the last call. The file need not exist yet."""
 
-    def __init__(self, path: Path, place: int = 0) -> None:
+    def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
-        self._place = place
-        self._rest = b""
+        self._offset = offset
+        self._partial_line = b""
 
     def lines(self) -> list[bytes]:
         try:
             with open(self._path, "rb") as file:
-                file.seek(self._place)
-                chunk = file.read(CHUNK)
-                self._place = file.tell()
+                file.seek(self._offset)
+                chunk = file.read(MAX_READ)
+                self._offset = file.tell()
         except OSError:
             return []
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
         return lines
 
 
 class Follower:
-    """What happened since the last look: an item's lines from its log, everything else from the journal."""
+    """Reads what a run adds: events from its journal, the items' output from their logs."""
 
     def __init__(self, folder: Path) -> None:
         check_format(folder)
         self._folder = folder
         self._journal = Tail(folder / NAME)
-        # What an item has said before we came is not said again.
+        # Output from before the follower started is not repeated.
         self._logs = {path.stem: Tail(path, path.stat().st_size) for path in folder.glob("*.log")}
 
     def new_events(self) -> Iterator[JournalEntry]:

@@ -1,20 +1,21 @@
-"""Where everything stands in the home folder."""
+"""The layout of the home folder, and whether it is safe to use."""
 
 import hashlib
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.storage.files import check_home, private_folder
+from agentos.storage.files import private_folder
 
-PROBE = 64 * 1024
+PROBE_SIZE = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """`~/.agentos`, or where AGENTOS_HOME moves it."""
+    """Paths in the home folder: `~/.agentos`, or AGENTOS_HOME."""
 
     path: Path
 
@@ -35,28 +36,28 @@ class Home:
         return self.path / "logs" / "parallel"
 
     def checkpoints(self, project: Path) -> Path:
-        """A folder per project: two projects may both have an item 42."""
+        """One folder per project, because two projects may both have an item 42."""
         return self.path / "checkpoints" / project_key(project)
 
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / checkpoint_name(workflow, number)
 
     def program(self, project: Path, name: str) -> Path:
-        """The locks and marks of one command that was run for items, in one project."""
+        """The locks and done markers of one `agentos exec` command in one project."""
         return self.path / "exec" / project_key(project) / name
 
     def open(self) -> "Home":
-        """Makes it ready for writing, or says why it cannot be used."""
+        """Creates the folder if needed and checks that it can be written."""
         check_home(self.path)
         try:
             private_folder(self.path)
             with tempfile.TemporaryFile(dir=self.path) as probe:
-                probe.write(bytes(PROBE))
+                probe.write(bytes(PROBE_SIZE))
                 probe.flush()
         except OSError as error:
             raise PreflightError(
                 f"cannot write to the home folder {self.path}: {error.strerror}; "
-                "set AGENTOS_HOME to a folder of yours that can be written"
+                "set AGENTOS_HOME to a folder that you can write to"
             ) from error
         return self
 
@@ -66,5 +67,23 @@ def checkpoint_name(workflow: str, number: int) -> str:
 
 
 def project_key(project: Path) -> str:
+    """A folder name for the project: readable, and unique by its real path."""
     real = os.path.realpath(project)
     return f"{os.path.basename(real) or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:8]}"
+
+
+def check_home(home: Path) -> None:
+    """Refuses a home folder that other users control. One that does not exist yet is fine."""
+    try:
+        state = home.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    expected = f"expected a folder that you own and only you can write to; set AGENTOS_HOME or fix {home}"
+    if stat.S_ISLNK(state.st_mode):
+        raise PreflightError(f"{home} is a symbolic link: {expected}")
+    if not stat.S_ISDIR(state.st_mode):
+        raise PreflightError(f"{home} is not a folder: {expected}")
+    if state.st_uid != os.geteuid():
+        raise PreflightError(f"{home} belongs to user {state.st_uid}, you are {os.geteuid()}: {expected}")
+    if state.st_mode & 0o022:
+        raise PreflightError(f"{home} is writable by others: run chmod 700 {home}")

@@ -1,4 +1,9 @@
-"""Locks that the kernel releases when their holder dies."""
+"""File locks (flock) that the kernel releases when their holder dies.
+
+A lock is a file that stays in place; only the kernel's lock on it says whether it is held. No lock ever becomes stale,
+none is taken from a living process, and `kill -9` needs no cleanup. Who holds a lock is looked up in /proc/locks, so
+looking never disturbs the holder or another process that is about to take it.
+"""
 
 import contextlib
 import errno
@@ -11,28 +16,28 @@ from pathlib import Path
 from agentos.core.planning.items import is_safe_id
 
 LOCKS = ".locks"
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock; for messages only, never to decide anything."""
+    """Who holds a lock. For messages only: decisions rely on the lock itself."""
 
     pid: int
     run: str
 
 
 class LockFile:
-    """An flock on a file that stays; held until `release` or the end of the process."""
+    """An exclusive flock on one file, held until `release` or until every process that inherited it has ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Takes it or says no at once; only "held elsewhere" is a no, other errors are raised."""
+        """Tries once. False if another process, or another user (EACCES), holds it; other errors are raised."""
         try:
-            descriptor = os.open(self.path, _FLAGS, 0o600)
+            descriptor = os.open(self.path, _OPEN_FLAGS, 0o600)
         except PermissionError:
             return False
         try:
@@ -47,8 +52,8 @@ class LockFile:
         return True
 
     def wait(self) -> None:
-        """Takes it when it is free; for moments, not for work."""
-        descriptor = os.open(self.path, _FLAGS, 0o600)
+        """Blocks until the lock is free. Only for locks that are held for moments, never for an item's."""
+        descriptor = os.open(self.path, _OPEN_FLAGS, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         self.descriptor = descriptor
 
@@ -59,67 +64,75 @@ class LockFile:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds it, looked up without touching it."""
+    """Whether any process holds the lock. Does not touch it."""
     try:
-        state = path.lstat()
+        inode = _inode(path)
     except OSError:
         return False
-    return (state.st_dev, state.st_ino) in _locked_inodes()
+    return inode in _flock_holders()
+
+
+def stopped_holder(path: Path) -> int | None:
+    """The pid of the lock's holder if that process is stopped, as by Ctrl-Z. Does not touch the lock."""
+    with contextlib.suppress(OSError):
+        pid = _flock_holders().get(_inode(path))
+        if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
+            return pid
+    return None
 
 
 class ItemLocks:
-    """The locks of one project's items, in its `.locks` folder."""
+    """The locks of one project's items: `.locks/task-LLD-42.lock`, beside a note that names the holder."""
 
     def __init__(self, project: Path) -> None:
         self._folder = project / LOCKS
 
     @classmethod
     def inside(cls, folder: Path) -> "ItemLocks":
-        """Locks that stand in a folder of their own, such as one in the home."""
+        """Locks that are directly in this folder, such as one in the home."""
         locks = cls(folder)
         locks._folder = folder
         return locks
 
     def prepare(self) -> None:
-        """Makes the folder, with a .gitignore that keeps it out of git."""
+        """Creates the folder, with a .gitignore that keeps it out of git."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "the lock folder is a symbolic link", str(self._folder))
         with contextlib.suppress(FileExistsError):
-            _write(self._folder / ".gitignore", "*\n", os.O_EXCL)
+            _write_text(self._folder / ".gitignore", "*\n", os.O_EXCL)
 
     def acquire(self, item: str, holder: Holder) -> LockFile | None:
-        """The item's lock, or None while another process has it."""
+        """The item's lock, or None while another process holds it."""
         lock = LockFile(self._path(item, "lock"))
         if not lock.acquire():
             return None
-        note = json.dumps({"pid": holder.pid, "run": holder.run})
+        text = json.dumps({"pid": holder.pid, "run": holder.run})
         with contextlib.suppress(OSError):
-            _write(self._path(item, "holder"), note, os.O_TRUNC)
+            _write_text(self._path(item, "holder"), text, os.O_TRUNC)
         return lock
 
     def holder(self, item: str) -> Holder | None:
-        """Who wrote the note beside the lock; it may be gone by now."""
+        """Who last acquired the item's lock; they may have released it since."""
         try:
-            note = json.loads(self._path(item, "holder").read_text())
-            return Holder(int(note["pid"]), str(note["run"]))
+            record = json.loads(self._path(item, "holder").read_text())
+            return Holder(int(record["pid"]), str(record["run"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def held(self) -> dict[str, Holder | None]:
-        """The items that are locked now, looked up without touching a lock."""
-        inodes = _locked_inodes()
+        """The items that are locked now, with their holders. Does not touch the locks."""
+        holders = _flock_holders()
         found: dict[str, Holder | None] = {}
         for path in sorted(self._folder.glob("task-*.lock")):
             item = path.name[len("task-") : -len(".lock")]
             with contextlib.suppress(OSError):
-                state = path.lstat()
-                if (state.st_dev, state.st_ino) in inodes:
+                if _inode(path) in holders:
                     found[item] = self.holder(item)
         return found
 
     def clear_notes(self) -> int:
-        """Removes the notes of holders that are gone, each under its lock; says how many."""
+        """Removes the holder notes of items that nobody holds; returns how many. Each under its item's lock."""
         cleared = 0
         for note in sorted(self._folder.glob("task-*.holder")):
             lock = LockFile(note.with_suffix(".lock"))
@@ -130,38 +143,33 @@ class ItemLocks:
         return cleared
 
     def numbering(self) -> LockFile:
-        """Taken while a new number is given out."""
+        """The lock to hold while a new item number is assigned."""
         return LockFile(self._folder / "numbering.lock")
 
-    def _path(self, item: str, ending: str) -> Path:
+    def _path(self, item: str, suffix: str) -> Path:
         if not is_safe_id(item):
             raise ValueError(f"not an item id: {item!r}")
-        return self._folder / f"task-{item}.{ending}"
+        return self._folder / f"task-{item}.{suffix}"
 
 
-def _write(path: Path, text: str, flag: int) -> None:
-    """Never through a link: the folder may have come with a stranger's project."""
-    with open(os.open(path, _FLAGS | flag, 0o600), "w") as file:
+def _write_text(path: Path, text: str, flag: int) -> None:
+    """Never follows a link: the folder may have come with a downloaded project."""
+    with open(os.open(path, _OPEN_FLAGS | flag, 0o600), "w") as file:
         file.write(text)
 
 
-def stopped_holder(path: Path) -> int | None:
-    """The process that holds this lock, if it stands still, as after Ctrl-Z; nothing is touched."""
-    with contextlib.suppress(OSError):
-        state = path.lstat()
-        pid = _locked_inodes().get((state.st_dev, state.st_ino))
-        if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
-            return pid
-    return None
+def _inode(path: Path) -> tuple[int, int]:
+    state = path.lstat()
+    return state.st_dev, state.st_ino
 
 
-def _locked_inodes() -> dict[tuple[int, int], int]:
-    """Device and inode of every file that somebody holds an flock on, and who, as the kernel lists them."""
+def _flock_holders() -> dict[tuple[int, int], int]:
+    """Device and inode of every file with an flock, and the pid of its holder, from /proc/locks."""
     found = {}
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
-        if "FLOCK" in fields and "->" not in fields:
-            place = fields.index("FLOCK")
-            major, minor, inode = fields[place + 4].split(":")
-            found[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = int(fields[place + 3])
+        if "FLOCK" in fields and "->" not in fields:  # "->" marks a process that waits for the lock
+            start = fields.index("FLOCK")
+            major, minor, inode = fields[start + 4].split(":")
+            found[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = int(fields[start + 3])
     return found

@@ -1,4 +1,19 @@
-"""The notes that runs on one host leave for each other, in a file that only grows while they live."""
+"""The peer log: an append-only file through which the runs on one host share their API keys.
+
+Several runs may use the same keys at once, with no process between them. Each keeps its own pool in memory and tells
+the others what it does to the keys:
+
+- **Notes.** `notes.jsonl` is append-only, one note per line: a call started or ended, a cooldown, a learned limit.
+  Every run reads the notes of the others and applies them to its own pool, so all pools agree.
+- **Shared lock.** A run hands out keys only while it holds `turn.lock`: it takes the lock, reads the new notes,
+  decides, appends its own notes, and releases. Two runs can therefore never grant the same slot of a key.
+- **Liveness.** Each run holds an flock on its own `run-*.lock`, through a descriptor that all its processes inherit.
+  The kernel releases it when the last of them is gone, however it ended. Then the others free what the run held.
+- **Compaction.** A run that starts while no other is alive replaces the file with what is still worth knowing.
+
+Times in notes are seconds of the host's boot clock, which all processes share. `read_note` converts the times of notes
+that were written before a reboot.
+"""
 
 import contextlib
 import errno
@@ -7,88 +22,143 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.protocol.codec import CodecError, decode, encode
 from agentos.core.protocol.events import FORMAT
-from agentos.core.protocol.peer_notes import (
-    BucketLimitsLearned,
-    BucketUsage,
-    CallStarted,
-    CooldownStarted,
-    KeyRejected,
-    Note,
-    ProviderFailed,
-    RunGone,
-)
+from agentos.core.protocol.peer_notes import KeyRejected, Note, RunGone, shift_times
 from agentos.storage.clock import boot_id, host_clock
 from agentos.storage.disk_space import is_full
 from agentos.storage.files import private_folder
-from agentos.storage.locks import LockFile, is_locked
+from agentos.storage.locks import LockFile
 from agentos.storage.peer_log_compaction import NoteCompactor
 
-NAME = "notes.jsonl"
-LOCK_TIMEOUT = 0.2
-CREDENTIALS = "credentials.toml"
-CHUNK = 1 << 20
-TRIES = 100
-# Made once: it writes two lines for every call.
-_one_line = json.JSONEncoder(separators=(",", ":")).encode
+NOTES_FILE = "notes.jsonl"
+SHARED_LOCK_FILE = "turn.lock"
+CREDENTIALS_FILE = "credentials.toml"
+LOCK_TIMEOUT = 0.2  # seconds
+LOCK_RETRY_INTERVAL = 0.0002  # seconds
+READ_SIZE = 1 << 20  # bytes
+_LIVENESS_ATTEMPTS = 100
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode  # built once: it writes two lines for every call
 
 
 class FilePeerLog:
-    """One run's place among the others; its lock is held by all its processes, until the last is gone."""
+    """One run's access to the peer log.
+
+    Use it in this order for each decision about keys:
+
+        with log.lock_and_read() as notes:  # None: the lock was not available, grant no keys
+            ...                             # apply the notes, decide
+            log.append(own_notes)
+
+    The run counts as alive until every process that inherited `liveness_fd` has ended.
+    """
 
     def __init__(self, folder: Path, run: str) -> None:
         self._folder = private_folder(folder)
         self._run = run
-        boot_id()  # read once, while there are descriptors left to read it with
-        self._lock = os.open(
-            folder / "turn.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        self._liveness_file = self._open_liveness_file()
+        boot_id()  # cached now, because reading it later may fail for lack of file descriptors
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._shared_lock = os.open(folder / SHARED_LOCK_FILE, flags, 0o600)
+        self._liveness_lock = self._acquire_liveness_lock()
         self._file: int | None = None
-        self._ours = True
-        self._read_to = 0
-        self._torn = b""
+        self._has_lock = True
+        self._offset = 0
+        self._partial_line = b""
         self._unwritten: list[str] = []
         with self._locked():
             pass
 
     @property
     def liveness_fd(self) -> int:
-        """The descriptor that every process of this run inherits."""
-        descriptor = self._liveness_file.descriptor
+        """The descriptor that every process of this run must inherit."""
+        descriptor = self._liveness_lock.descriptor
         assert descriptor is not None
         return descriptor
 
     @contextlib.contextmanager
     def lock_and_read(self) -> Iterator[list[Note] | None]:
-        """Nobody else decides meanwhile; gives what the others have written since the last turn.
+        """Holds the shared lock for the block and yields the other runs' notes since the last time.
 
-        None if somebody keeps the turn to himself, who may have been stopped in the middle of it.
+        Yields None if the lock was not available within LOCK_TIMEOUT: its holder may have been suspended (Ctrl-Z).
         """
         with self._locked():
-            yield self._read() if self._ours else None
+            yield self._read_new() if self._has_lock else None
 
     def append(self, notes: list[Note]) -> bool:
-        """Writes to the others, within a turn; false while it is not ours, or a full disk keeps it from them."""
+        """Writes notes for the other runs; must be called inside `lock_and_read`.
+
+        Returns False if they could not be written, because the lock was not available or the disk is full. They are
+        kept and written first by the next call.
+        """
         self._unwritten += [self._line(note, run=self._run) for note in notes]
-        if not self._ours:
+        if not self._has_lock:
             return False
         if self._unwritten:
-            # What somebody left unfinished, and died, must not swallow our first line.
-            lines = (b"\n" if self._torn else b"") + "".join(f"{one}\n" for one in self._unwritten).encode()
-            if not self._write(lines):
+            # If a run died while writing a line, a newline keeps our first note from becoming part of it.
+            separator = b"\n" if self._partial_line else b""
+            if not self._write(separator + "".join(f"{line}\n" for line in self._unwritten).encode()):
                 return False
             self._unwritten = []
         return True
 
+    def gone(self, runs: set[str]) -> list[RunGone]:
+        """A RunGone note for each of these runs of which no process is left."""
+        return [RunGone(run) for run in runs if not self._is_alive(run)]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            liveness_path(self._folder, self._run).unlink()
+        self._liveness_lock.release()
+        os.close(self._shared_lock)
+        if self._file is not None:
+            os.close(self._file)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Waits up to LOCK_TIMEOUT, but not at all if the last attempt failed: a suspended run must not delay us."""
+        deadline = time.monotonic() + (LOCK_TIMEOUT if self._has_lock else 0.0)
+        while not (locked := self._try_lock()) and time.monotonic() < deadline:
+            time.sleep(LOCK_RETRY_INTERVAL)
+        self._has_lock = locked
+        try:
+            if locked:
+                self._open_notes()
+            yield
+        finally:
+            fcntl.flock(self._shared_lock, fcntl.LOCK_UN)
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._shared_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _open_notes(self) -> int:
+        """Opens the notes file once. Needs the shared lock, so that no other run replaces the file meanwhile."""
+        if self._file is None:
+            names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
+            if not any(self._is_alive(name) for name in names if name != self._run):
+                self._compact()
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._folder / NOTES_FILE, flags, 0o600)
+        return self._file
+
+    def _read_new(self) -> list[Note]:
+        """Always reads to the end: a decision must not miss a note."""
+        found: list[Note] = []
+        while chunk := os.pread(self._open_notes(), READ_SIZE, self._offset):
+            self._offset += len(chunk)
+            *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+            found += [note for note in _parse(lines, self._folder) if note.run != self._run]
+        return found
+
     def _write(self, lines: bytes) -> bool:
-        """All of it or nothing: what was written of lines that did not fit is taken back."""
-        file = self._opened()
-        prestarted = os.fstat(file).st_size
+        """Writes all or nothing: if the disk is full, the part that was written is truncated again."""
+        file = self._open_notes()
+        size_before = os.fstat(file).st_size
         rest = lines
         try:
             while rest:
@@ -96,83 +166,41 @@ class FilePeerLog:
         except OSError as error:
             if not is_full(error):
                 raise
-            os.ftruncate(file, prestarted)
+            os.ftruncate(file, size_before)
             return False
-        if self._read_to == prestarted and not self._torn:
-            # Our own notes are no news.
-            self._read_to += len(lines)
+        if self._offset == size_before and not self._partial_line:
+            self._offset += len(lines)  # skip our own notes when reading
         return True
 
-    def gone(self, runs: set[str]) -> list[RunGone]:
-        """Those of the runs of which no process is left."""
-        return [RunGone(run) for run in runs if not self._is_alive(run)]
+    def _compact(self) -> None:
+        """Replaces the file by a shorter one with the same effect. Only while no other run is alive."""
+        path = self._folder / NOTES_FILE
+        if not path.exists():
+            return
+        kept = [self._line(note) for note in _compacted(self._folder).notes()]
+        tmp = path.with_suffix(".tmp")
+        with open(tmp, "w", opener=_open_private) as file:
+            file.write("".join(f"{line}\n" for line in kept))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(tmp, path)
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._liveness_path(self._run).unlink()
-        self._liveness_file.release()
-        os.close(self._lock)
-        if self._file is not None:
-            os.close(self._file)
-
-    def _opened(self) -> int:
-        """Within a turn, so that nobody puts a shorter file in its place meanwhile."""
-        if self._file is None:
-            if not self._others():
-                self._compact()
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(self._folder / NAME, flags, 0o600)
-        return self._file
-
-    def _read(self) -> list[Note]:
-        """To the end: whoever decides knows all that was written."""
-        found: list[Note] = []
-        while chunk := os.pread(self._opened(), CHUNK, self._read_to):
-            self._read_to += len(chunk)
-            *lines, self._torn = (self._torn + chunk).split(b"\n")
-            found += [note for note in _notes(lines, self._folder) if note.run != self._run]
-        return found
-
-    def _line(self, note: Note, **more: str) -> str:
+    def _line(self, note: Note, **extra: str) -> str:
         stamp = {"format": FORMAT, "boot": boot_id(), "clock": host_clock(), "wall": time.time()}
-        return _one_line({**encode(note), **more, **stamp})
+        return _TO_JSON({**encode(note), **extra, **stamp})
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Waits a moment for its turn, and for one that was missed not again: the stopped hold nobody up."""
-        deadline = time.monotonic() + (LOCK_TIMEOUT if self._ours else 0.0)
-        while not (taken := self._try_lock()) and time.monotonic() < deadline:
-            time.sleep(0.0002)
-        self._ours = taken
-        try:
-            if taken:
-                self._opened()
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-    def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _open_liveness_file(self) -> LockFile:
-        """Somebody may take the file away as a dead run's before it is locked: then it is made again."""
-        life = LockFile(self._liveness_path(self._run))
-        for _ in range(TRIES):
-            if life.acquire() and life.path.exists():
-                return life
-            life.release()
-        raise BlockingIOError(errno.EAGAIN, "another process holds the lock of this run", str(life.path))
-
-    def _others(self) -> bool:
-        names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
-        return any(self._is_alive(name) for name in names if name != self._run)
+    def _acquire_liveness_lock(self) -> LockFile:
+        """Retries, because another run may delete the file as a dead run's just before it is locked."""
+        lock = LockFile(liveness_path(self._folder, self._run))
+        for _ in range(_LIVENESS_ATTEMPTS):
+            if lock.acquire() and lock.path.exists():
+                return lock
+            lock.release()
+        raise BlockingIOError(errno.EAGAIN, "another process holds the lock of this run", str(lock.path))
 
     def _is_alive(self, run: str) -> bool:
-        path = self._liveness_path(run)
+        """Whether any process of the run is left. Removes the lock file of a dead run."""
+        path = liveness_path(self._folder, run)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -180,10 +208,10 @@ class FilePeerLog:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            return True  # cannot be seen now, and will be looked at again
+            return True  # no descriptor left to find out with; asked again next time
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Under its lock, and only while it is this file: one that was made anew is somebody's.
+            # Only if the name still refers to the file we locked: a new file belongs to a living run.
             if os.fstat(descriptor).st_nlink:
                 path.unlink(missing_ok=True)
         except BlockingIOError:
@@ -192,132 +220,10 @@ class FilePeerLog:
             os.close(descriptor)
         return False
 
-    def _compact(self) -> None:
-        """Alone here: what is over is dropped; what was learnt, rests or counts on is kept."""
-        path = self._folder / NAME
-        if not path.exists():
-            return
-        kept = [self._line(note) for note in _digest(_notes(_lines(self._folder), self._folder)).notes()]
-        tmp = path.with_suffix(".tmp")
-        with open(tmp, "w", opener=_private) as file:
-            file.write("".join(f"{line}\n" for line in kept))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(tmp, path)
-
-    def _liveness_path(self, run: str) -> Path:
-        return _life_path(self._folder, run)
-
-
-def other_version_warning(folder: Path) -> str | None:
-    """One line for people if another version of agentos wrote the notes, which are ignored then."""
-    for line in _lines(folder):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(record, dict) and "boot" in record and record.get("format") != FORMAT:
-            return (
-                f"ignoring {folder / NAME}: another version of agentos wrote it. "
-                "Limits and cooldowns of the keys are learned again"
-            )
-        return None
-    return None
-
-
-def read_notes(folder: Path) -> list[Note]:
-    """All that is written, for those who only look."""
-    return list(_notes(_lines(folder), folder))
-
-
-def _notes(lines: Iterable[bytes], folder: Path) -> Iterator[Note]:
-    """Without what was said of keys before their file was changed: they have another chance."""
-    for line in lines:
-        note = read_note(line)
-        if isinstance(note, KeyRejected) and note.at < _changed_at(folder.parent / CREDENTIALS):
-            continue
-        if note is not None:
-            yield note
-
-
-def _changed_at(path: Path) -> float:
-    """When a file was changed or put there, by the host's clock."""
-    try:
-        return path.stat().st_ctime - time.time() + host_clock()
-    except FileNotFoundError:
-        return float("-inf")
-
-
-def read_findings(folder: Path) -> list[Note]:
-    """What is known of keys, buckets and providers: limits, rests, what was used of a day."""
-    return _digest(read_notes(folder)).known()
-
-
-def _digest(notes: Iterable[Note]) -> NoteCompactor:
-    found = NoteCompactor(host_clock(), time.time() - host_clock())
-    for note in notes:
-        found.add(note)
-    return found
-
-
-def _lines(folder: Path) -> Iterator[bytes]:
-    """One at a time: the file of a long day may be large."""
-    with contextlib.suppress(FileNotFoundError), open(folder / NAME, "rb") as file:
-        yield from file
-
-
-def dead_runs(folder: Path, runs: set[str]) -> list[RunGone]:
-    """Those of the runs of which no process is left, for those who only look."""
-    return [RunGone(run) for run in runs if not is_locked(_life_path(folder, run))]
-
-
-def read_note(line: bytes) -> Note | None:
-    """A note with its times by this boot's clock; None for what cannot be read."""
-    try:
-        record = json.loads(line)
-        if record["format"] != FORMAT:
-            return None
-        note: Note = decode(record)
-        if record["boot"] == boot_id():
-            return note
-        return _shifted(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
-    except (CodecError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
-
-
-def _shifted(note: Note, seconds: float) -> Note:
-    match note:
-        case CallStarted():
-            return replace(note, at=note.at + seconds)
-        case CooldownStarted():
-            # A rest that is for no day says so with a zero.
-            exhausted_until = note.exhausted_until + seconds if note.exhausted_until else 0.0
-            return replace(
-                note, until=note.until + seconds, exhausted_until=exhausted_until, at=note.at + seconds
-            )
-        case BucketLimitsLearned():
-            return replace(note, window_start=note.window_start + seconds)
-        case BucketUsage():
-            hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
-            return replace(note, hours=hours, at=note.at + seconds)
-        case KeyRejected():
-            return replace(note, at=note.at + seconds)
-        case ProviderFailed():
-            open_until = note.open_until + seconds if note.open_until else 0.0
-            return replace(note, open_until=open_until, at=note.at + seconds)
-        case _:
-            return note
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _life_path(folder: Path, run: str) -> Path:
-    return folder / f"run-{run}.lock"
-
 
 class NoPeers:
+    """A peer log for a process that shares its keys with no other run."""
+
     @contextlib.contextmanager
     def lock_and_read(self) -> Iterator[list[Note]]:
         yield []
@@ -327,3 +233,66 @@ class NoPeers:
 
     def gone(self, runs: set[str]) -> list[RunGone]:
         return []
+
+
+def read_notes(folder: Path) -> list[Note]:
+    """Every valid note, oldest first. Takes no lock, so anyone may call it at any time."""
+    return list(_stored_notes(folder))
+
+
+def read_findings(folder: Path) -> list[Note]:
+    """What is known about keys, buckets and providers: limits, cooldowns, usage of the day."""
+    return _compacted(folder).known()
+
+
+def _compacted(folder: Path) -> NoteCompactor:
+    compactor = NoteCompactor(host_clock(), time.time() - host_clock())
+    for note in _stored_notes(folder):
+        compactor.add(note)
+    return compactor
+
+
+def read_note(line: bytes) -> Note | None:
+    """A note with its times converted to the current boot's clock; None if the line is not a note."""
+    try:
+        record = json.loads(line)
+        if record["format"] != FORMAT:
+            return None
+        note: Note = decode(record)
+        if record["boot"] == boot_id():
+            return note
+        return shift_times(note, host_clock() - (time.time() - record["wall"]) - record["clock"])
+    except (CodecError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def liveness_path(folder: Path, run: str) -> Path:
+    return folder / f"run-{run}.lock"
+
+
+def _stored_notes(folder: Path) -> Iterator[Note]:
+    """One at a time: after a long day the file may be large."""
+    with contextlib.suppress(FileNotFoundError), open(folder / NOTES_FILE, "rb") as file:
+        yield from _parse(file, folder)
+
+
+def _parse(lines: Iterable[bytes], folder: Path) -> Iterator[Note]:
+    """Drops rejections older than the credentials file: keys get another chance when it changes."""
+    for line in lines:
+        note = read_note(line)
+        if isinstance(note, KeyRejected) and note.at < _changed_at(folder.parent / CREDENTIALS_FILE):
+            continue
+        if note is not None:
+            yield note
+
+
+def _changed_at(path: Path) -> float:
+    """When a file was last changed or replaced, by the host clock."""
+    try:
+        return path.stat().st_ctime - time.time() + host_clock()
+    except FileNotFoundError:
+        return float("-inf")
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

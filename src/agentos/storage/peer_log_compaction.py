@@ -1,4 +1,4 @@
-"""What of the notes is worth keeping when nobody is there any more."""
+"""Reduces the notes of a peer log to those that still matter once all runs have ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,23 +20,30 @@ from agentos.core.protocol.peer_notes import (
     QuarantineLifted,
 )
 
-RECENT = 61.0
-HOUR = 3600.0
-Place = tuple[str, str]
+RECENT = 61.0  # seconds; older calls no longer count towards a limit per minute
+HOUR = 3600.0  # seconds
+_Lease = tuple[str, str]
+"""Run and lease id."""
+_BucketModel = tuple[str, str]
+"""Bucket and model."""
 
 
 @dataclass(slots=True)
 class NoteCompactor:
-    """What was learnt, what rests, and what counts on; `ahead` is the wall's clock before the host's."""
+    """Collects notes and returns a shorter list that has the same effect on a pool.
+
+    It keeps learned limits, cooldowns and quarantines that are still in effect, and the usage of the last day: recent
+    calls one by one, earlier ones as a count per hour. `wall_offset` is the wall clock minus the host clock.
+    """
 
     now: float
-    ahead: float
-    _calls: dict[Place, tuple[CallStarted, CallEnded]] = field(default_factory=dict)
-    _used: dict[Place, dict[int, HourUsage]] = field(default_factory=dict)
-    _rests: dict[Place, CooldownStarted] = field(default_factory=dict)
-    _findings: dict[Place, BucketLimitsLearned] = field(default_factory=dict)
+    wall_offset: float
+    _calls: dict[_Lease, tuple[CallStarted, CallEnded]] = field(default_factory=dict)
+    _usage: dict[_BucketModel, dict[int, HourUsage]] = field(default_factory=dict)
+    _cooldowns: dict[_BucketModel, CooldownStarted] = field(default_factory=dict)
+    _limits: dict[_BucketModel, BucketLimitsLearned] = field(default_factory=dict)
     _rejected: dict[str, KeyRejected] = field(default_factory=dict)
-    _storms: dict[str, ProviderFailed] = field(default_factory=dict)
+    _failing: dict[str, ProviderFailed] = field(default_factory=dict)
 
     def add(self, note: Note) -> None:
         match note:
@@ -50,70 +57,70 @@ class NoteCompactor:
                 for hour in note.hours:
                     self._count((note.bucket, note.model), hour.at, hour.calls)
             case BucketLimitsLearned():
-                place = (note.bucket, note.model)
-                self._findings[place] = _together(self._findings.get(place, note), note)
+                bucket = (note.bucket, note.model)
+                self._limits[bucket] = _merge(self._limits.get(bucket, note), note)
             case _:
                 self._add_state(note)
 
     def _add_state(self, note: Note) -> None:
-        """What holds until it is taken back, or over."""
+        """Notes that stay in effect until they expire or another note cancels them."""
         match note:
             case CooldownStarted() if max(note.until, note.exhausted_until) > self.now:
-                self._rests[note.bucket, note.model] = note
+                self._cooldowns[note.bucket, note.model] = note
             case CooldownCleared():
-                self._rests.pop((note.bucket, note.model), None)
+                self._cooldowns.pop((note.bucket, note.model), None)
             case KeyRejected() if note.at > self.now - HOUR:
                 self._rejected[note.key] = note
             case QuarantineLifted():
                 self._rejected.pop(note.key, None)
             case ProviderFailed() if note.open_until > self.now:
-                self._storms[note.provider] = note
+                self._failing[note.provider] = note
             case ProviderRecovered():
-                self._storms.pop(note.provider, None)
+                self._failing.pop(note.provider, None)
             case _:
                 pass
 
     def notes(self) -> list[Note]:
-        """In an order that can be heard: limits before what was used of them."""
+        """The compacted notes in an order that can be replayed: limits before the usage that counts towards them."""
         return [replace(note, run=EARLIER) for note in (*self.known(), *self._recent())]
 
     def known(self) -> list[Note]:
-        """All but the calls that still count for a minute's limit."""
+        """Everything except the recent calls."""
         for sent, over in self._calls.values():
             if sent.at <= self.now - RECENT and not over.refused:
                 self._count((sent.bucket, sent.model), sent.at, 1)
-        self._calls = {place: call for place, call in self._calls.items() if call[0].at > self.now - RECENT}
+        self._calls = {lease: call for lease, call in self._calls.items() if call[0].at > self.now - RECENT}
         used = [
-            BucketUsage(EARLIER, *place, tuple(sorted(hours.values(), key=lambda hour: hour.at)), self.now)
-            for place, hours in self._used.items()
+            BucketUsage(EARLIER, *bucket, tuple(sorted(hours.values(), key=lambda hour: hour.at)), self.now)
+            for bucket, hours in self._usage.items()
         ]
-        states = (self._rests, self._rejected, self._storms)
-        return [*self._findings.values(), *used, *(note for state in states for note in state.values())]
+        states = (self._cooldowns, self._rejected, self._failing)
+        return [*self._limits.values(), *used, *(note for state in states for note in state.values())]
 
     def _recent(self) -> Iterable[Note]:
         return (note for call in self._calls.values() for note in call)
 
-    def _count(self, place: Place, at: float, calls: int) -> None:
-        """By the hours of the wall: a provider's day begins with one of them."""
+    def _count(self, bucket: _BucketModel, at: float, calls: int) -> None:
+        """Counts by hours of the wall clock, because a provider's quota day starts on the hour."""
         if at <= self.now - DAY:
             return
-        hours = self._used.setdefault(place, {})
-        number = int((at + self.ahead) // HOUR)
-        before = hours.get(number, HourUsage(at, 0))
-        hours[number] = HourUsage(max(at, before.at), before.calls + calls)
+        hours = self._usage.setdefault(bucket, {})
+        hour = int((at + self.wall_offset) // HOUR)
+        before = hours.get(hour, HourUsage(at, 0))
+        hours[hour] = HourUsage(max(at, before.at), before.calls + calls)
 
 
-def _together(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
-    """What both have to say; of two things about the same, the later."""
+def _merge(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
+    """Combines two findings about one bucket; where both say something, the later one wins."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
-    found = earlier if later.requests_per_second is None else later
-    counted = earlier if later.counting is None else later
+    rate = earlier if later.requests_per_second is None else later
+    counting = earlier if later.counting is None else later
     return replace(
         later,
         limits=tuple(limits.values()),
-        requests_per_second=found.requests_per_second,
-        window_seconds=found.window_seconds,
-        token_rate=found.token_rate,
-        counting=counted.counting,
-        window_start=counted.window_start,
+        requests_per_second=rate.requests_per_second,
+        window_seconds=rate.window_seconds,
+        token_rate=rate.token_rate,
+        counting=counting.counting,
+        window_start=counting.window_start,
     )

@@ -1,4 +1,4 @@
-"""Parkings and decisions, kept among the notes of an item's checkpoint."""
+"""Parked items and review decisions, stored as notes in an item's checkpoint."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ PARKING = "parking"
 
 
 def decision_note(number: int) -> str:
-    """The name of the decision at one gate: what was decided at another can never stand for it."""
+    """The note's name for one gate, so that a decision can never be mistaken for that of another gate."""
     return f"decision {number}"
 
 
@@ -23,28 +23,28 @@ def _edit_note(number: int) -> str:
 
 
 def read_parked(path: Path) -> ReviewState | None:
-    """The review state in an item's checkpoint; read without writing anything."""
+    """How the item with this checkpoint is parked, or was last parked. Writes nothing."""
     return review_state(read_notes(path))
 
 
 def review_state(notes: Mapping[str, str]) -> ReviewState | None:
-    """The review state among a checkpoint's notes: how the item is parked, or was last."""
+    """How the item with these checkpoint notes is parked, or was last parked."""
     try:
         parking: ParkedItem = unpack(ParkedItem, json.loads(notes[PARKING]))
-        kept = notes.get(decision_note(parking.request.number))
-        decision: ReviewDecision | None = None if kept is None else unpack(ReviewDecision, json.loads(kept))
+        text = notes.get(decision_note(parking.request.number))
+        decision: ReviewDecision | None = None if text is None else unpack(ReviewDecision, json.loads(text))
     except (KeyError, ValueError, CodecError):
         return None
     return ReviewState(parking, notes.get(_edit_note(parking.request.number)), decision)
 
 
 def write_decision(path: Path, number: int, decision: ReviewDecision) -> None:
-    """On disk when this returns. Only under the item's lock, and only while it is undecided."""
+    """Stores a decision durably. Call it only under the item's lock, and only while the gate is undecided."""
     _write(path, decision_note(number), json.dumps(pack(decision)))
 
 
 def write_edit(path: Path, number: int, draft: str) -> None:
-    """Keeps an edited draft until the decision is made. Only under the item's lock."""
+    """Stores an edited draft until the decision is made. Call it only under the item's lock."""
     _write(path, _edit_note(number), draft)
 
 

@@ -1,4 +1,4 @@
-"""What earlier runs of a project were like, read from the newest of their journals."""
+"""Reads the history of similar earlier runs from their journals, as input for forecasts."""
 
 import os
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from agentos.core.protocol.codec import type_marker
 from agentos.storage.journal import NAME, JournalEntry, read_entry
 from agentos.storage.runs import run_folders
 
-MOST_RUNS = 20
-ENOUGH_LIVES = 200
-# A machine may be busy for once: so many of the newest runs say how long it takes to begin.
-RECENT = 3
-LARGEST_PART = 1024 * 1024
-_TELLING = tuple(
+MAX_RUNS = 20
+ENOUGH_TRACES = 200
+# The warm-up time is the median of this many runs, because the machine may have been busy during one of them.
+WARM_UP_RUNS = 3
+MAX_READ = 1024 * 1024  # bytes of each journal
+_TRACE_EVENTS = tuple(
     type_marker(kind)
     for kind in (
         events.ItemStarted,
@@ -34,59 +34,59 @@ _TELLING = tuple(
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are like the one that is planned."""
+    """Selects the runs that resemble a planned one."""
 
     workflow: str
     project: str
     offline: bool
 
 
-def read_run_history(runs: Path, kin: RunFilter) -> RunHistory:
-    """From the newest runs, no more than is needed; of a long journal, its first part."""
+def read_run_history(runs: Path, wanted: RunFilter) -> RunHistory:
+    """Reads the newest matching runs until there is enough, and only the first part of a long journal."""
     traces: list[ItemTrace] = []
-    told, warm_ups, pace = 0, list[float](), None
-    for run in run_folders(runs)[:MOST_RUNS]:
-        chronicle = _chronicle(run, kin)
-        if chronicle is None or not chronicle.traces:
+    used, warm_ups, pace = 0, list[float](), None
+    for run in run_folders(runs)[:MAX_RUNS]:
+        builder = _build_traces(run, wanted)
+        if builder is None or not builder.traces:
             continue
-        traces += chronicle.traces
-        pace = pace if told else chronicle.pace
-        told += 1
-        warm_ups.append(chronicle.warm_up)
-        if len(traces) >= ENOUGH_LIVES:
+        traces += builder.traces
+        pace = pace if used else builder.pace
+        used += 1
+        warm_ups.append(builder.warm_up)
+        if len(traces) >= ENOUGH_TRACES:
             break
-    return RunHistory(tuple(traces), told, median(warm_ups[:RECENT]) if warm_ups else 0.0, pace)
+    return RunHistory(tuple(traces), used, median(warm_ups[:WARM_UP_RUNS]) if warm_ups else 0.0, pace)
 
 
-def _chronicle(run: Path, kin: RunFilter) -> TraceBuilder | None:
-    chronicle = TraceBuilder()
+def _build_traces(run: Path, wanted: RunFilter) -> TraceBuilder | None:
+    builder = TraceBuilder()
     try:
         with open(run / NAME, "rb") as file:
             first = read_entry(file.readline())
-            if first is None or not _is_kin(first.event, kin):
+            if first is None or not _matches(first.event, wanted):
                 return None
-            chronicle.handle(first.event, first.at)
-            for entry in _telling(file.fileno(), file.tell()):
-                chronicle.handle(entry.event, entry.at)
-                if len(chronicle.traces) >= ENOUGH_LIVES:
+            builder.handle(first.event, first.at)
+            for entry in _trace_entries(file.fileno(), file.tell()):
+                builder.handle(entry.event, entry.at)
+                if len(builder.traces) >= ENOUGH_TRACES:
                     break
     except OSError:
         return None
-    return chronicle
+    return builder
 
 
-def _is_kin(event: events.Event, kin: RunFilter) -> bool:
+def _matches(event: events.Event, wanted: RunFilter) -> bool:
     return (
         isinstance(event, events.RunStarted)
-        and event.workflow == kin.workflow
-        and event.project == kin.project
-        and event.offline == kin.offline
+        and event.workflow == wanted.workflow
+        and event.project == wanted.project
+        and event.offline == wanted.offline
     )
 
 
-def _telling(descriptor: int, begin: int) -> Iterator[JournalEntry]:
-    content = os.pread(descriptor, LARGEST_PART, begin)
-    # A line that the part ends in the middle of is no JSON, and passed over.
+def _trace_entries(descriptor: int, offset: int) -> Iterator[JournalEntry]:
+    content = os.pread(descriptor, MAX_READ, offset)
+    # The last line may be cut off; then it is not valid JSON and is skipped.
     for line in content.split(b"\n"):
-        if any(kind in line for kind in _TELLING) and (entry := read_entry(line)):
+        if any(kind in line for kind in _TRACE_EVENTS) and (entry := read_entry(line)):
             yield entry

@@ -1,4 +1,4 @@
-"""The folders of runs, newest first."""
+"""Run folders: creating, finding, reading and pruning them."""
 
 import contextlib
 import json
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentos.core.constants import DAY
 from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import type_marker
@@ -29,20 +28,21 @@ from agentos.storage.locks import LockFile, is_locked, stopped_holder
 
 LATEST = "latest"
 LOCK = "run.lock"
+_MAX_SAME_SECOND = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much of the past stays."""
+    """How many run folders to keep. A run that exceeds any of the limits is pruned, oldest first."""
 
     runs: int = 50
     bytes: int = 1024**3
-    seconds: float = 90 * DAY
+    seconds: float = 90 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The records of one run, while it runs: its lock says that it lives."""
+    """The records of the current run. Its lock is held for as long as the run is alive."""
 
     path: Path
     lock: LockFile
@@ -56,41 +56,41 @@ class RunFolder:
 
 
 def new_run(runs: Path, wall: float) -> RunFolder:
-    """A folder by the time of its beginning, in UTC, with a suffix when there is one already."""
+    """Creates a folder named by the start time in UTC, with a suffix if two runs start in the same second."""
     private_folder(runs)
     stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
-    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+    for suffix in ("", *(f"-{number}" for number in range(2, _MAX_SAME_SECOND))):
         with contextlib.suppress(FileExistsError):
             path = runs / f"{stamp}{suffix}"
             path.mkdir(mode=0o700)
             lock = LockFile(path / LOCK)
             lock.acquire()
-            _point_at(path)
+            _update_latest(path)
             return RunFolder(path, lock)
-    raise FileExistsError(f"{runs}/{stamp} and 998 more")
+    raise FileExistsError(f"{runs}/{stamp} and {_MAX_SAME_SECOND - 2} more")
 
 
 def run_folders(runs: Path) -> list[Path]:
-    """Newest first."""
+    """All run folders, newest first."""
     if not runs.is_dir():
         return []
-    # In this order: a link that is renamed meanwhile is neither.
+    # is_symlink comes first: a link that is replaced between the two checks must not pass as a folder.
     found = [path for path in runs.iterdir() if not path.is_symlink() and path.is_dir()]
-    return sorted(found, key=lambda path: _order(path.name), reverse=True)
+    return sorted(found, key=lambda path: _sort_key(path.name), reverse=True)
 
 
 def is_alive(run: Path) -> bool:
-    """Whether the run's own process still holds its lock; asked without taking it."""
+    """Whether the run's coordinator still holds its lock. Does not touch the lock."""
     return is_locked(run / LOCK)
 
 
 def stopped_process(run: Path) -> int | None:
-    """The run's own process if it stands still: Ctrl-Z, or a SIGSTOP that it could not even note."""
+    """The pid of the run's coordinator if it is stopped: by Ctrl-Z, or by a SIGSTOP that it could not report."""
     return stopped_holder(run / LOCK)
 
 
 def load_run_stats(run: Path) -> RunStats:
-    """What the run's journal adds up to."""
+    """The statistics of a run, computed from its journal."""
     stats = RunStats()
     with contextlib.suppress(FileNotFoundError):
         for entry in read_journal(run):
@@ -99,46 +99,60 @@ def load_run_stats(run: Path) -> RunStats:
     return stats
 
 
+def load_run_record(run: Path) -> RunRecord:
+    """The record of a run that is in progress, has ended or was killed. Unreadable lines are counted."""
+    record = RunRecord(run.resolve().name, is_alive(run))
+    for line in read_lines(run):
+        if isinstance(line, JournalEntry):
+            record.handle(line.event, line.at)
+        elif not (line.torn and record.alive):  # a living run is still writing its last line
+            record.unread += 1
+            record.torn = record.torn or line.torn
+    return record
+
+
 def last_run_of(runs: Path, workflow: str, project: Path) -> RunStats | None:
-    """The newest run of this workflow on this project. Raises UnsupportedFormat."""
-    found = _newest(runs, workflow, project)
-    return load_run_stats(found) if found else None
+    """The statistics of the newest run of this workflow on this project. Raises UnsupportedFormat."""
+    run = _newest(runs, workflow, project)
+    return load_run_stats(run) if run else None
 
 
 def failed_before(runs: Path, workflow: str, project: Path, *, required: bool = False) -> set[str]:
-    """The items that the newest run of this workflow on this project left failed.
+    """The items that failed in the newest run of this workflow on this project.
 
-    If another version wrote that run: raises UnsupportedFormat when the answer is `required`, else nothing failed.
+    If another version of agentos wrote that run, raises UnsupportedFormat when the answer is `required`, and otherwise
+    returns no items.
     """
-    found = _newest(runs, workflow, project)
-    if found is None:
+    run = _newest(runs, workflow, project)
+    if run is None:
         return set()
     try:
-        check_format(found)
+        check_format(run)
     except UnsupportedFormat:
         if required:
             raise
         return set()
-    return {item for item, ending in _endings(found).items() if ending == Ending.FAILED}
-
-
-def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
-    return next((run for run in run_folders(runs) if _is_of(run, workflow, project)), None)
-
-
-def _endings(run: Path) -> dict[str, str]:
-    """How each item ended, without reading anything else of a journal that may be long."""
-    found = {}
+    endings = {}
+    # Parses only the lines that matter: the journal may be long.
     for line in lines_with(run, type_marker(events.ItemEnded)):
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
-            found[str(record["item"])] = str(record["outcome"]["ending"])
-    return found
+            endings[str(record["item"])] = str(record["outcome"]["ending"])
+    return {item for item, ending in endings.items() if ending == Ending.FAILED}
+
+
+def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
+    for run in run_folders(runs):
+        with contextlib.suppress(OSError):
+            started = read_first_record(run)
+            if started.get("workflow") == workflow and started.get("project") == str(project):
+                return run
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A run that is beyond what is kept, and why."""
+    """A run to be pruned, and the reason."""
 
     path: Path
     bytes: int
@@ -147,20 +161,29 @@ class OldRun:
 
 
 def old_runs(runs: Path, keep: RetentionPolicy, now: float) -> list[OldRun]:
-    """The oldest runs beyond what is kept, newest first; never one that lives, never the newest."""
-    found, size = [], 0
-    for number, run in enumerate(run_folders(runs)):
-        with contextlib.suppress(FileNotFoundError):  # another run removes it at this moment
-            own, age = _size(run), max(0.0, now - run.stat().st_mtime)
-            size += own
-            reason = _reason(keep, number, size, age)
-            if number and reason and not is_alive(run):
-                found.append(OldRun(run, own, age, reason))
+    """The runs that exceed the retention policy, newest first. Never the newest run, and never a living one."""
+    found, total_size = [], 0
+    for index, run in enumerate(run_folders(runs)):
+        with contextlib.suppress(FileNotFoundError):  # another process is removing it
+            size = sum(file.stat().st_size for file in os.scandir(run) if file.is_file(follow_symlinks=False))
+            age = max(0.0, now - run.stat().st_mtime)
+            total_size += size
+            reason = _prune_reason(keep, index, total_size, age)
+            if index and reason and not is_alive(run):
+                found.append(OldRun(run, size, age, reason))
     return found
 
 
+def _prune_reason(keep: RetentionPolicy, index: int, total_size: int, age: float) -> str:
+    if index >= keep.runs:
+        return "too many"
+    if total_size > keep.bytes:
+        return "too large together"
+    return "too old" if age > keep.seconds else ""
+
+
 def prune(runs: Path, keep: RetentionPolicy, now: float) -> list[Path]:
-    """Removes them; gives those that are gone. What stays of runs that were killed is tidied up."""
+    """Removes old runs and returns those that are gone. Also finalizes the records of killed runs."""
     old = old_runs(runs, keep, now)
     finalize_killed_runs(runs)
     for run in old:
@@ -169,19 +192,19 @@ def prune(runs: Path, keep: RetentionPolicy, now: float) -> list[Path]:
 
 
 def finalize_killed_runs(runs: Path) -> None:
-    """Of a run that was killed: what it gathered gets the name it was to have, the rest is removed."""
+    """Completes the records of killed runs: partial files get their final names, sockets and leftovers are removed."""
     for run in run_folders(runs):
-        left = _half_done(run)
-        if left and not is_alive(run):
-            for path in left:
-                with contextlib.suppress(OSError):  # another run does the same
-                    _settle(path)
+        unfinished = _unfinished_files(run)
+        if unfinished and not is_alive(run):
+            for path in unfinished:
+                with contextlib.suppress(OSError):  # another process is doing the same
+                    _finalize(path)
 
 
-def _half_done(run: Path) -> list[Path]:
+def _unfinished_files(run: Path) -> list[Path]:
     with contextlib.suppress(OSError):
         entries = list(os.scandir(run))
-        return [Path(one.path) for one in entries if one.name.startswith(".") or _is_socket(one)]
+        return [Path(entry.path) for entry in entries if entry.name.startswith(".") or _is_socket(entry)]
     return []
 
 
@@ -189,7 +212,7 @@ def _is_socket(entry: os.DirEntry[str]) -> bool:
     return not entry.is_file() and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
 
 
-def _settle(path: Path) -> None:
+def _finalize(path: Path) -> None:
     final = path.with_name(path.name.removeprefix("."))
     if path == final or path.name.startswith(TMP_PREFIX) or final.exists():
         path.unlink()
@@ -197,49 +220,17 @@ def _settle(path: Path) -> None:
         path.rename(final)
 
 
-def _size(run: Path) -> int:
-    return sum(entry.stat().st_size for entry in os.scandir(run) if entry.is_file(follow_symlinks=False))
-
-
-def _reason(keep: RetentionPolicy, number: int, size: int, seconds: float) -> str:
-    if number >= keep.runs:
-        return "too many"
-    if size > keep.bytes:
-        return "too large together"
-    return "too old" if seconds > keep.seconds else ""
-
-
-def _is_of(run: Path, workflow: str, project: Path) -> bool:
-    try:
-        started = read_first_record(run)
-    except OSError:
-        return False
-    return started.get("workflow") == workflow and started.get("project") == str(project)
-
-
-def _order(name: str) -> tuple[str, int]:
+def _sort_key(name: str) -> tuple[str, int]:
     stamp, _, suffix = name.partition("-")
     return stamp, int(suffix) if suffix.isdigit() else 1
 
 
-def _point_at(run: Path) -> None:
-    """Under the run's lock; what a run that died in the middle of this has left is removed."""
-    mark = f".{LATEST}-"
-    for left in run.parent.glob(f"{mark}*"):
-        if not is_alive(run.with_name(left.name.removeprefix(mark))):
-            left.unlink(missing_ok=True)
-    tmp = run.with_name(f"{mark}{run.name}")
+def _update_latest(run: Path) -> None:
+    """Points `latest` at the run, and removes the temporary links of runs that died while doing this."""
+    prefix = f".{LATEST}-"
+    for leftover in run.parent.glob(f"{prefix}*"):
+        if not is_alive(run.with_name(leftover.name.removeprefix(prefix))):
+            leftover.unlink(missing_ok=True)
+    tmp = run.with_name(f"{prefix}{run.name}")
     os.symlink(run.name, tmp)
     os.replace(tmp, run.with_name(LATEST))
-
-
-def load_run_record(run: Path) -> RunRecord:
-    """Of a run that is under way, has ended or was killed; a line that cannot be read is counted."""
-    record = RunRecord(run.resolve().name, is_alive(run))
-    for line in read_lines(run):
-        if isinstance(line, JournalEntry):
-            record.handle(line.event, line.at)
-        elif not (line.torn and record.alive):  # it is just being written
-            record.unread += 1
-            record.torn = record.torn or line.torn
-    return record

@@ -1,6 +1,6 @@
 """What runs on one host tell each other about keys, so that none is used beyond its limits in sum."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentos.core.ratelimit.limits import CallCost, LimitSeen, Rate
 from agentos.core.ratelimit.provider_profile import Counting
@@ -153,3 +153,25 @@ Note = (
 )
 # Whose notes were kept when nobody was there.
 EARLIER = "earlier"
+
+
+def shift_times(note: Note, seconds: float) -> Note:
+    """The note with its times moved to another clock. 0.0 stands for "none" in `exhausted_until` and `open_until`."""
+    match note:
+        case CallStarted() | KeyRejected():
+            return replace(note, at=note.at + seconds)
+        case CooldownStarted():
+            exhausted_until = note.exhausted_until + seconds if note.exhausted_until else 0.0
+            return replace(
+                note, until=note.until + seconds, exhausted_until=exhausted_until, at=note.at + seconds
+            )
+        case BucketLimitsLearned():
+            return replace(note, window_start=note.window_start + seconds)
+        case BucketUsage():
+            hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
+            return replace(note, hours=hours, at=note.at + seconds)
+        case ProviderFailed():
+            open_until = note.open_until + seconds if note.open_until else 0.0
+            return replace(note, open_until=open_until, at=note.at + seconds)
+        case _:
+            return note

@@ -1,4 +1,4 @@
-"""Changing credentials.toml, without touching what a person wrote in it."""
+"""Edits credentials.toml without touching what the user wrote in it."""
 
 import json
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.text.secrets import Secret
-from agentos.storage.credentials.reader import A_NAME, CredentialSource, is_name
+from agentos.storage.credentials.reader import NAME_RULE, CredentialSource, is_name
 from agentos.storage.files import Folder
 
 
 def append_credential(source: CredentialSource, provider: str, key: str, name: str | None) -> None:
-    """Adds a table at the end; the file is whole, and its owner's alone, at every moment."""
+    """Appends a `[[credential]]` table. The file is replaced atomically and stays private to its owner."""
     _check(source, key, name)
     path = source.file
     lines = ["", "[[credential]]"]
@@ -24,27 +24,25 @@ def append_credential(source: CredentialSource, provider: str, key: str, name: s
 
 
 def _check(source: CredentialSource, key: str, name: str | None) -> None:
-    """Whatever would be refused when it is read is refused now."""
+    """Refuses now whatever the reader would refuse later."""
     if not key or any(not "!" <= character <= "~" for character in key):
-        raise UsageError(
-            "the key is empty, or has spaces or signs in it that no key has; nothing was written"
-        )
+        raise UsageError("invalid key: expected printable ASCII without spaces; nothing was written")
     if name is not None and not is_name(name):
-        raise UsageError(f"{name!r} cannot be its name: {A_NAME}; nothing was written")
+        raise UsageError(f"invalid name {name!r}: {NAME_RULE}; nothing was written")
     for credential in replace(source, only_file=True).read():
         if credential.secret == Secret(key):
-            raise UsageError(f"this key is there already, as {credential.name!r}; nothing was written")
+            raise UsageError(f"this key already exists, as {credential.name!r}; nothing was written")
         if credential.name == name:
-            raise UsageError(f"a key called {name!r} is there already; choose another --name")
+            raise UsageError(f"a key named {name!r} already exists; choose another --name")
 
 
-def set_enabled(path: Path, place: int, enabled: str) -> None:
-    """Writes `enabled = true` or `false` into the table of this number, counted from 1."""
+def set_enabled(path: Path, position: int, enabled: str) -> None:
+    """Writes `enabled = true` or `false` into the table at this position, counted from 1."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    heads = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[\s*credential\s*\]\]", line)]
-    if place > len(heads):
-        raise NothingMatches(f"{path} has no [[credential]] table number {place}")
-    begin = heads[place - 1] + 1
+    headers = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[\s*credential\s*\]\]", line)]
+    if position > len(headers):
+        raise NothingMatches(f"{path} has no [[credential]] table number {position}")
+    begin = headers[position - 1] + 1
     end = next(
         (number for number in range(begin, len(lines)) if lines[number].lstrip().startswith("[")), len(lines)
     )

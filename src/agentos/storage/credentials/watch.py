@@ -1,4 +1,4 @@
-"""Notices that the credentials file was changed."""
+"""Detects changes to the credentials file during a run."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,10 @@ from agentos.storage.credentials.reader import CredentialSource
 
 
 class CredentialWatch:
-    """Looks whether the file has changed since the last look; `usable` checks what is in it now."""
+    """Each call returns the credentials if the file has changed since the last call, and None otherwise.
+
+    `usable` selects the credentials that the run can use. A file that cannot be read gives CredentialsRejected.
+    """
 
     def __init__(
         self,
