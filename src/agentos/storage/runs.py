@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agentos.core.constants import DAY
 from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import type_marker
@@ -37,7 +38,7 @@ class RetentionPolicy:
 
     runs: int = 50
     bytes: int = 1024**3
-    seconds: float = 90 * 86400.0
+    seconds: float = 90 * DAY
 
 
 @dataclass(frozen=True, slots=True)
