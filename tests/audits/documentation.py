@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentos.config.file import FILE_KEYS
 from agentos.core.protocol import events
+from agentos.core.protocol.codec import WIRE_NAMES
 from agentos.core.scheduling.shutdown import EXIT_CODES
 from agentos.storage.credentials import reader
 
@@ -83,7 +84,7 @@ def undocumented_events() -> Iterator[str]:
     page = pages()[EVENTS]
     headings = ("From a worker", "From the engine", "From outside", "From the run itself")
     documented = {row[0].strip("`"): row[1] for heading in headings for row in page.rows(heading)}
-    known = {kind.__name__: _fields(kind) for kind in typing.get_args(events.Event)}
+    known = {WIRE_NAMES[kind]: _fields(kind) for kind in typing.get_args(events.Event)}
     yield from _differences(EVENTS, set(documented), set(known))
     for name in set(documented) & set(known):
         yield from _differences(f"{EVENTS}, {name}", set(re.findall(r"\w+", documented[name])), known[name])

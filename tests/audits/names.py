@@ -10,8 +10,6 @@ from .pages import pages
 from .tree import SOURCE, modules
 
 SAME_JOB = {
-    "anthropic.py": "Anthropic's wire format: read by the gateway, written by the offline server",
-    "gemini.py": "Gemini's wire format: read by the gateway, written by the offline server",
     "client.py": "sends requests to one service",
     "server.py": "accepts connections and answers requests",
     "refusals.py": "the refusal type in core, and one reader of refusals for each vendor",
@@ -19,20 +17,13 @@ SAME_JOB = {
     "builder.py": "composition root of a kind of run",
     "base.py": "what the modules of its package implement",
     "registry.py": "finds an implementation by its name",
-    "parse.py": "reads the configuration of its package",
     "markdown.py": "reads or writes Markdown for its package",
-    "limiter.py": "a rate limiter: ours, and the one that the offline server enforces",
-    "windows.py": "usage windows: ours, and those that the offline server enforces",
-    "limits.py": "rate limits: of model providers, and of GitHub",
     "locks.py": "item locks: in storage, and their public face in the library",
     "credentials.py": "credentials: in the core, and their public face in the library",
     "results.py": "results of an item: in the core, and their public face in the library",
-    "process.py": "runs something in a separate process",
     "console.py": "writes prefixed lines for people",
-    "address.py": "parses and checks an address",
     "facts.py": "what its package knows about one document or run",
     "queue.py": "items that wait: for a worker, or for a reviewer",
-    "keys.py": "API keys: the state in the pool, and those of the offline server",
 }
 MODULE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 OTHER_ROOTS = ("tests/", "bench/", "docs/", "examples/")

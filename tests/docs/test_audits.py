@@ -47,7 +47,7 @@ def test_a_valid_command_is_not_reported(line: str) -> None:
 
 
 def test_output_that_the_program_never_writes_is_reported() -> None:
-    invented = "[COORDINATOR] Everything went splendidly with 3 workers"
+    invented = "[COORDINATOR] Everything went splendidly today"
     written = "[COORDINATOR] Rate limit hit on key-3. Backing off for 60s. Redistributing work..."
     assert list(output_lines.unknown_lines(page_with(invented, written))) == [invented]
 
