@@ -1,1 +1,1 @@
-"""One body per port; every adapter passes it."""
+"""Contract tests: one test body per port, run on every adapter."""

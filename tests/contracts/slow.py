@@ -1,4 +1,4 @@
-"""A module that takes a minute to load."""
+"""A module whose import takes a minute."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a worker may do in an engine, whichever it is."""
+"""Scripted workers for the engine contract, as a thread and as a process."""
 
 import asyncio
 import json
@@ -19,29 +19,29 @@ from agentos.engines.channel import SocketChannel
 from agentos.engines.inline import AsyncWorkerFunction, InlineChannel
 
 APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
-Say = Callable[[str], None]
+Write = Callable[[str], None]
 
 
-class Line(Protocol):
+class WorkerChannel(Protocol):
     def send(self, event: WorkerEvent) -> None: ...
 
     async def next(self) -> Command | None: ...
 
 
-async def behave(word: str, item: str, channel: Line, say: Say) -> Outcome:
-    """The order is a word; the item is whoever was started."""
-    match word:
+async def run_script(script: str, item: str, channel: WorkerChannel, write: Write) -> Outcome:
+    """Do what the script says."""
+    match script:
         case "finish":
-            say("one line\nand a secret line\n")
+            write("one line\nand a secret line\n")
         case "call":
             await _call(item, channel)
         case "stop":
-            say("waiting\n")
+            write("waiting\n")
             while not isinstance(await channel.next(), StopWorker):
                 pass
             return Outcome(Ending.INTERRUPTED)
         case "hang":
-            say("hanging\n")
+            write("hanging\n")
             await asyncio.sleep(60)
         case "crash":
             raise SystemExit("it crashes")
@@ -51,7 +51,7 @@ async def behave(word: str, item: str, channel: Line, say: Say) -> Outcome:
     return APPROVED
 
 
-async def _call(item: str, channel: Line) -> None:
+async def _call(item: str, channel: WorkerChannel) -> None:
     for call in ("draft-1", "review-1"):
         channel.send(LeaseRequested(item, call, ("gemini",)))
         grant = await channel.next()
@@ -59,26 +59,20 @@ async def _call(item: str, channel: Line) -> None:
         channel.send(LeaseReleased(item, grant.lease, 0.1, Usage(1, 10, 10)))
 
 
-# As a thread.
+def async_worker(scripts: dict[str, str]) -> AsyncWorkerFunction:
+    async def run(command: StartWorker, channel: InlineChannel) -> Outcome:
+        return await run_script(scripts[command.item], command.item, channel, channel.write_output)
 
-
-def work(words: dict[str, str]) -> AsyncWorkerFunction:
-    async def carry(command: StartWorker, channel: InlineChannel) -> Outcome:
-        return await behave(words[command.item], command.item, channel, channel.write_output)
-
-    return carry
-
-
-# As a process.
+    return run
 
 
 def main(connection: socket.socket) -> None:
-    asyncio.run(_live(connection))
+    asyncio.run(_run_task(connection))
 
 
-async def _live(connection: socket.socket) -> None:
+async def _run_task(connection: socket.socket) -> None:
     channel = await SocketChannel.open(connection)
-    item, word = json.loads(await channel.first_line())
-    outcome = await behave(word, item, channel, lambda text: print(text, end="", flush=True))
+    item, script = json.loads(await channel.first_line())
+    outcome = await run_script(script, item, channel, lambda text: print(text, end="", flush=True))
     channel.send(WorkerReported(item, outcome))
     await channel.drain()

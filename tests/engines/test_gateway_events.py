@@ -1,4 +1,4 @@
-"""What becomes of programs whose gateway dies, with an engine that only remembers its orders."""
+"""How exec items fare when their gateway dies, with an engine that only records its commands."""
 
 import queue
 from collections.abc import Iterator
@@ -13,109 +13,111 @@ from agentos.engines.gateway_events import GatewayAwareEngine
 END = None
 
 
-class Orders:
-    """An engine without workers; `coming` is what they would tell."""
+class RecordingEngine:
+    """An engine without workers; `pending` is what `receive` returns next."""
 
     def __init__(self) -> None:
-        self.obeyed: list[Command] = []
-        self.coming: list[events.EngineEvent | events.WorkerEvent] = []
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.executed: list[Command] = []
+        self.pending: list[events.EngineEvent | events.WorkerEvent] = []
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def execute(self, command: Command) -> None:
-        self.obeyed.append(command)
+        self.executed.append(command)
 
     def receive(self, timeout: float | None) -> list[events.EngineEvent | events.WorkerEvent]:
-        found, self.coming = self.coming, []
+        found, self.pending = self.pending, []
         return found
 
     def wake(self) -> None:
-        self._bell.put(None)
+        self._wakeups.put(None)
 
-    def woken(self) -> None:
-        self._bell.get(timeout=10)
+    def wait_until_woken(self) -> None:
+        self._wakeups.get(timeout=10)
 
     def watch(self, descriptor: int) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Gateway:
-    """Says what it is told to say."""
+class ScriptedGateway:
+    """Emits the events that it is given."""
 
     def __init__(self) -> None:
-        self.words: queue.SimpleQueue[events.Event | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[events.Event | None] = queue.SimpleQueue()
 
     def events(self) -> Iterator[events.Event]:
-        while (word := self.words.get()) is not END:
-            yield word
+        while (event := self.queue.get()) is not END:
+            yield event
 
 
-class Stand:
+class GatewayHarness:
     def __init__(self) -> None:
-        self.inner, self.gateway = Orders(), Gateway()
+        self.inner, self.gateway = RecordingEngine(), ScriptedGateway()
         self.engine = GatewayAwareEngine(self.inner, self.gateway.events(), ("a", "b"))
 
-    def say(self, event: events.Event) -> list[object]:
-        self.gateway.words.put(event)
-        self.inner.woken()
+    def emit(self, event: events.Event) -> list[object]:
+        self.gateway.queue.put(event)
+        self.inner.wait_until_woken()
         return [*self.engine.receive(0)]
 
     def report(self, item: str) -> Outcome:
-        self.inner.coming = [events.WorkerReported(item, failed("exit status 1"))]
+        self.inner.pending = [events.WorkerReported(item, failed("exit status 1"))]
         (event,) = self.engine.receive(0)
         assert isinstance(event, events.WorkerReported)
         return event.outcome
 
 
 @pytest.fixture
-def stand() -> Iterator[Stand]:
-    stand = Stand()
-    yield stand
-    stand.gateway.words.put(END)
+def harness() -> Iterator[GatewayHarness]:
+    harness = GatewayHarness()
+    yield harness
+    harness.gateway.queue.put(END)
 
 
-def test_a_failure_is_final_unless_the_gateway_died_under_it(stand: Stand) -> None:
+def test_a_failure_is_final_unless_the_gateway_died_during_it(harness: GatewayHarness) -> None:
     for item in ("a", "b"):
-        stand.engine.execute(StartWorker(item, 1, 1))
-    assert not stand.report("a").retryable
-    stand.inner.coming = [events.WorkerExited("a", "", clean=True)]
-    stand.engine.receive(0)
-    assert stand.say(events.GatewayExited("killed by SIGKILL")) == [events.GatewayExited("killed by SIGKILL")]
-    assert stand.report("b").retryable
-    stand.inner.coming = [events.WorkerExited("b", "", clean=True)]
-    stand.engine.receive(0)
-    stand.say(events.GatewayRestored())
-    stand.engine.execute(StartWorker("b", 1, 2))
-    assert not stand.report("b").retryable
+        harness.engine.execute(StartWorker(item, 1, 1))
+    assert not harness.report("a").retryable
+    harness.inner.pending = [events.WorkerExited("a", "", clean=True)]
+    harness.engine.receive(0)
+    assert harness.emit(events.GatewayExited("killed by SIGKILL")) == [
+        events.GatewayExited("killed by SIGKILL")
+    ]
+    assert harness.report("b").retryable
+    harness.inner.pending = [events.WorkerExited("b", "", clean=True)]
+    harness.engine.receive(0)
+    harness.emit(events.GatewayRestored())
+    harness.engine.execute(StartWorker("b", 1, 2))
+    assert not harness.report("b").retryable
 
 
-def test_a_program_that_ended_well_is_not_to_be_tried_again(stand: Stand) -> None:
-    stand.engine.execute(StartWorker("a", 1, 1))
-    stand.say(events.GatewayExited("killed by SIGKILL"))
-    stand.inner.coming = [events.WorkerReported("a", Outcome(Ending.FINISHED))]
-    assert stand.engine.receive(0) == [events.WorkerReported("a", Outcome(Ending.FINISHED))]
+def test_a_program_that_succeeded_is_not_retried(harness: GatewayHarness) -> None:
+    harness.engine.execute(StartWorker("a", 1, 1))
+    harness.emit(events.GatewayExited("killed by SIGKILL"))
+    harness.inner.pending = [events.WorkerReported("a", Outcome(Ending.FINISHED))]
+    assert harness.engine.receive(0) == [events.WorkerReported("a", Outcome(Ending.FINISHED))]
 
 
-def test_no_program_starts_while_there_is_no_gateway(stand: Stand) -> None:
+def test_no_program_starts_while_the_gateway_is_down(harness: GatewayHarness) -> None:
     start = StartWorker("a", 1, 1)
-    stand.say(events.GatewayExited("killed by SIGKILL"))
-    stand.engine.execute(start)
-    assert stand.inner.obeyed == []
-    stand.say(events.GatewayRestored())
-    assert stand.inner.obeyed == [start]
-    assert not stand.report("a").retryable
+    harness.emit(events.GatewayExited("killed by SIGKILL"))
+    harness.engine.execute(start)
+    assert harness.inner.executed == []
+    harness.emit(events.GatewayRestored())
+    assert harness.inner.executed == [start]
+    assert not harness.report("a").retryable
 
 
 @pytest.mark.parametrize("given_up", [True, False])
-def test_what_is_held_back_starts_when_no_gateway_comes_or_its_worker_is_wanted(
-    stand: Stand, given_up: bool
+def test_held_starts_are_released_when_the_gateway_is_given_up_or_another_command_follows(
+    harness: GatewayHarness, given_up: bool
 ) -> None:
     start, kill = StartWorker("a", 1, 1), KillWorker("a")
-    stand.say(events.GatewayExited("killed by SIGKILL"))
-    stand.engine.execute(start)
+    harness.emit(events.GatewayExited("killed by SIGKILL"))
+    harness.engine.execute(start)
     if given_up:
-        stand.say(events.GatewayExited("exit status 3", restarting=False))
-        assert stand.inner.obeyed == [start]
+        harness.emit(events.GatewayExited("exit status 3", restarting=False))
+        assert harness.inner.executed == [start]
     else:
-        stand.engine.execute(kill)
-        assert stand.inner.obeyed == [start, kill]
+        harness.engine.execute(kill)
+        assert harness.inner.executed == [start, kill]

@@ -1,4 +1,4 @@
-"""Packages whose code waits until something of it is asked for, on real packages in a fresh interpreter."""
+"""Lazy packages, tested on real packages in a fresh interpreter."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ PACKAGE = {
     "broken/__init__.py": 'raise OSError("no luck")',
     "slow/__init__.py": "import time; time.sleep(0.2); LATE = 1",
 }
-BEFORE = """
+PRELUDE = """
 import builtins, sys, threading
 from agentos.engines.lazy_modules import make_lazy
 builtins.runs = 0
@@ -31,15 +31,15 @@ builtins.runs = 0
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     for name, code in PACKAGE.items():
-        place = tmp_path / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(textwrap.dedent(code))
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(code))
     return tmp_path
 
 
-def said(packages: Path, code: str) -> list[str]:
+def output(packages: Path, code: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", BEFORE + textwrap.dedent(code)],
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
         env={"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -49,7 +49,9 @@ def said(packages: Path, code: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_part_is_imported_without_the_whole_until_that_is_asked_for(packages: Path) -> None:
+def test_a_submodule_is_imported_without_running_the_package_until_an_attribute_is_accessed(
+    packages: Path,
+) -> None:
     code = """
         make_lazy(["whole"])
         from whole.part import small
@@ -59,10 +61,10 @@ def test_a_part_is_imported_without_the_whole_until_that_is_asked_for(packages: 
         from whole import small
         print(small, builtins.runs)
         """
-    assert said(packages, code) == ["small", "0", "0", "large", "1", "module", "small", "1"]
+    assert output(packages, code) == ["small", "0", "0", "large", "1", "module", "small", "1"]
 
 
-def test_a_package_inside_another_waits_too(packages: Path) -> None:
+def test_a_nested_package_can_be_lazy_too(packages: Path) -> None:
     code = """
         make_lazy(["whole.inner"])
         from whole.inner.leaf import leaf
@@ -70,32 +72,32 @@ def test_a_package_inside_another_waits_too(packages: Path) -> None:
         import whole
         print(whole.inner.WORD, builtins.runs)
         """
-    assert said(packages, code) == ["leaf", "1", "inner", "100"]
+    assert output(packages, code) == ["leaf", "1", "inner", "100"]
 
 
-def test_a_part_that_asks_for_the_whole_gets_it(packages: Path) -> None:
-    assert said(packages, "make_lazy(['whole'])\nfrom whole.circle import LARGE\nprint(LARGE)") == ["large"]
+def test_a_submodule_that_imports_from_its_lazy_package_gets_the_attribute(packages: Path) -> None:
+    assert output(packages, "make_lazy(['whole'])\nfrom whole.circle import LARGE\nprint(LARGE)") == ["large"]
 
 
-def test_a_name_that_is_not_there_is_missing_as_ever(packages: Path) -> None:
+def test_a_missing_attribute_raises_as_usual(packages: Path) -> None:
     code = """
         make_lazy(["whole"])
         import whole
         print(hasattr(whole, "nothing"), builtins.runs)
         """
-    assert said(packages, code) == ["False", "1"]
+    assert output(packages, code) == ["False", "1"]
 
 
-def test_what_is_not_installed_or_imported_already_stays_as_it_is(packages: Path) -> None:
+def test_missing_and_already_imported_packages_are_left_alone(packages: Path) -> None:
     code = """
         import whole
         make_lazy(["whole", "no_such_package", "no_such.package"])
         print(type(whole).__name__, "no_such_package" in sys.modules, builtins.runs)
         """
-    assert said(packages, code) == ["module", "False", "1"]
+    assert output(packages, code) == ["module", "False", "1"]
 
 
-def test_a_package_that_fails_says_so_each_time(packages: Path) -> None:
+def test_a_package_that_fails_to_load_raises_at_every_access(packages: Path) -> None:
     code = """
         make_lazy(["broken"])
         import broken
@@ -105,19 +107,19 @@ def test_a_package_that_fails_says_so_each_time(packages: Path) -> None:
             except OSError as error:
                 print(error)
         """
-    assert said(packages, code) == ["no", "luck", "no", "luck"]
+    assert output(packages, code) == ["no", "luck", "no", "luck"]
 
 
-def test_a_thread_that_comes_second_waits_for_all_of_it(packages: Path) -> None:
+def test_a_second_thread_waits_until_the_package_is_loaded(packages: Path) -> None:
     code = """
         make_lazy(["slow"])
         import slow
-        def ask():
+        def access():
             print(slow.LATE)
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(target=access) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         """
-    assert said(packages, code) == ["1", "1", "1", "1"]
+    assert output(packages, code) == ["1", "1", "1", "1"]

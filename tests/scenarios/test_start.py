@@ -1,4 +1,4 @@
-"""What is loaded, where and when."""
+"""What is imported, in which process and when."""
 
 import re
 import subprocess
@@ -7,23 +7,23 @@ import sys
 from .harness import RunHarness
 from .test_own_workflows import tutorial_code
 
-SOON = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.request, agentos.core.planning.plan, sys"
+EARLY_IMPORTS = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.request, agentos.core.planning.plan, sys"
 
 
 def test_a_worker_imports_nothing(harness: RunHarness) -> None:
-    """Python tells what it imports: of the template in our errors, of a worker in its item's output."""
+    """Python reports imports on stderr: those of the fork server in ours, those of a worker in its item's output."""
     harness.issue(42)
     done = harness.run("42", "--offline", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0, done.out
     assert _imported("\n".join(done.lines_of("LLD-42"))) == []
     before = _imported(done.err)
     assert {"google.genai.types", "langgraph.pregel"} <= set(before)
-    # Of these, only what is needed.
+    # Of the lazy packages, only the parts in use.
     assert "langsmith.types.run_select_field" in before and "langsmith.types.sandbox_response" not in before
     assert "langgraph_sdk.auth" in before and "langgraph_sdk.client" not in before
 
 
-def test_a_worker_imports_what_a_workflow_that_is_not_ours_needs_besides(harness: RunHarness) -> None:
+def test_a_worker_imports_only_what_a_plugin_needs_in_addition(harness: RunHarness) -> None:
     (harness.project / "haiku_flow.py").write_text(f"import sched\n{tutorial_code()}")
     (harness.project / "notes").mkdir()
     (harness.project / "notes" / "1-note.md").write_text("# Note\n\nSnow falls.\n")
@@ -33,9 +33,9 @@ def test_a_worker_imports_what_a_workflow_that_is_not_ours_needs_besides(harness
     assert _imported("\n".join(done.lines_of("HAIKU-1"))) == ["sched"]
 
 
-def test_the_template_can_start_before_most_of_the_coordinator_is_loaded() -> None:
-    """Its imports take longest: they must not wait for ours."""
-    code = f"{SOON}; print(*sys.modules)"
+def test_the_fork_server_can_start_before_most_of_the_coordinator_is_loaded() -> None:
+    """Its imports take longest, so they must not wait for ours."""
+    code = f"{EARLY_IMPORTS}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "agentos.engines.template_client" in loaded

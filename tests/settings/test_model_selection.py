@@ -1,4 +1,4 @@
-"""From the words of a settings file to providers and models."""
+"""Model names in the settings resolve to providers and models."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from agentos.core.planning.worker_task import RoleModel
 from agentos.run.model_selection import resolve_role
 
 
-def test_without_a_word_every_provider_that_has_a_key_plays_with_its_usual_model() -> None:
+def test_without_a_setting_every_provider_with_a_key_serves_its_default_model() -> None:
     assert resolve_role("drafter", (), ("openai", "gemini")) == RoleModel(
         "drafter", ("openai", "gemini"), ("gpt-5", "gemini-2.5-pro")
     )
 
 
 @pytest.mark.parametrize(
-    ("word", "provider", "model"),
+    ("name", "provider", "model"),
     [
         ("anthropic/claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
         ("openai/llama3.3:70b", "openai", "llama3.3:70b"),
@@ -25,22 +25,22 @@ def test_without_a_word_every_provider_that_has_a_key_plays_with_its_usual_model
         ("o3", "openai", "o3"),
     ],
 )
-def test_a_word_names_a_model_and_with_it_its_provider(word: str, provider: str, model: str) -> None:
-    assert resolve_role("reviewer", (word,), ()) == RoleModel("reviewer", (provider,), (model,))
+def test_a_model_name_determines_its_provider(name: str, provider: str, model: str) -> None:
+    assert resolve_role("reviewer", (name,), ()) == RoleModel("reviewer", (provider,), (model,))
 
 
-def test_the_first_word_is_preferred_and_the_others_are_fallbacks_in_their_order() -> None:
-    found = resolve_role("drafter", ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro"), ("gemini",))
-    assert found.providers == ("openai", "anthropic", "gemini")
-    assert found.models == ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro")
+def test_the_first_model_is_preferred_and_the_others_are_fallbacks_in_order() -> None:
+    resolved = resolve_role("drafter", ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro"), ("gemini",))
+    assert resolved.providers == ("openai", "anthropic", "gemini")
+    assert resolved.models == ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro")
 
 
-def test_of_two_models_of_one_provider_the_first_is_taken() -> None:
-    found = resolve_role("drafter", ("gpt-5", "gemini-2.5-pro", "gpt-5-mini"), ())
-    assert (found.providers, found.models) == (("openai", "gemini"), ("gpt-5", "gemini-2.5-pro"))
+def test_of_two_models_of_one_provider_the_first_is_used() -> None:
+    resolved = resolve_role("drafter", ("gpt-5", "gemini-2.5-pro", "gpt-5-mini"), ())
+    assert (resolved.providers, resolved.models) == (("openai", "gemini"), ("gpt-5", "gemini-2.5-pro"))
 
 
-@pytest.mark.parametrize("word", ["llama3", "mistral/large", "anthropic/", "/gpt-5", ""])
-def test_a_word_of_no_known_provider_says_how_to_write_it(word: str) -> None:
+@pytest.mark.parametrize("name", ["llama3", "mistral/large", "anthropic/", "/gpt-5", ""])
+def test_a_model_of_an_unknown_provider_says_how_to_write_it(name: str) -> None:
     with pytest.raises(PreflightError, match=r"reviewer = .*write it as provider/model"):
-        resolve_role("reviewer", (word,), ("gemini",))
+        resolve_role("reviewer", (name,), ("gemini",))

@@ -1,4 +1,4 @@
-"""Files of settings, right and wrong."""
+"""Settings files, valid and invalid."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def read(folder: Path, text: str) -> dict[str, object]:
     return read_file(path)
 
 
-def test_settings_are_read_in_the_form_that_a_run_needs(tmp_path: Path) -> None:
+def test_values_are_converted_to_the_types_that_a_run_needs(tmp_path: Path) -> None:
     text = """
         drafter = "gemini-2.5-pro"
         reviewer = ["gemini-2.5-flash", "gpt-5"]
@@ -34,7 +34,7 @@ def test_settings_are_read_in_the_form_that_a_run_needs(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
     assert read_file(tmp_path / "agentos.toml") == {}
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
         ("parallel =", "Invalid value"),
     ],
 )
-def test_a_wrong_setting_says_what_was_expected(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_invalid_setting_says_what_was_expected(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(PreflightError) as refused:
         read(tmp_path, text)
     assert expected in str(refused.value) and "agentos.toml" in str(refused.value)
