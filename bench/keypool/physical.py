@@ -8,7 +8,7 @@ from agentos.offline.vendors.neutral import count_tokens
 from bench.keypool.job import Job
 from bench.keypool.scenarios import Scenario
 
-# A rule machine's answer to a prompt without a task.
+# The rule engine's answer to a prompt without a task.
 ANSWER_TOKENS = 39
 MINUTES = 60.0 * 1_000_000
 

@@ -36,7 +36,7 @@ def _show(directory: Path, project: Path, parallel: int) -> int:
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
     click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
     click.echo(
-        "The built-in rule machine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
+        "The built-in rule engine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
     )
     request = RunRequest(
         "lld",

@@ -115,7 +115,7 @@ command = click.Command(
             help="The project whose agentos.toml has prices and a budget (here).",
         ),
         click.Option(
-            ["--offline"], is_flag=True, help="Forward to the built-in rule machine; no key, no network."
+            ["--offline"], is_flag=True, help="Forward to the built-in rule engine; no key, no network."
         ),
         click.Option(
             ["--die-with-parent"],
