@@ -1,4 +1,4 @@
-"""Small things that tests of the core are made of."""
+"""Builders of credentials, pools and requests for tests of the core."""
 
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import LeaseRequest
@@ -14,18 +14,18 @@ def keys(count: int) -> list[Credential]:
     return [key(f"key-{number}") for number in range(1, count + 1)]
 
 
-def proven(credentials: list[Credential]) -> Pool:
-    """A pool whose keys are known to be good: none of them is tried with one call first."""
+def proven_pool(credentials: list[Credential]) -> Pool:
+    """A pool whose keys have all been used before, so that no first call is sent alone."""
     pool = Pool(credentials)
     for name in pool.keys.names():
         pool.mark_proven(name)
     return pool
 
 
-def want(holder: str, asked_at: float = 0.0, not_before: float = 0.0) -> LeaseRequest:
-    return LeaseRequest(holder, "call-1", ("gemini",), asked_at, not_before)
+def lease_request(holder: str, requested_at: float = 0.0, not_before: float = 0.0) -> LeaseRequest:
+    return LeaseRequest(holder, "call-1", ("gemini",), requested_at, not_before)
 
 
 def steady() -> float:
-    """The jitter that changes nothing."""
+    """A jitter function that leaves every delay as it is."""
     return 0.5

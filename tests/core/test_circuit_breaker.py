@@ -1,23 +1,23 @@
-"""A provider that fails for everybody."""
+"""The circuit breaker of a provider that fails for every key."""
 
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
 
 from .builders import steady
 
 
-def stormy(now: float = 0.0) -> CircuitBreaker:
+def open_breaker(now: float = 0.0) -> CircuitBreaker:
     breaker = CircuitBreaker()
     assert [breaker.record_failure(now, now, steady) for _ in range(5)] == [False, False, False, False, True]
     return breaker
 
 
-def test_five_failures_in_a_row_are_a_storm_and_it_is_said_once() -> None:
-    breaker = stormy()
+def test_five_consecutive_failures_open_the_breaker_once() -> None:
+    breaker = open_breaker()
     assert not breaker.allows(1.0)
     assert breaker.record_failure(1.0, 1.0, steady) is False
 
 
-def test_an_answer_in_between_begins_the_count_anew() -> None:
+def test_an_answer_resets_the_failure_count() -> None:
     breaker = CircuitBreaker()
     for _ in range(4):
         breaker.record_failure(0.0, 0.0, steady)
@@ -26,8 +26,8 @@ def test_an_answer_in_between_begins_the_count_anew() -> None:
     assert breaker.allows(2.0)
 
 
-def test_one_call_at_a_time_looks_whether_the_storm_is_over() -> None:
-    breaker = stormy()
+def test_an_open_breaker_admits_one_probe_at_a_time() -> None:
+    breaker = open_breaker()
     assert breaker.open_until == 2.0 and breaker.allows(2.0)
     breaker.record_send("lease-7")
     breaker.record_end("lease-1")
@@ -36,8 +36,8 @@ def test_one_call_at_a_time_looks_whether_the_storm_is_over() -> None:
     assert breaker.allows(100.0)
 
 
-def test_each_look_in_vain_makes_the_next_wait_longer() -> None:
-    breaker, waits = stormy(), []
+def test_each_failed_probe_doubles_the_wait() -> None:
+    breaker, waits = open_breaker(), []
     for _ in range(4):
         now = breaker.open_until
         breaker.record_send("lease-7")
@@ -47,20 +47,20 @@ def test_each_look_in_vain_makes_the_next_wait_longer() -> None:
     assert waits == [4.0, 8.0, 16.0, 32.0]
 
 
-def test_calls_that_were_under_way_when_it_began_make_no_wait_longer() -> None:
-    breaker = stormy(now=10.0)
+def test_calls_in_flight_when_it_opened_do_not_extend_the_wait() -> None:
+    breaker = open_breaker(now=10.0)
     for _ in range(20):
         assert breaker.record_failure(9.0, 11.0, steady) is False
     assert breaker.open_until == 12.0
 
 
-def test_an_answer_ends_the_storm() -> None:
-    breaker = stormy(now=10.0)
+def test_an_answer_closes_the_breaker() -> None:
+    breaker = open_breaker(now=10.0)
     breaker.close()
     assert breaker.allows(42.0) and breaker.opened_at is None
 
 
-def test_a_storm_that_another_run_has_met_begins_here_when_it_is_told() -> None:
+def test_a_breaker_opened_by_another_run_opens_here_when_its_note_arrives() -> None:
     breaker = CircuitBreaker()
     breaker.merge(4, 0.0, "503", 9.0)
     assert breaker.allows(9.0)

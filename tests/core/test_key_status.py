@@ -1,17 +1,16 @@
-"""How a key stands, model by model where they differ."""
+"""The status of a key, per model where its models differ."""
 
 from dataclasses import replace
 
+from agentos.core.constants import DAY
 from agentos.core.quota.credentials import KeyState
 from agentos.core.quota.key_status import KeyStatus, key_statuses
 from agentos.core.quota.pool import Pool
 
-from .builders import key, want
-
-DAY = 86400.0
+from .builders import key, lease_request
 
 
-def test_one_state_needs_no_model() -> None:
+def test_a_state_shared_by_all_models_names_no_model() -> None:
     pool = Pool([key("key-1")])
     assert key_statuses(pool, "key-1", 0.0) == [KeyStatus(KeyState.AVAILABLE)]
     pool.bucket("key-1", "pro").cooldown.start(0.0, 60.0, "429")
@@ -22,22 +21,22 @@ def test_one_state_needs_no_model() -> None:
     assert key_statuses(pool, "key-1", 100.0) == [KeyStatus(KeyState.EXHAUSTED, DAY - 100)]
 
 
-def test_models_that_differ_are_named_the_one_that_can_serve_first() -> None:
+def test_models_in_different_states_are_listed_usable_first() -> None:
     pool = Pool([key("key-1")])
     pool.bucket("key-1", "pro")
     pool.bucket("key-1", "flash").cooldown.start_exhausted(0.0, DAY, "429 a day")
     pool.bucket("key-1", "lite").cooldown.start(0.0, 60.0, "429")
-    rest = [
+    cooling_down = [
         KeyStatus(KeyState.RATE_LIMITED, 60.0, ("lite",)),
         KeyStatus(KeyState.EXHAUSTED, DAY, ("flash",)),
     ]
-    assert key_statuses(pool, "key-1", 0.0) == [KeyStatus(KeyState.AVAILABLE, 0.0, ("pro",)), *rest]
-    pool.request(want("a"))
+    assert key_statuses(pool, "key-1", 0.0) == [KeyStatus(KeyState.AVAILABLE, 0.0, ("pro",)), *cooling_down]
+    pool.request(lease_request("a"))
     pool.grant(0.0)
-    assert key_statuses(pool, "key-1", 0.0) == [KeyStatus(KeyState.RESERVED, 0.0, ("", "pro")), *rest]
+    assert key_statuses(pool, "key-1", 0.0) == [KeyStatus(KeyState.RESERVED, 0.0, ("", "pro")), *cooling_down]
 
 
-def test_a_key_with_a_model_of_its_own_stands_as_that_one_does() -> None:
+def test_a_key_bound_to_one_model_has_the_status_of_that_model() -> None:
     pool = Pool([replace(key("key-1", bucket="team"), model="pro"), key("key-2", bucket="team")])
     pool.bucket("key-1", "pro").cooldown.start(0.0, 60.0, "429")
     pool.bucket("key-2", "flash")
@@ -45,7 +44,7 @@ def test_a_key_with_a_model_of_its_own_stands_as_that_one_does() -> None:
     assert len(key_statuses(pool, "key-2", 0.0)) == 2
 
 
-def test_a_key_that_is_rejected_or_disabled_is_so_for_every_model() -> None:
+def test_a_quarantined_or_disabled_key_is_so_for_every_model() -> None:
     pool = Pool([key("key-1"), replace(key("key-2"), enabled=False)])
     for name in ("key-1", "key-2"):
         pool.bucket(name, "pro").cooldown.start(0.0, 60.0, "429")

@@ -1,4 +1,4 @@
-"""Whole, clean lines, however the bytes come."""
+"""The line assembler returns complete, clean lines for any chunking of the bytes."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def test_any_chunking_of_any_bytes_gives_the_same_lines(stream: bytes, cuts: lis
 
 @settings(deadline=None, max_examples=30)
 @given(streams, st.integers(50, 700))
-def test_lines_are_whole_clean_and_bounded(stream: bytes, size: int) -> None:
+def test_lines_are_complete_clean_and_bounded(stream: bytes, size: int) -> None:
     found = lines(*chopped(stream, size))
     for line in found:
         assert len(line) <= MAX_LINE + len(CUT_MARK)
@@ -68,7 +68,7 @@ def test_lines_are_whole_clean_and_bounded(stream: bytes, size: int) -> None:
         assert CANARY not in line and line.splitlines() in ([], [line])
 
 
-def test_the_tail_without_a_newline_is_told_at_the_end() -> None:
+def test_the_tail_without_a_newline_is_returned_by_close() -> None:
     assert lines(b"one\ntw", b"o\nthree") == ["one", "two", "three"]
     assert lines(b"one\n") == ["one"]
     assert lines() == []
@@ -120,7 +120,7 @@ def test_escapes_are_stripped(escape: str) -> None:
     assert lines(f"a\t{escape}\n".encode()) == ["a\t"]
 
 
-def test_an_escape_that_is_split_over_reads_is_stripped_too() -> None:
+def test_an_escape_split_over_two_reads_is_stripped() -> None:
     assert lines(b"a\x1b]52;c;ZX", b"ZpbA==", b"\x07b\n") == ["ab"]
 
 
@@ -131,7 +131,7 @@ def test_invalid_utf8_is_replaced_and_split_characters_are_joined() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4096, 65536, 1 << 20])
-def test_a_line_of_a_megabyte_comes_in_pieces_and_nothing_is_lost(size: int) -> None:
+def test_a_line_of_one_megabyte_comes_in_pieces_without_loss(size: int) -> None:
     content = "".join(f"{number:07} " for number in range(1 << 17)) if size > 1 else "0123456 " * 4096
     found = lines(*chopped(content.encode() + b"\nnext\n", size))
     assert found.pop() == "next"
@@ -139,13 +139,13 @@ def test_a_line_of_a_megabyte_comes_in_pieces_and_nothing_is_lost(size: int) -> 
     assert "".join(piece.removesuffix(CUT_MARK) for piece in found) == content
 
 
-def test_a_megabyte_without_a_newline_is_not_kept_in_memory() -> None:
+def test_one_megabyte_without_a_newline_is_not_buffered() -> None:
     assembler = LineAssembler(REDACT)
-    told = [line for chunk in chopped(b"x" * (1 << 20), 65536) for line in assembler.feed(chunk)]
-    assert sum(len(line.removesuffix(CUT_MARK)) for line in told) > (1 << 20) - 3 * MAX_LINE
+    pieces = [line for chunk in chopped(b"x" * (1 << 20), 65536) for line in assembler.feed(chunk)]
+    assert sum(len(line.removesuffix(CUT_MARK)) for line in pieces) > (1 << 20) - 3 * MAX_LINE
 
 
-def test_an_escape_of_a_megabyte_hides_itself_and_nothing_after_it() -> None:
+def test_an_escape_of_one_megabyte_is_stripped_and_nothing_after_it() -> None:
     stream = b"a\x1b]52;c;" + b"Q" * (1 << 20) + b"\x07b\n"
     assert lines(*chopped(stream, 4096)) == ["ab"]
 
@@ -165,7 +165,7 @@ def test_a_secret_across_a_cut_is_masked(before: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", range(16384, 16414, 3))
-def test_a_secret_behind_many_escapes_is_not_cut_in_two(text: int) -> None:
+def test_a_secret_after_many_escapes_is_not_split_by_a_cut(text: int) -> None:
     for content in (text, text - MAX_LINE - 500):
         stream = b"\x1b[31m" * 200 + b"x" * content + CANARY.encode() + b"\n"
         whole = "".join(line.removesuffix(CUT_MARK) for line in lines(*chopped(stream, 61)))

@@ -13,11 +13,11 @@ PRICES = PriceList((("gpt-5", Price(1.0, 10.0)), ("gpt-5-mini", Price(0.1, 1.0))
 THOUSAND = CallCost(1000, 1000)  # costs 0.011 with gpt-5
 
 
-def used(load: CallCost = THOUSAND) -> Usage:
-    return Usage(1, load.input_tokens, load.output_tokens)
+def used(cost: CallCost = THOUSAND) -> Usage:
+    return Usage(1, cost.input_tokens, cost.output_tokens)
 
 
-def test_a_price_is_for_a_million_tokens() -> None:
+def test_a_price_is_per_million_tokens() -> None:
     assert Price(1.25, 10.0).cost_of(2_000_000, 100_000) == 3.5
 
 
@@ -35,39 +35,39 @@ def test_a_price_is_for_a_million_tokens() -> None:
         ("", None),
     ],
 )
-def test_a_dated_name_has_the_price_of_its_model_and_a_relative_has_not(
+def test_a_dated_name_has_the_price_of_its_model_but_a_related_model_has_not(
     model: str, price: float | None
 ) -> None:
     found = PRICES.of(model)
     assert (found.input if found else None) == price
 
 
-def test_our_list_knows_the_usual_models_and_a_project_says_otherwise() -> None:
+def test_the_built_in_list_covers_common_models_and_a_project_can_override_it() -> None:
     ours = price_list()
     assert all(ours.of(model) for model in ("gemini-2.5-pro", "claude-sonnet-4-5-20250929", "gpt-5"))
     other = price_list((("gpt-5", Price(7.0, 8.0)), ("llama", Price(0.0, 0.0))))
     assert other.of("gpt-5") == Price(7.0, 8.0) and other.of("llama") == Price(0.0, 0.0)
 
 
-def test_what_was_spent_adds_up_and_each_call_says_its_own() -> None:
+def test_costs_add_up_and_each_call_reports_its_own() -> None:
     budget = Budget(PRICES)
     assert budget.settle("lease-1", "gpt-5", used()) == pytest.approx(0.011)
     assert budget.settle("lease-2", "gpt-5-mini", used()) == pytest.approx(0.0011)
     assert budget.spent == pytest.approx(0.0121)
 
 
-def test_what_nobody_knows_the_price_of_costs_nobody_knows_what() -> None:
+def test_a_model_without_a_price_has_an_unknown_cost() -> None:
     budget = Budget(PRICES, budget=0.001)
     assert budget.can_afford("llama", THOUSAND)
     assert budget.settle("lease-1", "llama", used()) is None and budget.spent == 0.0
 
 
-def test_without_a_budget_everything_is_afforded() -> None:
+def test_without_a_budget_every_call_is_admitted() -> None:
     budget = Budget(PRICES)
     assert budget.can_afford("gpt-5", CallCost(10**9, 10**9)) and not budget.refused
 
 
-def test_calls_under_way_count_as_much_as_they_may_cost() -> None:
+def test_calls_in_flight_count_at_their_estimated_cost() -> None:
     budget = Budget(PRICES, budget=0.025)
     for lease in ("lease-1", "lease-2"):
         assert budget.can_afford("gpt-5", THOUSAND)
@@ -75,7 +75,7 @@ def test_calls_under_way_count_as_much_as_they_may_cost() -> None:
     assert not budget.can_afford("gpt-5", THOUSAND) and budget.refused
 
 
-def test_a_call_that_cost_less_than_was_kept_for_it_leaves_the_rest_to_others() -> None:
+def test_a_call_cheaper_than_its_reservation_frees_the_difference() -> None:
     budget = Budget(PRICES, budget=0.012)
     budget.reserve("lease-1", "gpt-5", THOUSAND)
     assert not budget.can_afford("gpt-5", THOUSAND)
@@ -83,7 +83,7 @@ def test_a_call_that_cost_less_than_was_kept_for_it_leaves_the_rest_to_others() 
     assert budget.can_afford("gpt-5", THOUSAND)
 
 
-def test_a_call_that_gave_no_answer_costs_nothing_and_keeps_nothing() -> None:
+def test_a_call_without_an_answer_costs_nothing_and_frees_its_reservation() -> None:
     budget = Budget(PRICES, budget=0.011)
     budget.reserve("lease-1", "gpt-5", THOUSAND)
     assert budget.settle("lease-1", "gpt-5", Usage()) == 0.0
@@ -91,18 +91,18 @@ def test_a_call_that_gave_no_answer_costs_nothing_and_keeps_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000), st.booleans()), max_size=40))
-def test_calls_that_use_no_more_than_was_thought_never_pass_the_budget(
+def test_calls_within_their_estimates_never_exceed_the_budget(
     calls: list[tuple[int, int, bool]],
 ) -> None:
     budget, under_way = Budget(PRICES, budget=0.1), list[tuple[str, CallCost]]()
     for number, (tokens_in, tokens_out, ends) in enumerate(calls):
-        load = CallCost(tokens_in, tokens_out)
-        if budget.can_afford("gpt-5", load):
-            budget.reserve(f"lease-{number}", "gpt-5", load)
-            under_way.append((f"lease-{number}", load))
+        cost = CallCost(tokens_in, tokens_out)
+        if budget.can_afford("gpt-5", cost):
+            budget.reserve(f"lease-{number}", "gpt-5", cost)
+            under_way.append((f"lease-{number}", cost))
         if ends and under_way:
-            lease, load = under_way.pop(0)
-            budget.settle(lease, "gpt-5", used(load))
-    for lease, load in under_way:
-        budget.settle(lease, "gpt-5", used(load))
+            lease, cost = under_way.pop(0)
+            budget.settle(lease, "gpt-5", used(cost))
+    for lease, cost in under_way:
+        budget.settle(lease, "gpt-5", used(cost))
     assert budget.spent <= 0.1 + 1e-9

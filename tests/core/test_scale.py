@@ -1,4 +1,4 @@
-"""What an item costs the brain does not depend on how many there are."""
+"""The scheduling cost of an item does not depend on the number of items."""
 
 import cProfile
 import pstats
@@ -16,29 +16,29 @@ from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 
-WISH = LeaseRequested("LLD-1", "call", ("gemini",), ("gemini-2.5-pro",), 800, 600, 0)
-LIFE = ItemTrace(0.1, (CallTrace(0.1, WISH, 1.0, Usage(1, 800, 600)),), 0.1, (("N1_design", 0),))
+REQUEST = LeaseRequested("LLD-1", "call", ("gemini",), ("gemini-2.5-pro",), 800, 600, 0)
+TRACE = ItemTrace(0.1, (CallTrace(0.1, REQUEST, 1.0, Usage(1, 800, 600)),), 0.1, (("N1_design", 0),))
 
 
-def calls_an_item(count: int) -> float:
-    """Function calls of a whole run among imagined workers, looked at as the coordinator does."""
+def function_calls_per_item(count: int) -> float:
+    """Count the function calls of a simulated run, polled as the event loop does, per item."""
     items = tuple(f"LLD-{number}" for number in range(count))
     keys = [Credential(f"key-{n}", "gemini", Secret(f"the key number {n}")) for n in range(4)]
     run = Scheduler(items, Pool(keys), Limits(3), lambda: 0.5, 0.0)
-    world = EventSimulator(run, ReplayWorkers(dict.fromkeys(items, LIFE), 0.0), 0.0)
+    simulator = EventSimulator(run, ReplayWorkers(dict.fromkeys(items, TRACE), 0.0), 0.0)
     profile = cProfile.Profile()
     profile.enable()
-    world.begin()
+    simulator.begin()
     while not run.over:
-        world.step()
+        simulator.step()
         run.parked()
     profile.disable()
     assert run.exit_code() == 0
-    found = pstats.Stats(profile)
-    return found.total_calls / count  # type: ignore[attr-defined, no-any-return]
+    stats = pstats.Stats(profile)
+    return stats.total_calls / count  # type: ignore[attr-defined, no-any-return]
 
 
-def test_the_five_hundredth_item_costs_the_brain_no_more_than_the_tenth() -> None:
-    few, many = calls_an_item(50), calls_an_item(500)
+def test_scheduling_cost_per_item_does_not_grow_with_the_number_of_items() -> None:
+    few, many = function_calls_per_item(50), function_calls_per_item(500)
     assert few > 50
     assert many == pytest.approx(few, rel=0.1)

@@ -1,4 +1,4 @@
-"""A secret is shown by nothing, in no form."""
+"""Secrets are never printed, and the redactor masks every form of them."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1
         repr(LeasedKey("key-1", CANARY, None, "pro")),
     ],
 )
-def test_nothing_that_holds_a_secret_shows_it(shown: str) -> None:
+def test_printing_a_secret_or_its_container_does_not_show_it(shown: str) -> None:
     assert CANARY not in shown and "Canary" not in shown
 
 
@@ -42,13 +42,13 @@ def test_an_exception_about_a_secret_does_not_show_it() -> None:
         assert "Canary" not in traceback.format_exc()
 
 
-def test_only_reveal_shows_it_and_equal_secrets_are_equal() -> None:
+def test_only_reveal_returns_the_value_and_equal_secrets_are_equal() -> None:
     assert Secret(CANARY).reveal() == CANARY
     assert Secret(CANARY) == Secret(CANARY) and len({Secret(CANARY), Secret(CANARY)}) == 1
 
 
 @given(secrets)
-def test_a_secret_is_found_plain_escaped_and_quoted(value: str) -> None:
+def test_a_secret_is_masked_plain_json_escaped_and_url_quoted(value: str) -> None:
     redact = Redactor([Secret(value)])
     for form in (value, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")):
         assert redact(f"before {form} after") == f"before {MASK} after"
@@ -56,7 +56,7 @@ def test_a_secret_is_found_plain_escaped_and_quoted(value: str) -> None:
 
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @given(value=secrets, before=st.binary(min_size=3, max_size=9), after=st.binary(max_size=9))
-def test_a_secret_is_found_in_base64_whatever_stands_around_it(
+def test_a_secret_is_masked_in_base64_at_any_offset(
     shift: int, value: str, before: bytes, after: bytes
 ) -> None:
     before = before[: len(before) // 3 * 3] + b"x" * shift
@@ -66,17 +66,17 @@ def test_a_secret_is_found_in_base64_whatever_stands_around_it(
     assert len(shown.replace(MASK, "")) <= len(encoded) - (4 * len(value) // 3 - 4)
 
 
-def test_every_place_is_masked_and_the_longest_secret_goes_first() -> None:
+def test_every_occurrence_is_masked_longest_secret_first() -> None:
     redact = Redactor([Secret("secret-one"), Secret("secret-one-and-more")])
     assert redact("secret-one-and-more, secret-one, secret-one") == f"{MASK}, {MASK}, {MASK}"
 
 
-def test_a_secret_learnt_later_is_masked_too() -> None:
+def test_a_secret_added_later_is_masked_too() -> None:
     redact = Redactor()
     assert redact("key canary-123456") == "key canary-123456"
-    redact.learn([Secret("canary-123456")])
+    redact.add([Secret("canary-123456")])
     assert redact("key canary-123456") == f"key {MASK}"
 
 
-def test_a_text_too_short_to_be_a_key_masks_nothing() -> None:
+def test_a_value_too_short_to_be_a_key_masks_nothing() -> None:
     assert Redactor([Secret("a"), Secret("")])("a banana") == "a banana"

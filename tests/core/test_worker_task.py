@@ -6,7 +6,7 @@ from agentos.core.quota.lease import HEAD_START, LeaseRequest
 from agentos.core.quota.pool import MAX_OVERTAKING, Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
 
-from .builders import key, keys, proven
+from .builders import key, keys, proven_pool
 
 
 def want(holder: str, asked_at: float = 0.0, behind: int = 0, load: CallCost | None = None) -> LeaseRequest:
@@ -45,7 +45,7 @@ def test_a_fresh_item_is_not_passed_for_ever_by_nearly_finished_ones() -> None:
 
 
 def paced(*rates: tuple[Dimension, Rate]) -> Pool:
-    return proven([replace(key("key-1", concurrency=9), rates=rates)])
+    return proven_pool([replace(key("key-1", concurrency=9), rates=rates)])
 
 
 TOKENS = (Dimension.TOKENS, Rate(100, 60.0))

@@ -1,4 +1,4 @@
-"""Random lives of a pool whose keys have known rates: no window is ever overfull, nobody oversleeps."""
+"""State machine of a pool with known limits: no limit is ever exceeded, no wake-up comes late."""
 
 import copy
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from agentos.core.constants import DAY
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, RunGone
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
@@ -15,11 +16,11 @@ from agentos.core.quota.pool import MAX_OVERTAKING, Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
 from agentos.core.ratelimit.provider_profile import Counting
 from agentos.core.text.secrets import Secret
-from tests.core.builders import proven
+from tests.core.builders import proven_pool
 
 MODELS = ("small", "large")
-HAIR = 1e-6
-loads = st.builds(CallCost, st.integers(0, 60), st.integers(0, 60))
+EPSILON = 1e-6
+costs = st.builds(CallCost, st.integers(0, 60), st.integers(0, 60))
 steps = st.floats(0.01, 3.0) | st.sampled_from((1.0, 10.0, 61.0, 86500.0))
 amounts = st.integers(1, 6)
 rate_tables = st.fixed_dictionaries(
@@ -27,14 +28,14 @@ rate_tables = st.fixed_dictionaries(
     optional={
         Dimension.TOKENS: st.builds(Rate, st.integers(50, 200), st.just(10.0)),
         Dimension.INPUT: st.builds(Rate, st.integers(30, 90), st.just(60.0)),
-        Dimension.DAY: st.builds(Rate, st.integers(4, 40), st.just(86400.0)),
+        Dimension.DAY: st.builds(Rate, st.integers(4, 40), st.just(DAY)),
     },
 )
 
 
 @st.composite
 def credential_lists(draw: st.DrawFn) -> list[Credential]:
-    """The first two share a bucket, and so its rates."""
+    """The first two share a bucket, and so its limits."""
     tables = [tuple(draw(rate_tables).items()) for _ in range(2)]
     return [
         Credential(
@@ -50,86 +51,92 @@ def credential_lists(draw: st.DrawFn) -> list[Credential]:
 
 
 @dataclass(slots=True)
-class Sent:
-    """What the model remembers of one call."""
+class SentCall:
+    """What the model records of one call."""
 
     at: float
-    load: CallCost
+    cost: CallCost
 
 
-class PacingMachine(RuleBasedStateMachine):
+class LimiterMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
         self.pool = Pool(())
         self.keys: dict[str, Credential] = {}
-        self.sent: dict[tuple[str, str], list[Sent]] = {}
+        self.sent: dict[tuple[str, str], list[SentCall]] = {}
         self.leases: dict[str, Lease] = {}
-        self.calls: dict[str, Sent] = {}
-        self.foreign: dict[str, CallStarted] = {}
+        self.calls: dict[str, SentCall] = {}
+        self.peer_calls: dict[str, CallStarted] = {}
         self.count = 0
+        self.peer_count = 0
 
     @initialize(credentials=credential_lists())
     def begin(self, credentials: list[Credential]) -> None:
-        self.pool = proven(credentials)
+        self.pool = proven_pool(credentials)
         self.keys = {credential.name: credential for credential in credentials}
-        # Known, or one call might find it out; the others have tests of their own.
+        # Make the counting known, so that no probe is sent; probes have their own tests.
         quota = credentials[0].quota
         self.pool.apply_note(BucketLimitsLearned("earlier", quota, MODELS[0], counting=Counting.SLIDING))
 
-    # What happens.
+    # Rules.
 
-    @rule(wishes=st.lists(st.tuples(st.sampled_from(MODELS), loads), min_size=1, max_size=6))
-    def ask(self, wishes: list[tuple[str, CallCost]]) -> None:
-        for model, load in wishes:
+    @rule(requests=st.lists(st.tuples(st.sampled_from(MODELS), costs), min_size=1, max_size=6))
+    def request(self, requests: list[tuple[str, CallCost]]) -> None:
+        for model, cost in requests:
             self.count += 1
             holder = f"LLD-{self.count}"
-            self.pool.request(LeaseRequest(holder, "call", ("gemini",), self.now, models=(model,), cost=load))
+            self.pool.request(LeaseRequest(holder, "call", ("gemini",), self.now, models=(model,), cost=cost))
         self.grant()
 
     @rule()
     def grant(self) -> None:
         for lease in self.pool.grant(self.now):
             self._check_room(lease)
-            assert self._carried(lease.credential) < lease.credential.concurrency
+            assert self._in_flight(lease.credential) < lease.credential.concurrency
             self.leases[lease.id] = lease
-            self.calls[lease.id] = self._remember(lease.credential.quota, lease.model, lease.request.cost)
+            self.calls[lease.id] = self._record(lease.credential.quota, lease.model, lease.request.cost)
         waiting = self.pool.waiting(self.now)
-        # Those who have waited so long are not passed any more, not even by who would fit.
-        stern = {want.models for want in waiting if self.now - want.requested_at >= MAX_OVERTAKING}
-        for want in waiting:
-            if want.models not in stern:
-                assert not any(self._has_room(key, want) for key in self.keys.values()), "left over"
+        # Requests that have waited too long may not be passed, not even by one that would fit.
+        not_passable = {
+            request.models for request in waiting if self.now - request.requested_at >= MAX_OVERTAKING
+        }
+        for request in waiting:
+            if request.models not in not_passable:
+                assert not any(self._has_room(key, request) for key in self.keys.values()), (
+                    "a request was left waiting"
+                )
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), used=st.none() | loads)
+    @rule(data=st.data(), used=st.none() | costs)
     def answer(self, data: st.DataObject, used: CallCost | None) -> None:
-        """The call has used what was thought, or something else; then its room is what it used."""
+        """Answer a call with its estimated usage or another one."""
         self._answer(data.draw(st.sampled_from(sorted(self.leases))), used)
         self.grant()
 
-    @rule(data=st.data(), model=st.sampled_from(MODELS), load=loads)
-    def another_run_sends(self, data: st.DataObject, model: str, load: CallCost) -> None:
+    @rule(data=st.data(), model=st.sampled_from(MODELS), cost=costs)
+    def another_run_sends(self, data: st.DataObject, model: str, cost: CallCost) -> None:
         credential = self.keys[data.draw(st.sampled_from(sorted(self.keys)))]
-        name = f"there-{len(self.foreign)}"
-        note = CallStarted("there", name, credential.fingerprint, credential.quota, model, self.now, load)
+        self.peer_count += 1
+        name = f"there-{self.peer_count}"
+        note = CallStarted("there", name, credential.fingerprint, credential.quota, model, self.now, cost)
         self.pool.apply_note(note)
-        self.foreign[name] = note
-        self._remember(credential.quota, model, load)
+        self.peer_calls[name] = note
+        self._record(credential.quota, model, cost)
         self.grant()
 
-    @precondition(lambda self: self.foreign)
+    @precondition(lambda self: self.peer_calls)
     @rule()
     def another_run_is_gone(self) -> None:
         self.pool.apply_note(RunGone("there"))
-        self.foreign.clear()
+        self.peer_calls.clear()
         self.grant()
 
-    @precondition(lambda self: self.foreign)
+    @precondition(lambda self: self.peer_calls)
     @rule(data=st.data())
-    def another_run_has_its_answer(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.foreign)))
-        self.pool.apply_note(CallEnded("there", name, self.foreign.pop(name).cost))
+    def another_run_is_answered(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.peer_calls)))
+        self.pool.apply_note(CallEnded("there", name, self.peer_calls.pop(name).cost))
         self.grant()
 
     @rule(seconds=steps)
@@ -143,20 +150,20 @@ class PacingMachine(RuleBasedStateMachine):
         self.now = max(self.now, self.pool.wake_at(self.now) or self.now)
         self.grant()
 
-    # What is true at all times.
+    # Invariants.
 
     @invariant()
-    def nobody_could_be_served_before_the_pool_wakes(self) -> None:
-        wakes = self.pool.wake_at(self.now)
-        assert wakes is None or wakes > self.now
-        for moment in sorted(self._moments()):
-            if self.now < moment and (wakes is None or moment < wakes):
-                assert not copy.deepcopy(self.pool).grant(moment), "woken too late"
+    def no_request_could_be_granted_before_wake_at(self) -> None:
+        wake_at = self.pool.wake_at(self.now)
+        assert wake_at is None or wake_at > self.now
+        for at in sorted(self._moments()):
+            if self.now < at and (wake_at is None or at < wake_at):
+                assert not copy.deepcopy(self.pool).grant(at), "woken too late"
 
     def teardown(self) -> None:
-        """In the end everybody is served: there is always a next moment, and it helps."""
+        """Eventually every request is granted: waking at `wake_at` always makes progress."""
         self.pool.apply_note(RunGone("there"))
-        self.foreign.clear()
+        self.peer_calls.clear()
         for _ in range(20 * (self.count + 1)):
             self.grant()
             for lease in sorted(self.leases):
@@ -164,18 +171,18 @@ class PacingMachine(RuleBasedStateMachine):
             self.now = max(self.now, self.pool.wake_at(self.now) or self.now)
         assert self.pool.waiting(self.now) == []
 
-    # How the model sees it.
+    # The model.
 
     def _answer(self, lease_id: str, used: CallCost | None) -> None:
         lease, call = self.leases.pop(lease_id), self.calls.pop(lease_id)
         self.pool.release(lease_id)
-        call.load = used or call.load
+        call.cost = used or call.cost
         name = self.pool.keys.current_name(lease.credential)
         assert name is not None
-        self.pool.bucket(name, lease.model).limiter.settle(lease.reservation, call.load)
+        self.pool.bucket(name, lease.model).limiter.settle(lease.reservation, call.cost)
 
-    def _remember(self, quota: str, model: str, load: CallCost) -> Sent:
-        call = Sent(self.now, load)
+    def _record(self, quota: str, model: str, cost: CallCost) -> SentCall:
+        call = SentCall(self.now, cost)
         self.sent.setdefault((quota, model), []).append(call)
         return call
 
@@ -183,41 +190,41 @@ class PacingMachine(RuleBasedStateMachine):
         before = self.sent.get((lease.credential.quota, lease.model), [])
         for dimension, rate in lease.credential.rates:
             inside = [call for call in before if call.at > self.now - rate.seconds]
-            full = sum(call.load.amount(dimension) for call in inside) + lease.request.cost.amount(dimension)
-            # What is larger than the whole limit goes when nothing else was sent.
-            assert not inside or full <= rate.amount + HAIR, f"over the limit of {dimension}"
+            used = sum(call.cost.amount(dimension) for call in inside) + lease.request.cost.amount(dimension)
+            # A call larger than the whole limit is sent alone.
+            assert not inside or used <= rate.amount + EPSILON, f"over the limit of {dimension}"
 
-    def _has_room(self, key: Credential, want: LeaseRequest) -> bool:
-        """Whether the key could take the call, even if what was sent counts a little longer."""
-        calls = self.sent.get((key.quota, want.model_for(key)), [])
+    def _has_room(self, key: Credential, request: LeaseRequest) -> bool:
+        """Return whether the key could serve the call even with some slack in the windows."""
+        calls = self.sent.get((key.quota, request.model_for(key)), [])
         for dimension, rate in key.rates:
             inside = [call for call in calls if call.at >= self.now - rate.seconds - 0.2]
-            full = sum(call.load.amount(dimension) for call in inside) + want.cost.amount(dimension)
-            if inside and full > rate.amount - HAIR:
+            used = sum(call.cost.amount(dimension) for call in inside) + request.cost.amount(dimension)
+            if inside and used > rate.amount - EPSILON:
                 return False
-        return self._carried(key) < key.concurrency
+        return self._in_flight(key) < key.concurrency
 
-    def _carried(self, key: Credential) -> int:
+    def _in_flight(self, key: Credential) -> int:
         ours = sum(lease.credential.secret == key.secret for lease in self.leases.values())
-        return ours + sum(note.key == key.fingerprint for note in self.foreign.values())
+        return ours + sum(note.key == key.fingerprint for note in self.peer_calls.values())
 
     def _moments(self) -> set[float]:
-        """Just when an earlier call stops to count, and a while later."""
+        """Moments at which an earlier call expires, and shortly after."""
         found: list[float] = []
         for (quota, _), calls in self.sent.items():
-            rates = next(one.rates for one in self.keys.values() if one.quota == quota)
+            rates = next(key.rates for key in self.keys.values() if key.quota == quota)
             for _, rate in rates:
                 found += [call.at + rate.seconds for call in calls[-5:]]
-        return {*found, *(moment + 0.2 for moment in found), self.now + 0.01}
+        return {*found, *(at + 0.2 for at in found), self.now + 0.01}
 
 
-# No shrinking: it takes minutes, and a life of thirty steps can be read.
-PacingMachine.TestCase.settings = settings(
+# No shrinking: it takes minutes, and thirty steps can be read.
+LimiterMachine.TestCase.settings = settings(
     max_examples=10, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
-TestPacingMachine = PacingMachine.TestCase
+TestLimiterMachine = LimiterMachine.TestCase
 
 
 @pytest.mark.slow
-class TestPacingMachineAtLength(PacingMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(TestPacingMachine.settings, max_examples=15)
+class TestLimiterMachineAtLength(LimiterMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(TestLimiterMachine.settings, max_examples=15)

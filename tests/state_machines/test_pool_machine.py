@@ -1,4 +1,4 @@
-"""Random lives of a pool on a clock that the machine moves."""
+"""State machine of the key pool on a simulated clock."""
 
 import copy
 import math
@@ -9,15 +9,16 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from agentos.core.constants import DAY
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.ratelimit.refusals import clamp_hint
 from agentos.core.text.secrets import Secret
-from tests.core.builders import proven, steady
+from tests.core.builders import proven_pool, steady
 
-HOUR, DAY = 3600.0, 86400.0
+HOUR = 3600.0  # seconds
 PROVIDERS = ("gemini", "anthropic")
 HOLDERS = ("LLD-1", "LLD-2", "LLD-3", "LLD-4")
 SERVING = (KeyState.AVAILABLE, KeyState.RESERVED)
@@ -29,18 +30,18 @@ steps = st.sampled_from((0.5, 1.0, 30.0, 60.0, HOUR, DAY)) | st.floats(0.01, 100
 
 @st.composite
 def credential_lists(draw: st.DrawFn) -> list[Credential]:
-    """Distinct secrets under names that may belong to others in the next list."""
+    """Credentials with distinct secrets; their names may belong to other secrets in the next list."""
     secrets = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True))
     return [
         Credential(
             name=f"key-{place}",
-            # One secret always belongs to one provider and to one bucket, as it does in the world.
+            # A secret always belongs to the same provider and bucket.
             provider=PROVIDERS[secret == 6],
             secret=Secret(f"secret-{secret}"),
             bucket="shared" if secret in (1, 2) else f"own-{secret}",
             concurrency=draw(st.integers(1, 2)),
             enabled=draw(st.integers(0, 9)) != 9,
-            # Wide enough never to matter: pacing has tests of its own.
+            # High enough never to matter: the limiter has its own machine.
             rates=((Dimension.REQUESTS, Rate(1e9, 60.0)),),
         )
         for place, secret in enumerate(secrets, 1)
@@ -48,8 +49,8 @@ def credential_lists(draw: st.DrawFn) -> list[Credential]:
 
 
 @dataclass(slots=True)
-class Shut:
-    """What the model remembers of a bucket's refusals, kept apart from the pool's own memory."""
+class BucketModel:
+    """What the model records of a bucket's refusals, independently of the pool."""
 
     until: float = 0.0
     exhausted_until: float = 0.0
@@ -64,7 +65,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool = Pool(())
         self.keys: dict[str, Credential] = {}
         self.quarantined: set[str] = set()
-        self.shut: dict[str, Shut] = {}
+        self.bucket: dict[str, BucketModel] = {}
         self.waiting: list[LeaseRequest] = []
         self.leases: dict[str, Lease] = {}
         self.ended: list[str] = []
@@ -72,20 +73,20 @@ class PoolMachine(RuleBasedStateMachine):
 
     @initialize(credentials=credential_lists())
     def begin(self, credentials: list[Credential]) -> None:
-        self.pool = proven(credentials)
+        self.pool = proven_pool(credentials)
         self.keys = {credential.name: credential for credential in credentials}
 
-    # What happens to a pool.
+    # Rules.
 
     @rule(data=st.data(), hints=st.lists(hints, min_size=1, max_size=5))
-    def be_busy(self, data: st.DataObject, hints: list[float | None]) -> None:
-        """What mostly happens: calls are made, some are refused, and the next ones wait."""
+    def work(self, data: st.DataObject, hints: list[float | None]) -> None:
+        """The common case: calls are made, some are refused, and the next ones wait."""
         for hint in hints:
-            self.ask(data.draw(st.sampled_from(HOLDERS)), PROVIDERS, 0.0, 2)
+            self.request(data.draw(st.sampled_from(HOLDERS)), PROVIDERS, 0.0, 2)
             if self.leases:
                 self.limit(data, hint)
             if self.leases:
-                data.draw(st.sampled_from((self.serve, self.give_back)))(data)
+                data.draw(st.sampled_from((self.succeed, self.release)))(data)
             if self.pool.wake_at(self.now) is not None:
                 self.sleep_until_woken()
 
@@ -95,45 +96,47 @@ class PoolMachine(RuleBasedStateMachine):
         wait=waits,
         count=st.integers(1, 3),
     )
-    def ask(self, holder: str, providers: tuple[str, ...], wait: float, count: int) -> None:
+    def request(self, holder: str, providers: tuple[str, ...], wait: float, count: int) -> None:
         for _ in range(count):
             self.calls += 1
-            want = LeaseRequest(holder, f"call-{self.calls}", providers, self.now, self.now + wait)
-            self.waiting.append(want)
-            self.pool.request(want)
+            waiting_request = LeaseRequest(holder, f"call-{self.calls}", providers, self.now, self.now + wait)
+            self.waiting.append(waiting_request)
+            self.pool.request(waiting_request)
         self.grant()
 
     @rule()
     def grant(self) -> None:
         before, granted = list(self.waiting), self.pool.grant(self.now)
         order = [before.index(lease.request) for lease in granted]
-        assert order == sorted(order), "served in the order of asking"
+        assert order == sorted(order), "granted in order of arrival"
         for lease in granted:
             self._check_fifo(lease, before, [other.request for other in granted])
             self._check_grant(lease)
             self.waiting.remove(lease.request)
             self.leases[lease.id] = lease
-        self._check_nothing_is_left_over()
+        self._check_no_servable_request_waits()
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
+    def release(self, data: st.DataObject) -> None:
         lease = self._some_lease(data)
         assert self.pool.release(lease.id) is lease
 
     @precondition(lambda self: self.ended)
     @rule(data=st.data())
-    def give_back_late(self, data: st.DataObject) -> None:
+    def release_late(self, data: st.DataObject) -> None:
         assert self.pool.release(data.draw(st.sampled_from(self.ended))) is None
 
     @rule(holder=st.sampled_from(HOLDERS))
-    def forget(self, holder: str) -> None:
+    def drop_holder(self, holder: str) -> None:
         self.pool.drop_holder(holder)
-        self.waiting = [want for want in self.waiting if want.holder != holder]
+        self.waiting = [
+            waiting_request for waiting_request in self.waiting if waiting_request.holder != holder
+        ]
         for lease in [lease for lease in self.leases.values() if lease.request.holder == holder]:
             self._ended(lease)
             assert self.pool.lease(lease.id) is None
-        assert all(want.holder != holder for want in self.pool.waiting(math.inf))
+        assert all(waiting_request.holder != holder for waiting_request in self.pool.waiting(math.inf))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), hint=hints)
@@ -141,34 +144,34 @@ class PoolMachine(RuleBasedStateMachine):
         lease = self._some_lease(data)
         self.pool.release(lease.id)
         if name := self._name_of(lease):
-            shut = self._shut(self.keys[name])
-            rests = self.pool.bucket(name).cooldown.start(self.now, hint, "429")
-            assert clamp_hint(hint) <= rests + 1e-6, "a rest is never shorter than the hint"
-            shut.until = max(shut.until, self.now + clamp_hint(hint))
-            shut.refused_at = self.now
+            bucket = self._bucket_model(self.keys[name])
+            cooldowns = self.pool.bucket(name).cooldown.start(self.now, hint, "429")
+            assert clamp_hint(hint) <= cooldowns + 1e-6, "a cooldown is never shorter than the hint"
+            bucket.until = max(bucket.until, self.now + clamp_hint(hint))
+            bucket.refused_at = self.now
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), day=st.sampled_from((20.0, 2 * HOUR, DAY)))
-    def spend(self, data: st.DataObject, day: float) -> None:
+    def exhaust_day(self, data: st.DataObject, day: float) -> None:
         lease = self._some_lease(data)
         self.pool.release(lease.id)
         if name := self._name_of(lease):
-            shut = self._shut(self.keys[name])
+            bucket = self._bucket_model(self.keys[name])
             self.pool.bucket(name).cooldown.start_exhausted(self.now, day, "429")
-            shut.probe_at = self.now + HOUR
-            shut.exhausted_until = max(shut.exhausted_until, self.now + day)
-            shut.refused_at = self.now
+            bucket.probe_at = self.now + HOUR
+            bucket.exhausted_until = max(bucket.exhausted_until, self.now + day)
+            bucket.refused_at = self.now
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
-    def serve(self, data: st.DataObject) -> None:
+    def succeed(self, data: st.DataObject) -> None:
         lease = self._some_lease(data)
         self.pool.release(lease.id)
         self.pool.breaker(lease.credential.provider).close()
         if name := self._name_of(lease):
             self.pool.bucket(name).cooldown.record_success(lease.granted_at)
-            if lease.granted_at >= self._shut(self.keys[name]).refused_at:
-                self.shut[self.keys[name].quota] = Shut()
+            if lease.granted_at >= self._bucket_model(self.keys[name]).refused_at:
+                self.bucket[self.keys[name].quota] = BucketModel()
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), times=st.sampled_from((1, 5)))
@@ -178,9 +181,9 @@ class PoolMachine(RuleBasedStateMachine):
         for _ in range(times):
             self.pool.breaker(lease.credential.provider).record_failure(self.now, self.now, steady)
 
-    @rule(data=st.data(), sure=st.integers(0, 3))
-    def quarantine(self, data: st.DataObject, sure: int) -> None:
-        if sure == 3:
+    @rule(data=st.data(), dice=st.integers(0, 3))
+    def quarantine(self, data: st.DataObject, dice: int) -> None:
+        if dice == 3:
             name = data.draw(st.sampled_from(sorted(self.keys)))
             self.pool.quarantine(name, "401 unauthorised")
             self.quarantined.add(name)
@@ -189,12 +192,12 @@ class PoolMachine(RuleBasedStateMachine):
     def replace(self, credentials: list[Credential]) -> None:
         old, new = self.keys, {credential.name: credential for credential in credentials}
         self.pool.replace(credentials)
-        known = {one.secret for one in old.values()}
-        for name, one in new.items():
-            if one.secret not in known:
+        known = {credential.secret for credential in old.values()}
+        for name, credential in new.items():
+            if credential.secret not in known:
                 self.pool.mark_proven(name)
-        survivors = {one.quota for one in new.values() if one.secret in known}
-        self.shut = {quota: shut for quota, shut in self.shut.items() if quota in survivors}
+        survivors = {credential.quota for credential in new.values() if credential.secret in known}
+        self.bucket = {quota: bucket for quota, bucket in self.bucket.items() if quota in survivors}
         self.keys, self.quarantined = new, set()
 
     @rule(seconds=steps)
@@ -207,46 +210,48 @@ class PoolMachine(RuleBasedStateMachine):
         self.now = self.pool.wake_at(self.now) or self.now
         self.grant()
 
-    # What is true at all times.
+    # Invariants.
 
     @invariant()
-    def every_key_is_in_the_state_that_its_story_says(self) -> None:
+    def every_key_is_in_the_state_that_the_model_expects(self) -> None:
         for name in self.pool.keys.names():
             assert self.pool.keys.state(name, self.now) is self._expected_state(name)
 
     @invariant()
-    def the_sums_are_right(self) -> None:
+    def counts_match_the_model(self) -> None:
         states = {name: self.pool.keys.state(name, self.now) for name in self.pool.keys.names()}
         slots = sum(self.keys[name].concurrency for name, state in states.items() if state in SERVING)
         assert self.pool.keys.usable_slots(self.now) == slots
         assert self.pool.held() == len(self.leases)
         shown = f"<Pool {len(self.keys)} keys, {len(self.leases)} leased, {len(self.waiting)} waiting>"
         assert repr(self.pool) == shown
-        assert self.pool.waiting(self.now) == [want for want in self.waiting if want.not_before <= self.now]
+        assert self.pool.waiting(self.now) == [
+            waiting_request for waiting_request in self.waiting if waiting_request.not_before <= self.now
+        ]
 
     @invariant()
-    def a_late_giving_back_frees_nobody_elses_lease(self) -> None:
+    def a_late_release_frees_no_other_lease(self) -> None:
         assert all(self.pool.lease(lease.id) is lease for lease in self.leases.values())
         assert all(self.pool.lease(lease_id) is None for lease_id in self.ended)
 
     @invariant()
-    def nobody_could_be_served_before_the_pool_wakes(self) -> None:
-        trial = copy.deepcopy(self.pool)
-        trial.grant(self.now)
-        wakes = trial.wake_at(self.now)
-        assert wakes is None or wakes > self.now
-        for moment in self._moments():
-            if self.now < moment and (wakes is None or moment < wakes):
-                assert not copy.deepcopy(trial).grant(moment), "woken too late"
+    def no_request_could_be_granted_before_wake_at(self) -> None:
+        pool = copy.deepcopy(self.pool)
+        pool.grant(self.now)
+        wake_at = pool.wake_at(self.now)
+        assert wake_at is None or wake_at > self.now
+        for at in self._moments():
+            if self.now < at and (wake_at is None or at < wake_at):
+                assert not copy.deepcopy(pool).grant(at), "woken too late"
 
     @invariant()
-    def a_storm_that_nobody_is_looking_at_can_be_looked_at(self) -> None:
+    def an_open_breaker_without_a_probe_can_be_probed(self) -> None:
         held = {lease.credential.provider for lease in self.leases.values()}
         for provider in set(PROVIDERS) - held:
             breaker = self.pool.breaker(provider)
             assert breaker.allows(max(self.now, breaker.open_until))
 
-    # How the model sees it.
+    # The model.
 
     def _some_lease(self, data: st.DataObject) -> Lease:
         lease = self.leases[data.draw(st.sampled_from(sorted(self.leases)))]
@@ -260,8 +265,8 @@ class PoolMachine(RuleBasedStateMachine):
     def _name_of(self, lease: Lease) -> str | None:
         return self.pool.keys.current_name(lease.credential)
 
-    def _shut(self, credential: Credential) -> Shut:
-        return self.shut.setdefault(credential.quota, Shut())
+    def _bucket_model(self, credential: Credential) -> BucketModel:
+        return self.bucket.setdefault(credential.quota, BucketModel())
 
     def _calls_on(self, credential: Credential) -> int:
         return sum(lease.credential.secret == credential.secret for lease in self.leases.values())
@@ -272,34 +277,37 @@ class PoolMachine(RuleBasedStateMachine):
             assert not (passed_over and lease.credential.provider == earlier.providers[0])
 
     def _check_grant(self, lease: Lease) -> None:
-        credential, shut = lease.credential, self._shut(lease.credential)
+        credential, bucket = lease.credential, self._bucket_model(lease.credential)
         assert credential == self.keys[credential.name]
         assert credential.enabled and credential.name not in self.quarantined
         assert credential.provider in lease.request.providers
         assert lease.request.not_before <= self.now
         assert self._calls_on(credential) < credential.concurrency
-        assert self.now >= shut.until, "granted before its time"
-        if self.now < shut.exhausted_until:
-            assert self.now >= shut.probe_at, "a spent day is looked at hourly"
-            shut.probe_at = self.now + HOUR
+        assert self.now >= bucket.until, "granted during a cooldown"
+        if self.now < bucket.exhausted_until:
+            assert self.now >= bucket.probe_at, "an exhausted day is probed hourly"
+            bucket.probe_at = self.now + HOUR
 
-    def _check_nothing_is_left_over(self) -> None:
-        stormy = {provider for provider, _ in self.pool.open_breakers()}
-        for want in self.pool.waiting(self.now):
+    def _check_no_servable_request_waits(self) -> None:
+        open_breakers = {provider for provider, _ in self.pool.open_breakers()}
+        for waiting_request in self.pool.waiting(self.now):
             for name, credential in self.keys.items():
                 # A fallback is for when the preferred provider has no usable key, not when it is busy.
-                fits = credential.provider == want.providers[0] and credential.provider not in stormy
-                proving = self.pool.bucket(name).cooldown.blocks(self.now)
+                fits = (
+                    credential.provider == waiting_request.providers[0]
+                    and credential.provider not in open_breakers
+                )
+                on_probation = self.pool.bucket(name).cooldown.blocks(self.now)
                 idle = self.pool.keys.state(name, self.now) is KeyState.AVAILABLE
-                assert not (fits and idle and not proving)
+                assert not (fits and idle and not on_probation)
 
     def _expected_state(self, name: str) -> KeyState:
-        credential, shut = self.keys[name], self._shut(self.keys[name])
+        credential, bucket = self.keys[name], self._bucket_model(self.keys[name])
         if not credential.enabled:
             return KeyState.DISABLED
         if name in self.quarantined:
             return KeyState.QUARANTINED
-        if self.now < shut.exhausted_until:
+        if self.now < bucket.exhausted_until:
             return KeyState.EXHAUSTED
         if self.now < self.pool.bucket(name).cooldown.until:
             return KeyState.RATE_LIMITED
@@ -307,14 +315,24 @@ class PoolMachine(RuleBasedStateMachine):
         return KeyState.AVAILABLE if free else KeyState.RESERVED
 
     def _moments(self) -> list[float]:
-        shuts = [moment for shut in self.shut.values() for moment in (shut.until, shut.exhausted_until)]
-        rests = [self.pool.bucket(name).cooldown for name in self.keys]
-        opening = [moment for rest in rests for moment in (rest.until, rest.probe_at, rest.exhausted_until)]
-        storms = [self.pool.breaker(provider).open_until for provider in PROVIDERS]
-        return [*shuts, *opening, *storms, *(want.not_before for want in self.waiting), self.now + 7 * DAY]
+        shuts = [at for bucket in self.bucket.values() for at in (bucket.until, bucket.exhausted_until)]
+        cooldowns = [self.pool.bucket(name).cooldown for name in self.keys]
+        opening = [
+            at
+            for cooldown in cooldowns
+            for at in (cooldown.until, cooldown.probe_at, cooldown.exhausted_until)
+        ]
+        breakers = [self.pool.breaker(provider).open_until for provider in PROVIDERS]
+        return [
+            *shuts,
+            *opening,
+            *breakers,
+            *(waiting_request.not_before for waiting_request in self.waiting),
+            self.now + 7 * DAY,
+        ]
 
 
-# No shrinking: it takes minutes, and a life of forty steps can be read.
+# No shrinking: it takes minutes, and forty steps can be read.
 PoolMachine.TestCase.settings = settings(
     max_examples=10, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )

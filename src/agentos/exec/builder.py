@@ -186,9 +186,9 @@ class ExecRunBuilder:
     def _build_engine(self, stack: contextlib.ExitStack) -> Engine:
         credentials = CredentialSource(self._home.credentials, environment()).read()
         secrets = tuple(credential.secret for credential in credentials)
-        self._redact.learn(secrets)
+        self._redact.add(secrets)
         variables = self._request.variables or {}
-        self._redact.learn(Secret(value) for name, value in variables.items() if is_secret_name(name))
+        self._redact.add(Secret(value) for name, value in variables.items() if is_secret_name(name))
         spec = WorkerSpec(WORKER, ("agentos.exec.worker",), worker_environment(secrets))
         engine = ProcessEngine(spec, self._exec_task, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()

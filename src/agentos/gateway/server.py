@@ -135,7 +135,7 @@ class _Gateway:
 
     def _usable(self, found: list[Credential]) -> list[Credential]:
         """Drops the models of the credentials: they apply to runs, while an agent names its model itself."""
-        self._redact.learn(credential.secret for credential in found)
+        self._redact.add(credential.secret for credential in found)
         if not any(credential.enabled for credential in found):
             raise no_key("gemini", self._home.credentials)
         return [replace(credential, model=None) for credential in found]

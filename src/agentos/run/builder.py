@@ -118,7 +118,7 @@ class RunBuilder:
             self._settings, lambda: bool(signals.arrived), self._origin.echo, self._prestarted.token
         )
         if self._github:
-            self._redact.learn([self._github.access.token])
+            self._redact.add([self._github.access.token])
             self._workflow = self._github.workflow(self._workflow)
 
     def _open_peer_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
@@ -153,7 +153,7 @@ class RunBuilder:
 
     def _check_credentials(self, credentials: list[Credential]) -> list[Credential]:
         """The same credentials, if a run can use them; their secrets are redacted from now on."""
-        self._redact.learn(credential.secret for credential in credentials)
+        self._redact.add(credential.secret for credential in credentials)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
         check_sdks(credentials)

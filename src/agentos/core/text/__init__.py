@@ -1,1 +1,1 @@
-"""Pure text helpers: whole lines, redaction, TOML positions."""
+"""Text helpers without I/O: line assembly, redaction of secrets, positions in TOML files."""

@@ -1,12 +1,12 @@
-"""Whole, clean lines out of whatever bytes a process writes."""
+"""Line assembler: turns the raw bytes of a process into clean, redacted lines."""
 
 import codecs
 import re
 from collections.abc import Callable
 
-MAX_LINE = 8192
-KEPT_BACK = 512
-ENOUGH = 2 * (MAX_LINE + KEPT_BACK)
+MAX_LINE = 8192  # characters
+OVERLAP = 512  # characters kept back at a cut, so that a secret across the cut is still found
+BUFFER_SIZE = 2 * (MAX_LINE + OVERLAP)  # characters
 CUT_MARK = " …"
 
 _ESCAPES = re.compile(
@@ -23,18 +23,27 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def clean(text: str) -> str:
-    """The line as a terminal would leave it: the last carriage-return segment, no escapes."""
+    """Return the line as a terminal would show it: the last carriage-return segment, without escapes."""
     segments = [part for part in _ESCAPES.sub("", text).split("\r") if part]
     return _CONTROLS.sub("", segments[-1]) if segments else ""
 
 
 def one_line(text: str) -> str:
-    """A text from outside, such as a title or an error, that can neither end its line nor move the cursor."""
+    """Make text from outside, such as a title or an error, safe to print: no line breaks, no escapes."""
     return text if text.isprintable() else clean(" ".join(text.splitlines()))
 
 
 class LineAssembler:
-    """Give it bytes, get lines; a line over the limit comes in marked pieces."""
+    """Splits a byte stream into lines without escape sequences and secrets.
+
+    Memory stays bounded: a line longer than `MAX_LINE` comes in pieces that end with a mark. The result does
+    not depend on how the bytes are chunked.
+
+        assembler = LineAssembler(redactor)
+        for line in assembler.feed(os.read(fd, 65536)):
+            ...
+        assembler.close()
+    """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -50,7 +59,7 @@ class LineAssembler:
         return lines
 
     def close(self) -> list[str]:
-        """What is left when the stream has ended without a newline."""
+        """Return what is left when the stream ends without a newline."""
         tail, self._tail = self._tail + self._decode(b"", final=True), ""
         return self._finish(tail) if tail else []
 
@@ -60,25 +69,25 @@ class LineAssembler:
         return [text[at : at + MAX_LINE] + (CUT_MARK if at + MAX_LINE < len(text) else "") for at in cuts]
 
     def _append(self, text: str) -> list[str]:
-        """Cut whenever so much has come together, so that it does not matter how the bytes came."""
+        """Buffer text, and cut whenever the buffer is full, however the text was chunked."""
         pieces = []
         while text:
-            room = ENOUGH - len(self._tail)
+            room = BUFFER_SIZE - len(self._tail)
             self._tail, text = self._tail + text[:room], text[room:]
-            if len(self._tail) == ENOUGH:
+            if len(self._tail) == BUFFER_SIZE:
                 pieces += self._cut()
         return pieces
 
     def _cut(self) -> list[str]:
         unfinished = _OPEN_ESCAPE.search(self._tail)
         head = self._tail[: unfinished.start()] if unfinished else self._tail
-        # Of an escape that goes on, the beginning is enough to know that the rest is to be stripped.
-        prestarted = "".join(part or "" for part in unfinished.groups()) if unfinished else ""
-        returned = "\r" if _ESCAPES.sub("", head).endswith("\r") else ""
+        # The start of an unfinished escape is enough to strip the rest of it later.
+        escape_start = "".join(part or "" for part in unfinished.groups()) if unfinished else ""
+        carriage_return = "\r" if _ESCAPES.sub("", head).endswith("\r") else ""
         text, pieces = self._redact(clean(head)), []
-        while len(text) >= MAX_LINE + KEPT_BACK:
-            # A secret that begins before the cut ends before the kept-back part does.
+        while len(text) >= MAX_LINE + OVERLAP:
+            # A secret that starts before the cut ends within the overlap.
             pieces.append(text[:MAX_LINE] + CUT_MARK)
             text = text[MAX_LINE:]
-        self._tail = text + returned + prestarted
+        self._tail = text + carriage_return + escape_start
         return pieces

@@ -1,4 +1,4 @@
-"""Secrets that cannot be printed by accident."""
+"""Secrets that cannot be printed by accident, and the redactor that removes them from text."""
 
 import base64
 import json
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MASK = "[secret]"
-_SHORTEST = 6
+_MIN_LENGTH = 6  # characters; shorter forms would mask ordinary text
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Holds a key; only `reveal` shows it."""
+    """An API key: `repr`, `str` and logs show a mask, only `reveal` returns the value."""
 
     _value: str = field(repr=False)
 
@@ -26,13 +26,13 @@ class Secret:
 
 
 class Redactor:
-    """Replaces every known secret, in the forms it may be written in, by a mask."""
+    """Replaces every known secret in a text by a mask: plain, JSON-escaped, URL-quoted or Base64-encoded."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._forms: list[str] = []
-        self.learn(secrets)
+        self.add(secrets)
 
-    def learn(self, secrets: Iterable[Secret]) -> None:
+    def add(self, secrets: Iterable[Secret]) -> None:
         forms = set(self._forms)
         for secret in secrets:
             forms.update(_forms(secret.reveal()))
@@ -47,11 +47,12 @@ class Redactor:
 
 def _forms(value: str) -> set[str]:
     forms = {value, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
-    # Base64 groups three bytes: what stands before the secret shifts it, so each shift is a form.
-    forms.update(_base64_core(value, shift) for shift in range(3))
-    return {form for form in forms if len(form) >= _SHORTEST}
+    # Base64 encodes groups of three bytes, so the secret looks different at each offset in a group.
+    forms.update(_base64_core(value, offset) for offset in range(3))
+    return {form for form in forms if len(form) >= _MIN_LENGTH}
 
 
-def _base64_core(value: str, shift: int) -> str:
-    encoded = base64.b64encode(b"\0" * shift + value.encode()).decode().rstrip("=")
-    return encoded[(0, 2, 3)[shift] : len(encoded) - 1]
+def _base64_core(value: str, offset: int) -> str:
+    """Return the part of the encoding that does not depend on the bytes around the secret."""
+    encoded = base64.b64encode(b"\0" * offset + value.encode()).decode().rstrip("=")
+    return encoded[(0, 2, 3)[offset] : len(encoded) - 1]

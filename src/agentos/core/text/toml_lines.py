@@ -1,27 +1,26 @@
-"""Where a setting stands in a TOML file."""
+"""Line numbers of settings in a TOML file, for error messages."""
 
 import tomllib
 
-# Lines of a file that are looked through for where a setting stands.
-MOST_LINES = 2000
+MAX_LINES = 2000  # lines of a file that are searched
 
 
 def line_in(text: str, name: str) -> int | None:
-    """The line where a setting stands; None if it does not, 0 if only the parser can tell.
+    """Return the line of a top-level setting; None if it is not set, 0 if its line cannot be determined.
 
-    The text is read line by line until the parser sees the setting: it begins after the last line
-    up to which the text was complete without it.
+    The text is parsed line by line until the setting appears; it starts after the last line up to which the
+    text was valid without it.
     """
     lines = text.splitlines()
     if name not in tomllib.loads("\n".join(lines)):
         return None
-    complete = 0
-    for number in range(1, min(len(lines), MOST_LINES) + 1):
+    last_valid = 0
+    for number in range(1, min(len(lines), MAX_LINES) + 1):
         try:
-            found = tomllib.loads("\n".join(lines[:number]))
+            settings = tomllib.loads("\n".join(lines[:number]))
         except tomllib.TOMLDecodeError:
             continue
-        if name in found:
-            return complete + 1
-        complete = number
+        if name in settings:
+            return last_valid + 1
+        last_valid = number
     return 0
