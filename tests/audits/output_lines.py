@@ -57,6 +57,6 @@ def _pattern(node: ast.AST) -> str | None:
         case _:
             return None
     fixed = "".join(str(text) for text in texts if text is not None)
-    if len(re.sub(r"[\s.,:%()-]", "", fixed)) < MIN_FIXED_CHARACTERS or "\n" in fixed:
+    if len(re.sub(r"^\[COORDINATOR\]|[\s.,:%()-]", "", fixed)) < MIN_FIXED_CHARACTERS or "\n" in fixed:
         return None
     return "".join(".*" if text is None else re.escape(str(text)) for text in texts)
