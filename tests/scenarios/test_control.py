@@ -27,7 +27,7 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(harness: RunHarness) -> N
     assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
     assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
     assert "keys in use: 0/4" in status.lines[-2]
-    assert "paused already" in harness.run("pause", program="agentos").out
+    assert "already paused" in harness.run("pause", program="agentos").out
     assert len(harness.events("lease_granted")) == granted
     assert "Resumed after" in harness.run("resume", program="agentos").out
     assert running.wait().code == 0

@@ -78,7 +78,7 @@ class Forgetful(Scheduler):
 
     def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
         super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
-        self._queue.queue_last = lambda work: None  # type: ignore[method-assign]
+        self._queue.queue_last = lambda item: None  # type: ignore[method-assign]
 
 
 class Generous(Scheduler):

@@ -6,7 +6,7 @@ import random
 import time
 
 from agentos.core.backoff import backoff
-from agentos.core.scheduling.slots import FAILURES, RECOVERIES, Slot
+from agentos.core.scheduling.slots import COOLDOWNS_BEFORE_RETIREMENT, CRASHES_BEFORE_COOLDOWN, Slot
 
 
 class AdaptiveBackoff:
@@ -55,7 +55,7 @@ class WorkerHealth:
     would have to recover for the sixth time (`max_recoveries` is 5), it is exhausted and must not be used again.
     """
 
-    max_failures, max_recoveries = FAILURES, RECOVERIES
+    max_failures, max_recoveries = CRASHES_BEFORE_COOLDOWN, COOLDOWNS_BEFORE_RETIREMENT
 
     def __init__(self) -> None:
         self._slot = Slot(0)
@@ -70,11 +70,11 @@ class WorkerHealth:
     @property
     def failures(self) -> int:
         """Consecutive failures since the last success or recovery."""
-        return self._slot.failures
+        return self._slot.crashes
 
     @property
     def recoveries(self) -> int:
-        return min(self._slot.recoveries, RECOVERIES)
+        return min(self._slot.cooldowns, COOLDOWNS_BEFORE_RETIREMENT)
 
     @property
     def is_healthy(self) -> bool:

@@ -1,4 +1,4 @@
-"""What people ask of a run from another terminal."""
+"""Requests from other terminals: pause, resume, retry, change the number of workers."""
 
 from agentos.core.constants import MAX_PARALLEL
 from agentos.core.planning.items import resolve_item
@@ -7,15 +7,17 @@ from agentos.core.protocol.commands import StepResult, StopWorker
 from agentos.core.protocol.events import RequestDeclined
 from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.queue import WorkQueue
-from agentos.core.scheduling.shutdown import KILL_AFTER, Shutdown
+from agentos.core.scheduling.shutdown import STOP_TIMEOUT, Shutdown
+
+NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the asking command
 
 
 class Control:
-    """Each request changes something, or is declined with the reason."""
+    """Carries out each request or declines it with a reason; the reply is the news of the step."""
 
-    def __init__(self, queue: WorkQueue, stop: Shutdown) -> None:
+    def __init__(self, queue: WorkQueue, shutdown: Shutdown) -> None:
         self._queue = queue
-        self._stop = stop
+        self._shutdown = shutdown
         self._paused_since: float | None = None
 
     @property
@@ -28,88 +30,70 @@ class Control:
         | events.ResumeRequested
         | events.RetryRequested
         | events.WorkerCountRequested,
-        decision: StepResult,
+        step: StepResult,
         now: float,
     ) -> None:
-        if self._stop:
-            decision.news.append(stopping_already())
+        if self._shutdown:
+            step.news.append(RequestDeclined("the run is stopping and takes no more requests", USAGE_ERROR))
             return
         match event:
             case events.PauseRequested():
-                self._pause(event, decision, now)
+                self._pause(event, step, now)
             case events.ResumeRequested():
-                self._resume(decision, now)
+                self._resume(step, now)
             case events.RetryRequested():
-                self._retry(event.item, decision, now)
+                self._retry(event.item, step, now)
             case events.WorkerCountRequested():
-                self._change_workers(event.workers, decision)
+                self._change_workers(event.workers, step)
 
-    def _pause(self, event: events.PauseRequested, decision: StepResult, now: float) -> None:
-        staying = [work for work in self._queue.running() if not work.suspended]
-        if self._paused_since is not None and not (event.now and staying):
-            decision.news.append(paused_already())
+    def _pause(self, event: events.PauseRequested, step: StepResult, now: float) -> None:
+        running = [item for item in self._queue.running() if not item.suspended]
+        if self._paused_since is not None and not (event.now and running):
+            step.news.append(RequestDeclined("the run is already paused. Resume it with: agentos resume"))
             return
         self._paused_since = now if self._paused_since is None else self._paused_since
-        decision.news.append(events.RunPaused(event.now))
-        for work in staying if event.now else ():
-            work.suspend(now + KILL_AFTER)
-            decision.commands.append(StopWorker(work.item))
+        step.news.append(events.RunPaused(event.now))
+        for item in running if event.now else ():
+            item.suspend(now + STOP_TIMEOUT)
+            step.commands.append(StopWorker(item.id))
 
-    def _resume(self, decision: StepResult, now: float) -> None:
+    def _resume(self, step: StepResult, now: float) -> None:
         if self._paused_since is None:
-            decision.news.append(not_paused())
+            step.news.append(RequestDeclined("the run is not paused. Pause it with: agentos pause"))
             return
-        decision.news.append(events.RunResumed(now - self._paused_since))
-        for work in self._queue.running():
-            work.resume(self._paused_since, now)
+        step.news.append(events.RunResumed(now - self._paused_since))
+        for item in self._queue.running():
+            item.resume(self._paused_since, now)
         self._paused_since = None
 
-    def _retry(self, item: str, decision: StepResult, now: float) -> None:
-        item = resolve_item(item, self._queue.items) or item
-        work = self._queue.items.get(item)
-        if work is None or not work.try_again(now):
-            decision.news.append(no_retry(item, work, tuple(self._queue.items)))
+    def _retry(self, name: str, step: StepResult, now: float) -> None:
+        name = resolve_item(name, self._queue.items) or name
+        item = self._queue.items.get(name)
+        if item is None or not item.try_again(now):
+            step.news.append(_no_retry(name, item, tuple(self._queue.items)))
             return
-        self._queue.queue_first(work)
-        decision.news.append(events.ItemRequeued(item))
+        self._queue.queue_first(item)
+        step.news.append(events.ItemRequeued(name))
 
-    def _change_workers(self, workers: int, decision: StepResult) -> None:
-        wanted, before = min(workers, MAX_PARALLEL), self._queue.workers
-        if wanted < 1 or wanted == before:
-            decision.news.append(no_workers(wanted))
-            return
-        decision.news.append(events.WorkerCountChanged(wanted, before))
-        self._queue.change_workers(wanted)
-
-
-NOT_HERE, NOT_SO = 5, 2
-
-
-def stopping_already() -> RequestDeclined:
-    return RequestDeclined("the run is stopping: nothing can be asked of it any more", NOT_SO)
+    def _change_workers(self, workers: int, step: StepResult) -> None:
+        workers, previous = min(workers, MAX_PARALLEL), self._queue.workers
+        if workers < 1:
+            reason = f"invalid worker count {workers}: must be 1 to {MAX_PARALLEL}"
+            step.news.append(RequestDeclined(reason, USAGE_ERROR))
+        elif workers == previous:
+            step.news.append(RequestDeclined(f"the run already has {workers} workers"))
+        else:
+            step.news.append(events.WorkerCountChanged(workers, previous))
+            self._queue.change_workers(workers)
 
 
-def paused_already() -> RequestDeclined:
-    return RequestDeclined("it is paused already. Go on with: agentos resume")
-
-
-def not_paused() -> RequestDeclined:
-    return RequestDeclined("it is not paused, and goes on. Pause it with: agentos pause")
-
-
-def no_workers(workers: int) -> RequestDeclined:
-    if workers < 1:
-        return RequestDeclined(f"{workers} workers cannot be; expected 1 to {MAX_PARALLEL}", NOT_SO)
-    return RequestDeclined(f"it has {workers} already")
-
-
-def no_retry(item: str, work: ItemState | None, items: tuple[str, ...]) -> RequestDeclined:
-    """Only what ended without a verdict is tried again."""
-    if work is None:
+def _no_retry(name: str, item: ItemState | None, items: tuple[str, ...]) -> RequestDeclined:
+    """Why the item cannot be retried: only items that failed can."""
+    if item is None:
         known = ", ".join(items[:10]) + (f" and {len(items) - 10} more" if len(items) > 10 else "")
-        return RequestDeclined(f"{item} is not in this run; its items: {known}", NOT_HERE)
-    if work.ended is None:
-        return RequestDeclined(f"{item} has not ended: it is running, or still to come", NOT_SO)
+        return RequestDeclined(f"{name} is not in this run; its items: {known}", NOTHING_MATCHES)
+    if item.ended is None:
+        return RequestDeclined(f"{name} has not ended: it is running or queued", USAGE_ERROR)
     return RequestDeclined(
-        f"{item} did not fail: it ended as {work.ended.verdict or work.ended.ending}", NOT_SO
+        f"{name} did not fail: it ended as {item.ended.verdict or item.ended.ending}", USAGE_ERROR
     )

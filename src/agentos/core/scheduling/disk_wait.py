@@ -1,17 +1,18 @@
-"""Who waits for space on a disk, as one episode."""
+"""Items that wait for disk space, reported to people as one incident."""
 
 from agentos.core.protocol.events import DiskFreed, DiskFull, DiskWaitEnded, DiskWaitStarted, News
 
 
 class DiskWait:
-    """A full disk is told by each worker; people hear of it once until everybody goes on."""
+    """Every worker reports a full disk; news come with the first item that waits and after the last."""
 
     def __init__(self) -> None:
         self._waiting: set[str] = set()
         self._since = 0.0
 
-    def __bool__(self) -> bool:
-        return not self._waiting
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def handle(self, event: DiskFull | DiskFreed, now: float) -> list[News]:
         if isinstance(event, DiskFreed):
@@ -23,7 +24,7 @@ class DiskWait:
         return news
 
     def drop_item(self, item: str, now: float) -> list[News]:
-        """An item that waits no more, whatever the reason."""
+        """The item no longer waits, for whatever reason."""
         if item not in self._waiting:
             return []
         self._waiting.remove(item)

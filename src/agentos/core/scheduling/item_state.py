@@ -1,54 +1,58 @@
-"""One item on its way through a run: tries, time, tokens."""
+"""The state of one item in a run: attempts, clocks, tokens, and when its worker is overdue."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed_transient
 
-LINGER = 5.0
-LONGEST_START = 60.0
-LEVELS = (("SLOW", 1), ("STALLED", 4))
+EXIT_TIMEOUT = 5.0  # seconds a worker may take to exit after its report
+START_TIMEOUT = 60.0  # seconds a process may take to start before that counts as the item's time
+QUIET_LEVELS = (("SLOW", 1), ("STALLED", 4))  # level, multiple of the usual silence
 NEVER = float("inf")
 
 
 class ItemState:
-    """Time spent waiting for a key does not count against the item; each try has its own time."""
+    """An item's attempts and clocks.
+
+    The item's clock is active, waiting for a key, or stopped. Only active time counts towards the timeout, and
+    every attempt has the whole timeout. `usage`, `spent` and `waited` add up over all attempts.
+    """
 
     def __init__(self, item: str) -> None:
-        self.item = item
+        self.id = item
         self.attempts = 0
-        self.attempt_offset = 0
+        self.attempt_offset = 0  # attempts that do not count towards the retry limit
         self.usage = Usage()
         self.node = ""
         self.not_before = 0.0
         self.waited = 0.0
         self.spent = 0.0
-        self._tried = 0.0
+        self._attempt_seconds = 0.0
         self.reported: Outcome | None = None
         self.ended: Outcome | None = None
         self.timed_out = False
         self.suspended = False
-        self._leave_by: float | None = None
+        self._exit_by: float | None = None
         self._active_since: float | None = None
         self._waiting_since: float | None = None
-        self._alive_at = 0.0
+        self._active_at = 0.0
         self._reported_at: float | None = None
-        self._level = 0
-        self._looks_elsewhere = 0
+        self._quiet_level = 0
+        self._elsewhere_checks = 0
 
     @property
     def tries(self) -> int:
-        """Attempts since the item began, or since a person let it go on."""
+        """Attempts that count towards the retry limit: those since the start, or since a person requeued the item."""
         return self.attempts - self.attempt_offset
 
-    # Its clock: active, waiting for a key, or stopped.
+    # The clock: active, waiting for a key, or stopped.
 
     def start(self, now: float) -> None:
         self.attempts += 1
         self.reported = self._reported_at = None
         self.timed_out = self.suspended = False
-        self._leave_by = None
-        self._tried = 0.0
-        # Until its process is there it is the machine's time, not the item's; but not for ever.
-        self._active_since = now + LONGEST_START
+        self._exit_by = None
+        self._attempt_seconds = 0.0
+        # The clock starts with the process, or after START_TIMEOUT if none appears.
+        self._active_since = now + START_TIMEOUT
         self.record_activity(now)
 
     def start_wait(self, now: float) -> None:
@@ -56,7 +60,7 @@ class ItemState:
         self._waiting_since = now
 
     def end_wait(self, now: float) -> float:
-        """A key has come; says how long that took."""
+        """The lease was granted; returns the seconds that this took."""
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
         self.resume_clock(now)
         return waited
@@ -68,40 +72,40 @@ class ItemState:
 
     def stop_clock(self, now: float) -> None:
         if self._active_since is not None:
-            self._tried += max(0.0, now - self._active_since)
+            self._attempt_seconds += max(0.0, now - self._active_since)
             self.spent += max(0.0, now - self._active_since)
         if self._waiting_since is not None:
             self.waited += now - self._waiting_since
         self._active_since = self._waiting_since = None
 
     def resume(self, paused_since: float, now: float) -> None:
-        """What it waited for meanwhile was a person, not a key."""
+        """The run was paused meanwhile; that time does not count as waiting for a key."""
         if self._waiting_since is not None:
             self._waiting_since += now - max(paused_since, self._waiting_since)
 
     def shift_clocks(self, seconds: float) -> None:
-        """So long everything stood still: it is as if that time had not been."""
-        self._alive_at += seconds
+        """The run was suspended for so long (Ctrl-Z); none of it counts."""
+        self._active_at += seconds
         self._active_since = _later(self._active_since, seconds)
         self._waiting_since = _later(self._waiting_since, seconds)
         self._reported_at = _later(self._reported_at, seconds)
-        self._leave_by = _later(self._leave_by, seconds)
+        self._exit_by = _later(self._exit_by, seconds)
 
-    # What people want of it.
+    # Requests.
 
-    def suspend(self, leave_by: float) -> None:
-        """Its worker was told to end, for a pause; after that moment it is killed."""
-        self.suspended, self._leave_by = True, leave_by
+    def suspend(self, exit_by: float) -> None:
+        """The worker was told to exit for a pause; it is killed if it has not by `exit_by`."""
+        self.suspended, self._exit_by = True, exit_by
 
     def try_again(self, now: float) -> bool:
-        """As often again as at first; no for what has a verdict or waits for a person."""
+        """Makes a failed item ready to run with all its retries. False if it did not fail."""
         if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.ELSEWHERE):
             return False
-        self.ended, self.not_before, self._looks_elsewhere = None, now, 0
+        self.ended, self.not_before, self._elsewhere_checks = None, now, 0
         self.attempt_offset = self.attempts
         return True
 
-    # What its worker says.
+    # Events of its worker.
 
     def handle(
         self,
@@ -121,11 +125,11 @@ class ItemState:
             self.reported, self._reported_at = event.outcome, now
 
     def record_activity(self, now: float) -> None:
-        self._alive_at = now
-        self._level = 0
+        self._active_at = now
+        self._quiet_level = 0
 
     def outcome(self, cause: str, stopping: bool) -> Outcome:
-        """What this attempt came to, whatever the worker managed to say."""
+        """The outcome of an attempt whose worker exited with this `cause`, also if the worker reported none."""
         if self.timed_out:
             return failed_transient("ran out of time (--timeout)")
         if self.reported:
@@ -134,53 +138,57 @@ class ItemState:
             return Outcome(Ending.INTERRUPTED)
         return failed_transient(f"its worker ended without an outcome: {cause}")
 
-    def look_again_elsewhere(self) -> bool:
-        """Whether an item that another run holds is worth one more look."""
-        self._looks_elsewhere += 1
-        return self._looks_elsewhere < 2
+    def recheck_elsewhere(self) -> bool:
+        """Whether to check once more if another run still holds the item."""
+        self._elsewhere_checks += 1
+        return self._elsewhere_checks < 2
 
-    # What is due.
+    # Deadlines.
 
     def deadline(self, timeout: float, usual: float) -> float | None:
         if self._reported_at is not None:
-            return self._reported_at + LINGER
-        due = NEVER if self._leave_by is None or self.reported else self._leave_by
+            return self._reported_at + EXIT_TIMEOUT
+        due = NEVER if self._exit_by is None or self.reported else self._exit_by
         if self._active_since is not None:
             if not self.timed_out and not self.reported:
-                due = min(due, self._active_since + timeout - self._tried)
-            if self._level < len(LEVELS):
+                due = min(due, self._active_since + timeout - self._attempt_seconds)
+            if self._quiet_level < len(QUIET_LEVELS):
                 due = min(due, self._quiet_at(usual))
         return None if due == NEVER else due
 
-    def is_over_time(self, timeout: float, now: float) -> bool:
+    def is_timed_out(self, timeout: float, now: float) -> bool:
         if self._active_since is None or self.timed_out or self.reported:
             return False
-        return now >= self._active_since + timeout - self._tried
+        return now >= self._active_since + timeout - self._attempt_seconds
 
-    def lingers(self, now: float) -> bool:
-        """Whether the worker has said its last word long ago, and is still there; said once."""
-        if self._reported_at is None or now < self._reported_at + LINGER:
+    def is_exit_overdue(self, now: float) -> bool:
+        """Whether the worker has reported but not exited within EXIT_TIMEOUT. True once."""
+        if self._reported_at is None or now < self._reported_at + EXIT_TIMEOUT:
             return False
         self._reported_at = None
         return True
 
-    def overstays(self, now: float) -> bool:
-        """Whether the worker was to leave for a pause, and is still there; said once."""
-        if self._leave_by is None or self.reported or now < self._leave_by:
+    def is_suspend_overdue(self, now: float) -> bool:
+        """Whether the worker was told to exit for a pause and has not in time. True once."""
+        if self._exit_by is None or self.reported or now < self._exit_by:
             return False
-        self._leave_by = None
+        self._exit_by = None
         return True
 
     def silence_event(self, usual: float, now: float) -> events.ItemQuiet | None:
-        """The news that there was no sign of life for a multiple of the usual time; once a level."""
-        if self._active_since is None or self._level >= len(LEVELS) or now < self._quiet_at(usual):
+        """The event that the worker has been silent for a multiple of the `usual` time; once per level."""
+        if (
+            self._active_since is None
+            or self._quiet_level >= len(QUIET_LEVELS)
+            or now < self._quiet_at(usual)
+        ):
             return None
-        name, _ = LEVELS[self._level]
-        self._level += 1
-        return events.ItemQuiet(self.item, name, self.node, now - self._alive_at)
+        name, _ = QUIET_LEVELS[self._quiet_level]
+        self._quiet_level += 1
+        return events.ItemQuiet(self.id, name, self.node, now - self._active_at)
 
     def _quiet_at(self, usual: float) -> float:
-        return self._alive_at + usual * LEVELS[self._level][1]
+        return self._active_at + usual * QUIET_LEVELS[self._quiet_level][1]
 
 
 def _later(moment: float | None, seconds: float) -> float | None:

@@ -1,4 +1,4 @@
-"""When the keys, all together, hold the run up: low, exhausted, limited, or at an end."""
+"""Watches the key pool as a whole: low, exhausted, limited, throttled, or unable to serve the run at all."""
 
 import math
 from dataclasses import dataclass
@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from agentos.core.protocol import events
 from agentos.core.quota.pool import Pool
 
-# A shorter wait is how pacing works; nobody needs to hear of it.
-WORTH_SAYING = 5.0
+MIN_REPORTED_WAIT = 5.0  # seconds; shorter waits are normal rate limiting and not worth a message
 
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why no key can serve this run; `exit_code` is what it ends with."""
+    """Why the run must stop. `seconds`: how long until it could go on, if known."""
 
     exit_code: int
     reason: str
@@ -21,7 +20,10 @@ class StopReason:
 
 
 class PoolMonitor:
-    """Each is told once, when it begins and when it is over."""
+    """Turns the state of the pool into news, and decides whether items may start and the run must stop.
+
+    Each condition is reported once when it begins and once when it is over.
+    """
 
     def __init__(self, pool: Pool, max_wait: float) -> None:
         self._pool = pool
@@ -29,62 +31,64 @@ class PoolMonitor:
         self._low = False
         self._exhausted_since: float | None = None
         self._limited_since: float | None = None
-        self._paced_until = 0.0
+        self._throttled_until = 0.0
 
     def update(self, now: float) -> list[events.News]:
-        """What has changed for everybody since the last look."""
+        """The conditions that began or ended since the last call."""
         waiting, slots = self._pool.waiting(now), self._pool.keys.usable_slots(now)
         return [
             *self._check_low(slots),
             *self._check_exhausted(len(waiting), slots, now),
             *self._check_all_limited(bool(waiting), slots, now),
-            *self._check_paced(now),
+            *self._check_throttled(now),
         ]
 
     def hold_starts(self, now: float) -> bool:
-        """Whether no further item is to start while others are at work."""
+        """Whether no further item should start while others run."""
         paused = self._exhausted_since is not None or self._limited_since is not None
-        stormy = bool(self._pool.open_breakers()) and not self._sound()
-        return paused or stormy or self._pool.keys.usable_slots(now) < 2
+        blocked = bool(self._pool.open_breakers()) and not self._healthy_providers()
+        return paused or blocked or self._pool.keys.usable_slots(now) < 2
 
     def stop_reason(self, now: float) -> StopReason | None:
         if not self._pool.keys.active():
             return StopReason(4, "no usable key", _why_none(self._pool))
         for provider, since in self._pool.open_breakers():
-            if now >= self._too_long(since) and self._is_hopeless(now):
+            if now >= self._max_wait_end(since) and self._breakers_block_calls(now):
                 return StopReason(75, "provider failing", f"{provider} has failed for longer than --max-wait")
-        for want in self._pool.waiting(now):
-            back = self._pool.recovery_for(want, now)
+        for request in self._pool.waiting(now):
+            back = self._pool.recovery_for(request, now)
             if back is None:
-                return StopReason(4, "no usable key", f"none for {want.holder}; {_why_none(self._pool)}")
+                return StopReason(4, "no usable key", f"none for {request.holder}; {_why_none(self._pool)}")
             if back[0] - now > self._max_wait:
                 detail = f"no key comes back within --max-wait; the first is {back[1]}"
                 return StopReason(75, "quota", detail, back[0] - now)
-        if (paced := self._paced(now)) and paced[0] - now > self._max_wait:
-            detail = f"no key may be used within --max-wait; the first is {paced[1]}"
-            return StopReason(75, "quota", detail, paced[0] - now)
+        if (throttled := self._throttled(now)) and throttled[0] - now > self._max_wait:
+            detail = f"no key may be used within --max-wait; the first is {throttled[1]}"
+            return StopReason(75, "quota", detail, throttled[0] - now)
         return None
 
-    def _sound(self) -> set[str]:
-        """The providers that have a key and no storm."""
+    def _healthy_providers(self) -> set[str]:
+        """The providers that have a key and a closed circuit breaker."""
         return set(self._pool.keys.providers()) - {provider for provider, _ in self._pool.open_breakers()}
 
-    def _is_hopeless(self, now: float) -> bool:
-        """Whether the storms leave nobody to serve, or somebody whom no other provider may serve."""
-        sound = self._sound()
-        return not sound or any(sound.isdisjoint(want.providers) for want in self._pool.waiting(now))
+    def _breakers_block_calls(self, now: float) -> bool:
+        """Whether open breakers leave no provider, or none for some waiting request."""
+        healthy = self._healthy_providers()
+        return not healthy or any(
+            healthy.isdisjoint(request.providers) for request in self._pool.waiting(now)
+        )
 
     def wake_at(self, now: float) -> float | None:
-        """When a storm has lasted too long, or keys for more workers may be back."""
-        moments = [at for _, since in self._pool.open_breakers() if (at := self._too_long(since)) > now]
+        """When an open breaker reaches --max-wait, or a key may serve again."""
+        moments = [at for _, since in self._pool.open_breakers() if (at := self._max_wait_end(since)) > now]
         if earliest := self._pool.keys.next_allowed(now):
             moments.append(earliest[0])
         if recovery := self._pool.keys.next_recovery(now):
             moments.append(recovery.at)
         return min(moments, default=None)
 
-    def _too_long(self, since: float) -> float:
-        """The first moment after --max-wait: the same number for who waits for it and for who asks whether it is over."""
+    def _max_wait_end(self, since: float) -> float:
+        """The first float after --max-wait, so that `wake_at` and `stop_reason` compare the same number."""
         return math.nextafter(since + self._max_wait, math.inf)
 
     def _check_low(self, slots: int) -> list[events.News]:
@@ -112,22 +116,26 @@ class PoolMonitor:
             return [events.KeysAvailable(now - since)]
         return []
 
-    def _check_paced(self, now: float) -> list[events.News]:
+    def _check_throttled(self, now: float) -> list[events.News]:
         if self._pool.held():
-            self._paced_until = 0.0
-        if now < self._paced_until or not (paced := self._paced(now)) or paced[0] - now < WORTH_SAYING:
+            self._throttled_until = 0.0
+        if (
+            now < self._throttled_until
+            or not (throttled := self._throttled(now))
+            or throttled[0] - now < MIN_REPORTED_WAIT
+        ):
             return []
-        self._paced_until = paced[0]
-        return [events.CallsThrottled(paced[1], paced[0] - now)]
+        self._throttled_until = throttled[0]
+        return [events.CallsThrottled(throttled[1], throttled[0] - now)]
 
-    def _paced(self, now: float) -> tuple[float, str] | None:
-        """When the first of those who wait is served, and which key then, if only limits hold all of them up."""
+    def _throttled(self, now: float) -> tuple[float, str] | None:
+        """When the first waiting request is served and by which key, if rate limits alone hold up all of them."""
         if self._pool.held() or self._pool.open_breakers() or self._limited_since is not None:
             return None
         due, waiting = self._pool.wake_at(now), self._pool.waiting(now)
-        if due is None or due - now < WORTH_SAYING or not waiting:
+        if due is None or due - now < MIN_REPORTED_WAIT or not waiting:
             return None
-        return due, min(self._pool.next_allowed_for(want, now) for want in waiting)[1]
+        return due, min(self._pool.next_allowed_for(request, now) for request in waiting)[1]
 
 
 def _why_none(pool: Pool) -> str:

@@ -1,4 +1,4 @@
-"""What becomes of an item when its worker has ended."""
+"""The retry policy: what happens to an item when its worker has exited."""
 
 from agentos.core.backoff import Jitter, backoff
 from agentos.core.protocol import events
@@ -8,58 +8,64 @@ from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.queue import WorkQueue
 from agentos.core.scheduling.shutdown import Shutdown
 
-START_AGAIN = 1.0
+START_RETRY_DELAY = 1.0  # seconds
 
 
 class RetryPolicy:
-    """It goes back into the queue, or it has ended; once the run stops, it always has."""
+    """Decides after every worker exit whether the item ends or goes back into the queue.
 
-    def __init__(self, queue: WorkQueue, stop: Shutdown, retries: int, jitter: Jitter) -> None:
+    An item is tried again, after a growing, jittered delay, if its failure is retryable and it has retries left.
+    It is requeued without counting as a retry if its worker could not be started, was ended by a pause, or found
+    the item held by another run (one recheck). While the run shuts down, every item ends.
+    """
+
+    def __init__(self, queue: WorkQueue, shutdown: Shutdown, retries: int, jitter: Jitter) -> None:
         self._queue = queue
-        self._stop = stop
+        self._shutdown = shutdown
         self._retries = retries
         self._jitter = jitter
 
-    def not_started(self, event: events.WorkerStartFailed, decision: StepResult, now: float) -> None:
-        """No fault of the item's: the attempt does not count."""
-        work = self._queue.items[event.item]
-        work.attempts -= 1
-        work.stop_clock(now)
-        self._leave_slot(work, event.reason, decision, now)
-        work.not_before = now + START_AGAIN
-        if self._stop:
-            decision.news.append(self._queue.end(work, Outcome(Ending.INTERRUPTED)))
+    def worker_start_failed(self, event: events.WorkerStartFailed, step: StepResult, now: float) -> None:
+        """Not the item's fault: the attempt does not count."""
+        item = self._queue.items[event.item]
+        item.attempts -= 1
+        item.stop_clock(now)
+        self._release_slot(item, event.reason, step, now)
+        item.not_before = now + START_RETRY_DELAY
+        if self._shutdown:
+            step.news.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
         else:
-            self._queue.queue_first(work)
+            self._queue.queue_first(item)
 
-    def ended(self, event: events.WorkerExited, decision: StepResult, now: float) -> None:
-        work = self._queue.items[event.item]
-        work.stop_clock(now)
-        outcome = work.outcome(event.cause, bool(self._stop) or work.suspended)
-        self._leave_slot(work, "" if work.reported else event.cause, decision, now)
-        if self._stop or not self._should_retry(work, outcome, decision, now):
-            decision.news.append(self._queue.end(work, outcome))
+    def worker_exited(self, event: events.WorkerExited, step: StepResult, now: float) -> None:
+        item = self._queue.items[event.item]
+        item.stop_clock(now)
+        outcome = item.outcome(event.cause, bool(self._shutdown) or item.suspended)
+        self._release_slot(item, "" if item.reported else event.cause, step, now)
+        if self._shutdown or not self._requeue(item, outcome, step, now):
+            step.news.append(self._queue.end(item, outcome))
 
-    def _should_retry(self, work: ItemState, outcome: Outcome, decision: StepResult, now: float) -> bool:
-        if outcome.ending is Ending.ELSEWHERE and work.look_again_elsewhere():
-            work.attempts -= 1
-            self._queue.queue_last(work)
-        elif outcome.ending is Ending.INTERRUPTED and work.suspended:
-            work.attempt_offset += 1
-            self._queue.queue_first(work)
-            decision.news.append(events.ItemSuspended(work.item, work.node))
-        elif outcome.retryable and work.tries <= self._retries:
-            decision.news.append(self._retry(work, outcome, now))
+    def _requeue(self, item: ItemState, outcome: Outcome, step: StepResult, now: float) -> bool:
+        """Puts the item back into the queue if this policy allows it."""
+        if outcome.ending is Ending.ELSEWHERE and item.recheck_elsewhere():
+            item.attempts -= 1
+            self._queue.queue_last(item)
+        elif outcome.ending is Ending.INTERRUPTED and item.suspended:
+            item.attempt_offset += 1
+            self._queue.queue_first(item)
+            step.news.append(events.ItemSuspended(item.id, item.node))
+        elif outcome.retryable and item.tries <= self._retries:
+            step.news.append(self._retry(item, outcome, now))
         else:
             return False
         return True
 
-    def _retry(self, work: ItemState, outcome: Outcome, now: float) -> events.ItemRetried:
-        seconds = backoff(work.tries, self._jitter)
-        work.not_before = now + seconds
-        self._queue.queue_last(work)
-        return events.ItemRetried(work.item, outcome.error or "", work.tries + 1, self._retries + 1, seconds)
+    def _retry(self, item: ItemState, outcome: Outcome, now: float) -> events.ItemRetried:
+        seconds = backoff(item.tries, self._jitter)
+        item.not_before = now + seconds
+        self._queue.queue_last(item)
+        return events.ItemRetried(item.id, outcome.error or "", item.tries + 1, self._retries + 1, seconds)
 
-    def _leave_slot(self, work: ItemState, crash: str, decision: StepResult, now: float) -> None:
-        """Whoever is stopped may crash: that is not held against the slot."""
-        decision.news.extend(self._queue.release_slot(work, "" if self._stop else crash, now))
+    def _release_slot(self, item: ItemState, crash: str, step: StepResult, now: float) -> None:
+        """A crash during shutdown does not count against the slot."""
+        step.news.extend(self._queue.release_slot(item, "" if self._shutdown else crash, now))

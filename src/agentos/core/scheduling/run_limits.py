@@ -1,4 +1,4 @@
-"""What a run may use."""
+"""The limits of a run."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from agentos.core.quota.budget import PriceList
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Workers, tries, seconds, dollars."""
+    """What a run may use; `timeout` is per attempt, both times are in seconds, `budget` is in US dollars."""
 
     parallel: int = 1
     retries: int = 2

@@ -1,4 +1,11 @@
-"""The brain of a run: an event and the time in, commands and news out."""
+"""The scheduler of a run: a pure state machine. Events and the time go in, commands and news come out.
+
+A step has two phases, and the event loop runs them one after the other:
+
+1. `grant_phase` takes in everything that has happened and grants leases. It comes first and is short, because
+   it runs while this host's runs are locked out of the key pool: nobody waits for a key longer than needed.
+2. `follow_up` decides everything else: stop the run, kill overdue workers, start items, end the run.
+"""
 
 from collections.abc import Iterable
 
@@ -26,11 +33,20 @@ from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.shutdown import EXIT_CODES, Shutdown
 from agentos.core.scheduling.watchdog import Watchdog
 
-HEARTBEAT = 60.0
+HEARTBEAT_INTERVAL = 60.0  # seconds
 
 
 class Scheduler:
-    """Starts nothing, reads no clock, prints nothing; the coordinator is its hands."""
+    """Decides what a run does next. It performs no I/O and reads no clock: the event loop does.
+
+    Call `begin` once, then `handle` (or `grant_phase` and `follow_up`) for every batch of events, and `wake` when
+    `deadline` has passed, until `over` is true. Every call returns a StepResult: news
+    for the listeners and commands for the engine.
+
+    The parts: WorkQueue holds the items and worker slots, LeaseManager the keys, RetryPolicy decides after a
+    worker's exit, Watchdog finds workers that take too long, PoolMonitor watches the keys as a whole, Control
+    answers requests from other terminals, Shutdown is set once the run stops early.
+    """
 
     def __init__(
         self,
@@ -41,7 +57,7 @@ class Scheduler:
         now: float,
     ) -> None:
         self._limits = limits
-        # Without any key from the beginning, nobody is to be held up for want of one.
+        # A run that starts without keys (`agentos exec`) is never stopped or held back for lack of one.
         self._has_keys = bool(pool.keys.names())
         self._budget = Budget(limits.prices, limits.budget)
         self._lease_manager = LeaseManager(pool, jitter, self._budget)
@@ -53,45 +69,46 @@ class Scheduler:
         self._retry_policy = RetryPolicy(self._queue, self._shutdown, limits.retries, jitter)
         self._watchdog = Watchdog(limits.timeout)
         self._started_at = now
-        self._beat_at = now + HEARTBEAT
+        self._heartbeat_at = now + HEARTBEAT_INTERVAL
         self.over = False
 
-    # What is told.
+    # Input.
 
     def begin(self, now: float) -> StepResult:
-        decision = StepResult()
+        """The first step: start the first items."""
+        step = StepResult()
         slots = self._lease_manager.pool.keys.usable_slots(now)
         if 0 < slots < min(self._limits.parallel, len(self._queue.items)):
-            decision.news.append(events.KeysFewerThanWorkers(slots, self._limits.parallel))
-        return self._decide(decision, now)
+            step.news.append(events.KeysFewerThanWorkers(slots, self._limits.parallel))
+        return self._decide(step, now)
 
     def handle(self, event: events.Event, now: float) -> StepResult:
         return self.handle_all((event,), now)
 
-    def handle_all(self, heard: Iterable[events.Event], now: float) -> StepResult:
-        """What follows is decided once, of all that is known by now."""
-        return self._schedule(self.grant_phase(heard, now), now)
+    def handle_all(self, received: Iterable[events.Event], now: float) -> StepResult:
+        """Both phases of one step, for all these events together."""
+        return self._schedule(self.grant_phase(received, now), now)
 
-    def grant_phase(self, heard: Iterable[events.Event], now: float) -> StepResult:
-        """What was heard, and the keys that may be had: nobody waits for one until all else is thought of."""
-        decision = StepResult()
-        for event in heard:
-            self._handle_event(event, decision, now)
-        self._grant_leases(decision, now)
-        return decision
+    def grant_phase(self, received: Iterable[events.Event], now: float) -> StepResult:
+        """First phase of a step: update the state with these events and grant the leases that can be granted."""
+        step = StepResult()
+        for event in received:
+            self._handle_event(event, step, now)
+        self._grant_leases(step, now)
+        return step
 
     def follow_up(self, now: float) -> StepResult:
-        """All else, after `take`."""
+        """Second phase of a step, after `grant_phase`: every other step."""
         return self._schedule(StepResult(), now)
 
     def wake(self, now: float) -> StepResult:
-        """Time has passed, nothing else."""
+        """A step without events: only time has passed."""
         return self.handle_all((), now)
 
     def change_credentials(self, credentials: list[Credential], now: float) -> StepResult:
         return self._decide(StepResult(news=self._lease_manager.replace_credentials(credentials)), now)
 
-    # What can be asked.
+    # Queries.
 
     @property
     def lease_manager(self) -> LeaseManager:
@@ -99,12 +116,12 @@ class Scheduler:
 
     def deadline(self, now: float) -> float | None:
         """When `wake` is due if nothing happens before."""
-        moments = [self._watchdog.deadline(work) for work in self._queue.running()]
+        moments = [self._watchdog.deadline(item) for item in self._queue.running()]
         moments += [
             self._queue.due_at(now),
             self._pool_monitor.wake_at(now),
             self._shutdown.kill_at,
-            self._beat_at,
+            self._heartbeat_at,
         ]
         if not self._control.paused:
             moments.append(self._lease_manager.wake_at(now))
@@ -114,45 +131,46 @@ class Scheduler:
         if self._shutdown.exit_code is not None:
             return self._shutdown.exit_code
         endings = self._queue.endings()
-        # Nobody stopped the run, and yet an item stopped: a limit outside, told by its worker.
+        # The run was not stopped, yet an item was interrupted: its worker met an external limit (GitHub's, say).
         return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def parked(self) -> list[str]:
-        """Items that wait for a person."""
+        """Items that wait for a person's step."""
         return self._queue.parked()
 
-    # What each event means.
+    # Phase 1: take in events.
 
-    def _handle_event(self, event: events.Event, decision: StepResult, now: float) -> None:
+    def _handle_event(self, event: events.Event, step: StepResult, now: float) -> None:
         match event:
             case events.LeaseRequested() | events.LeaseReleased():
-                self._handle_lease_event(event, decision, now)
+                self._handle_lease_event(event, step, now)
             case events.DiskFull() | events.DiskFreed():
-                self._handle_disk_event(event, decision, now)
+                self._handle_disk_event(event, step, now)
             case events.StopRequested():
-                self._handle_stop_request(event, decision, now)
+                self._handle_stop_request(event, step, now)
             case events.ItemDecided():
-                self._handle_decision(event)
+                if not self._shutdown:
+                    self._queue.resume_parked(event.item)
             case (
                 events.PauseRequested()
                 | events.ResumeRequested()
                 | events.RetryRequested()
                 | events.WorkerCountRequested()
             ):
-                self._control.handle(event, decision, now)
+                self._control.handle(event, step, now)
             case events.RunSuspended():
-                decision.commands.extend(FreezeWorker(work.item) for work in self._queue.running())
+                step.commands.extend(FreezeWorker(item.id) for item in self._queue.running())
             case events.RunContinued():
-                self._handle_continued(event, decision)
+                self._handle_continued(event, step)
             case _:
-                self._handle_worker_event(event, decision, now)
+                self._handle_worker_event(event, step, now)
 
-    def _handle_worker_event(self, event: events.Event, decision: StepResult, now: float) -> None:
+    def _handle_worker_event(self, event: events.Event, step: StepResult, now: float) -> None:
         match event:
             case events.WorkerExited():
-                self._handle_worker_end(event, decision, now)
+                self._handle_worker_exit(event, step, now)
             case events.WorkerStartFailed():
-                self._retry_policy.not_started(event, decision, now)
+                self._retry_policy.worker_start_failed(event, step, now)
             case (
                 events.WorkerStarted()
                 | events.LineWritten()
@@ -167,84 +185,79 @@ class Scheduler:
     def _handle_lease_event(
         self,
         event: events.LeaseRequested | events.LeaseReleased,
-        decision: StepResult,
+        step: StepResult,
         now: float,
     ) -> None:
-        work = self._queue.items[event.item]
-        work.record_activity(now)
+        item = self._queue.items[event.item]
+        item.record_activity(now)
         if isinstance(event, events.LeaseRequested):
             if not self._shutdown:
                 self._lease_manager.request(event, now)
-            work.start_wait(now)
+            item.start_wait(now)
         else:
-            self._watchdog.saw_call(event.seconds)
-            work.usage += event.usage
-            decision.news.extend(self._lease_manager.release(event, now))
+            self._watchdog.record_call(event.seconds)
+            item.usage += event.usage
+            step.news.extend(self._lease_manager.release(event, now))
 
     def _handle_disk_event(
-        self, event: events.DiskFull | events.DiskFreed, decision: StepResult, now: float
+        self, event: events.DiskFull | events.DiskFreed, step: StepResult, now: float
     ) -> None:
-        work = self._queue.items[event.item]
-        work.record_activity(now)
+        item = self._queue.items[event.item]
+        item.record_activity(now)
         if isinstance(event, events.DiskFull):
-            work.stop_clock(now)
+            item.stop_clock(now)
         else:
-            work.resume_clock(now)
-        decision.news.extend(self._disk_wait.handle(event, now))
+            item.resume_clock(now)
+        step.news.extend(self._disk_wait.handle(event, now))
 
-    def _handle_stop_request(self, event: events.StopRequested, decision: StepResult, now: float) -> None:
+    def _handle_stop_request(self, event: events.StopRequested, step: StepResult, now: float) -> None:
         if self._shutdown.is_by_signal:
-            self._kill_all(decision)
+            self._kill_all(step)
         else:
-            self._begin_stop(events.ShutdownStarted(event.signal), EXIT_CODES[event.signal], decision, now)
+            self._begin_shutdown(events.ShutdownStarted(event.signal), EXIT_CODES[event.signal], step, now)
 
-    def _handle_decision(self, event: events.ItemDecided) -> None:
-        if not self._shutdown:
-            self._queue.resume_parked(event.item)
-
-    def _handle_continued(self, event: events.RunContinued, decision: StepResult) -> None:
-        """The time in between was nobody's."""
-        self._beat_at += event.seconds
+    def _handle_continued(self, event: events.RunContinued, step: StepResult) -> None:
+        """The suspended time counts for nobody: shift every clock by it."""
+        self._heartbeat_at += event.seconds
         self._shutdown.postpone(event.seconds)
-        for work in self._queue.running():
-            work.shift_clocks(event.seconds)
-            decision.commands.append(ThawWorker(work.item))
+        for item in self._queue.running():
+            item.shift_clocks(event.seconds)
+            step.commands.append(ThawWorker(item.id))
 
-    def _handle_worker_end(self, event: events.WorkerExited, decision: StepResult, now: float) -> None:
+    def _handle_worker_exit(self, event: events.WorkerExited, step: StepResult, now: float) -> None:
         self._lease_manager.drop_holder(event.item)
-        decision.news.extend(self._disk_wait.drop_item(event.item, now))
-        self._retry_policy.ended(event, decision, now)
+        step.news.extend(self._disk_wait.drop_item(event.item, now))
+        self._retry_policy.worker_exited(event, step, now)
 
-    # What follows from all of it.
+    # Phase 1, continued: grant leases. Phase 2: everything else.
 
-    def _decide(self, decision: StepResult, now: float) -> StepResult:
-        self._grant_leases(decision, now)
-        return self._schedule(decision, now)
+    def _decide(self, step: StepResult, now: float) -> StepResult:
+        self._grant_leases(step, now)
+        return self._schedule(step, now)
 
-    def _grant_leases(self, decision: StepResult, now: float) -> None:
-        decision.news.extend(self._lease_manager.breaker_news(now))
-        self._grant(decision, now)
-
-    def _schedule(self, decision: StepResult, now: float) -> StepResult:
-        episodes = self._pool_monitor.update(now)
-        decision.news.extend([] if self._shutdown else episodes)
-        if standstill := self._stop_reason(now):
-            began = events.ShutdownStarted(standstill.reason, standstill.detail, standstill.seconds)
-            self._begin_stop(began, standstill.exit_code, decision, now)
-        self._enforce_deadlines(decision, now)
-        self._start_items(decision, now)
-        self._fail_stranded(decision)
-        self._emit_heartbeat(decision, now)
-        self._finish(decision, now)
-        return decision
-
-    def _grant(self, decision: StepResult, now: float) -> None:
-        for lease in self._lease_manager.grants(now) if not self._control.paused else ():
+    def _grant_leases(self, step: StepResult, now: float) -> None:
+        step.news.extend(self._lease_manager.breaker_news(now))
+        if self._control.paused:
+            return
+        for lease in self._lease_manager.grants(now):
             waited = self._queue.items[lease.request.holder].end_wait(now)
-            decision.commands.append(lease.grant_command())
-            decision.news.append(
+            step.commands.append(lease.grant_command())
+            step.news.append(
                 events.LeaseGranted(lease.request.holder, lease.credential.name, lease.id, waited)
             )
+
+    def _schedule(self, step: StepResult, now: float) -> StepResult:
+        alerts = self._pool_monitor.update(now)
+        step.news.extend([] if self._shutdown else alerts)
+        if reason := self._stop_reason(now):
+            started = events.ShutdownStarted(reason.reason, reason.detail, reason.seconds)
+            self._begin_shutdown(started, reason.exit_code, step, now)
+        self._enforce_deadlines(step, now)
+        self._start_items(step, now)
+        self._fail_stranded(step)
+        self._emit_heartbeat(step, now)
+        self._finish(step, now)
+        return step
 
     def _stop_reason(self, now: float) -> StopReason | None:
         if self._shutdown or self._control.paused or not self._queue.is_unfinished():
@@ -253,59 +266,64 @@ class Scheduler:
             return StopReason(75, "budget", self._budget.why_refused())
         return self._pool_monitor.stop_reason(now) if self._has_keys else None
 
-    def _begin_stop(
-        self, began: events.ShutdownStarted, exit_code: int, decision: StepResult, now: float
+    def _begin_shutdown(
+        self, started: events.ShutdownStarted, exit_code: int, step: StepResult, now: float
     ) -> None:
         if not self._shutdown:
-            decision.commands.extend(StopWorker(work.item) for work in self._queue.running())
-        self._shutdown.begin(began, exit_code, now)
-        decision.news.append(began)
-        self._end_queue(Outcome(Ending.INTERRUPTED), decision)
+            step.commands.extend(StopWorker(item.id) for item in self._queue.running())
+        self._shutdown.begin(started, exit_code, now)
+        step.news.append(started)
+        self._end_queue(Outcome(Ending.INTERRUPTED), step)
 
-    def _enforce_deadlines(self, decision: StepResult, now: float) -> None:
-        for work in [work for work in self._queue.running() if self._watchdog.is_over(work, now)]:
-            if self._watchdog.times_out(work, now):
-                decision.commands.append(KillWorker(work.item))
-            if quiet := self._watchdog.quiet_event(work, now):
-                decision.news.append(quiet)
+    def _enforce_deadlines(self, step: StepResult, now: float) -> None:
+        for item in [item for item in self._queue.running() if self._watchdog.is_due(item, now)]:
+            if self._watchdog.should_kill(item, now):
+                step.commands.append(KillWorker(item.id))
+            if quiet := self._watchdog.quiet_event(item, now):
+                step.news.append(quiet)
         if self._shutdown.is_overdue(now):
-            self._kill_all(decision)
+            self._kill_all(step)
 
-    def _kill_all(self, decision: StepResult) -> None:
+    def _kill_all(self, step: StepResult) -> None:
         self._shutdown.kill_at = None
-        doomed = tuple(work.item for work in self._queue.running())
-        if doomed:
-            decision.commands.extend(KillWorker(item) for item in doomed)
-            decision.news.append(events.WorkersKilled(doomed))
+        killed = tuple(item.id for item in self._queue.running())
+        if killed:
+            step.commands.extend(KillWorker(item) for item in killed)
+            step.news.append(events.WorkersKilled(killed))
 
-    def _start_items(self, decision: StepResult, now: float) -> None:
+    def _start_items(self, step: StepResult, now: float) -> None:
         while self._may_start(now) and (started := self._queue.start_next(now)):
-            decision.news.append(started)
-            decision.commands.append(StartWorker(started.item, started.slot, started.attempt))
+            step.news.append(started)
+            step.commands.append(StartWorker(started.item, started.slot, started.attempt))
 
     def _may_start(self, now: float) -> bool:
-        if not self._queue.is_queueing or self._budget.refused or self._control.paused or not self._disk_wait:
+        if (
+            not self._queue.has_queued
+            or self._budget.refused
+            or self._control.paused
+            or self._disk_wait.is_waiting
+        ):
             return False
-        # With nobody at work, one has to start: it is its call that finds out whether keys are back.
+        # If nothing runs, one item must start: only a call can find out whether the keys serve again.
         return not (self._has_keys and self._queue.running() and self._pool_monitor.hold_starts(now))
 
-    def _fail_stranded(self, decision: StepResult) -> None:
-        """Without a place to run in, what is left cannot be done."""
+    def _fail_stranded(self, step: StepResult) -> None:
+        """With every slot retired, the queued items cannot run."""
         if self._queue.is_stranded():
-            self._end_queue(failed_transient("no worker slot is left"), decision)
+            self._end_queue(failed_transient("no worker slot is left"), step)
 
-    def _end_queue(self, outcome: Outcome, decision: StepResult) -> None:
-        decision.news.extend(self._queue.end(work, outcome) for work in self._queue.clear_queue())
+    def _end_queue(self, outcome: Outcome, step: StepResult) -> None:
+        step.news.extend(self._queue.end(item, outcome) for item in self._queue.clear_queue())
 
-    def _emit_heartbeat(self, decision: StepResult, now: float) -> None:
-        if now >= self._beat_at:
-            self._beat_at = now + HEARTBEAT
-            decision.news.append(events.Heartbeat(now - self._started_at))
+    def _emit_heartbeat(self, step: StepResult, now: float) -> None:
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + HEARTBEAT_INTERVAL
+            step.news.append(events.Heartbeat(now - self._started_at))
 
-    def _finish(self, decision: StepResult, now: float) -> None:
+    def _finish(self, step: StepResult, now: float) -> None:
         if not self.over and not self._queue.is_unfinished():
             self.over = True
-            decision.news.append(
+            step.news.append(
                 events.RunEnded(
                     self.exit_code(), now - self._started_at, self._queue.waited(), self._shutdown.detail
                 )

@@ -1,17 +1,16 @@
-"""The stopping of a run before its work is done."""
+"""The early end of a run: by a signal, a limit, or because no key can serve it."""
 
 from dataclasses import dataclass
 
 from agentos.core.protocol.events import ShutdownStarted
 
-KILL_AFTER = 4.0
-"""Seconds that a worker has to leave by itself."""
+STOP_TIMEOUT = 4.0  # seconds a worker has to exit by itself before it is killed
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
 @dataclass(slots=True)
 class Shutdown:
-    """True once it has begun; a signal after a limit gives another reason, and more time."""
+    """True once the run is stopping. A signal that follows a limit replaces the reason and restarts the timeout."""
 
     reason: str = ""
     detail: str = ""
@@ -25,12 +24,12 @@ class Shutdown:
     def is_by_signal(self) -> bool:
         return self.reason in EXIT_CODES
 
-    def begin(self, began: ShutdownStarted, exit_code: int, now: float) -> None:
-        self.reason, self.detail, self.exit_code = began.reason, began.detail, exit_code
-        self.kill_at = now + KILL_AFTER
+    def begin(self, started: ShutdownStarted, exit_code: int, now: float) -> None:
+        self.reason, self.detail, self.exit_code = started.reason, started.detail, exit_code
+        self.kill_at = now + STOP_TIMEOUT
 
     def postpone(self, seconds: float) -> None:
-        """So long everything stood still."""
+        """The run was suspended for so long; that time does not count."""
         self.kill_at = None if self.kill_at is None else self.kill_at + seconds
 
     def is_overdue(self, now: float) -> bool:

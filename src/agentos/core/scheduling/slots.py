@@ -1,36 +1,36 @@
-"""The health of the places that workers run in."""
+"""Worker slots, each with its record of crashes."""
 
 from dataclasses import dataclass
 
 from agentos.core.backoff import Jitter, backoff
 
-FAILURES = 3
-RECOVERIES = 5
+CRASHES_BEFORE_COOLDOWN = 3
+COOLDOWNS_BEFORE_RETIREMENT = 5
 
 
 @dataclass(slots=True)
 class Slot:
-    """Three failures in a row that are not the items' own rest it; after five rests it is retired."""
+    """Runs one item at a time. Three crashes in a row start a cooldown; a sixth cooldown retires the slot."""
 
     number: int
     item: str | None = None
-    failures: int = 0
-    recoveries: int = 0
+    crashes: int = 0
+    cooldowns: int = 0
     cooldown_until: float = 0.0
     retired: bool = False
 
     def record_success(self) -> None:
-        self.failures = 0
+        self.crashes = 0
 
     def record_crash(self, now: float, jitter: Jitter) -> float | None:
-        """How long the slot rests now, if this was one failure too many; see `retired` after it."""
-        self.failures += 1
-        if self.failures < FAILURES:
+        """Seconds of the cooldown that this crash starts, or None. Check `retired` afterwards."""
+        self.crashes += 1
+        if self.crashes < CRASHES_BEFORE_COOLDOWN:
             return None
-        self.failures = 0
-        self.recoveries += 1
-        self.retired = self.recoveries > RECOVERIES
-        seconds = backoff(self.recoveries, jitter)
+        self.crashes = 0
+        self.cooldowns += 1
+        self.retired = self.cooldowns > COOLDOWNS_BEFORE_RETIREMENT
+        seconds = backoff(self.cooldowns, jitter)
         self.cooldown_until = now + seconds
         return seconds
 

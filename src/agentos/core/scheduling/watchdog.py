@@ -1,37 +1,41 @@
-"""How long a worker may take, or say nothing, before something is done about it."""
+"""The watchdog: finds workers that run too long or have gone silent."""
 
 from agentos.core.protocol.events import ItemQuiet
 from agentos.core.scheduling.item_state import ItemState
 
-SHORTEST_USUAL = 30.0
-USUAL_FACTOR = 4
+MIN_USUAL_SILENCE = 30.0  # seconds
+SILENCE_FACTOR = 4  # times the longest call
 
 
 class Watchdog:
-    """`timeout` is for one try at an item; silence is measured by the longest call so far."""
+    """Finds workers to kill and workers to report as quiet.
+
+    A worker is killed when its attempt has used up `timeout` seconds of active time, or when it has not exited
+    after its report or a pause. It is reported as SLOW, then STALLED, when it has been silent for longer than the
+    longest call so far makes plausible.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        # After how much silence an item is worth a word.
-        self._usual = SHORTEST_USUAL
+        self._usual_silence = MIN_USUAL_SILENCE
 
-    def saw_call(self, seconds: float) -> None:
-        self._usual = max(self._usual, USUAL_FACTOR * seconds)
+    def record_call(self, seconds: float) -> None:
+        self._usual_silence = max(self._usual_silence, SILENCE_FACTOR * seconds)
 
-    def is_over(self, work: ItemState, now: float) -> bool:
-        """Whether there is anything to be done about it; asked of every worker whenever anything happens."""
-        due = self.deadline(work)
+    def is_due(self, item: ItemState, now: float) -> bool:
+        """Whether any deadline of the worker has passed. Cheap: asked for every worker in every step."""
+        due = self.deadline(item)
         return due is not None and due <= now
 
-    def times_out(self, work: ItemState, now: float) -> bool:
-        """Whether its worker is to be killed: out of time, or still there when it should have left."""
-        if work.is_over_time(self._timeout, now):
-            work.timed_out = True
+    def should_kill(self, item: ItemState, now: float) -> bool:
+        """Whether the worker is out of time, or should have exited by now. True once per reason."""
+        if item.is_timed_out(self._timeout, now):
+            item.timed_out = True
             return True
-        return work.lingers(now) or work.overstays(now)
+        return item.is_exit_overdue(now) or item.is_suspend_overdue(now)
 
-    def quiet_event(self, work: ItemState, now: float) -> ItemQuiet | None:
-        return work.silence_event(self._usual, now)
+    def quiet_event(self, item: ItemState, now: float) -> ItemQuiet | None:
+        return item.silence_event(self._usual_silence, now)
 
-    def deadline(self, work: ItemState) -> float | None:
-        return work.deadline(self._timeout, self._usual)
+    def deadline(self, item: ItemState) -> float | None:
+        return item.deadline(self._timeout, self._usual_silence)
