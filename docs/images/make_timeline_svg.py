@@ -14,10 +14,10 @@ AGENTOS = Path(sys.executable).parent / "agentos"
 
 
 def main() -> int:
-    """The demo with more workers than keys, so that there are waits to be seen."""
+    """Runs the demo with more workers than keys, so that the picture shows waits."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [str(AGENTOS), "demo", "shop", "--parallel", "5"]
-        subprocess.run(words, cwd=folder, env=dict(os.environ), check=True, stdout=subprocess.DEVNULL)
+        command = [str(AGENTOS), "demo", "shop", "--parallel", "5"]
+        subprocess.run(command, cwd=folder, env=dict(os.environ), check=True, stdout=subprocess.DEVNULL)
         run = Path(folder) / "shop/.agentos-home/logs/parallel/latest"
         (HERE / "timeline.svg").write_text(render_svg(load_run_record(run)) + "\n", "utf-8")
     return 0

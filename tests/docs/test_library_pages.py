@@ -1,4 +1,4 @@
-"""The pages and examples of the library do what they say."""
+"""The code on the library pages and in examples/ runs, and the pages name everything public."""
 
 import os
 import re
@@ -23,17 +23,17 @@ LAST_LINES = {
 }
 
 
-def run(folder: Path, *words: str) -> str:
+def run(folder: Path, *arguments: str) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONWARNINGS": "error"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_every_piece_of_code_in_the_reference_runs(number: int, tmp_path: Path) -> None:
+def test_every_code_block_of_the_reference_runs(number: int, tmp_path: Path) -> None:
     run(tmp_path, "-c", BLOCKS[number])
 
 
