@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agentos.core.protocol.events import KeysChanged
-from agentos.core.quota.credentials import diff_credentials
+from agentos.core.quota.keys import diff_credentials
 from agentos.core.text.secrets import Secret
 
 from .builders import key, keys

@@ -1,12 +1,10 @@
-"""Credentials: named API keys with their limits, and what changed between two lists of them."""
+"""Credentials: named API keys with their limits."""
 
 import functools
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agentos.core.protocol.events import KeysChanged
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
 
@@ -64,23 +62,3 @@ class KeyState(StrEnum):
     EXHAUSTED = "exhausted for the day"
     QUARANTINED = "quarantined"
     DISABLED = "disabled"
-
-
-def diff_credentials(before: Iterable[Credential], after: Iterable[Credential]) -> KeysChanged | None:
-    """Return what changed, by key name; None if nothing did.
-
-    Keys are matched by secret, so renaming a key is no change.
-    """
-    old = {credential.secret: credential for credential in before}
-    new = {credential.secret: credential for credential in after}
-    both = [(old[secret], credential) for secret, credential in new.items() if secret in old]
-    change = KeysChanged(
-        added=tuple(credential.name for secret, credential in new.items() if secret not in old),
-        removed=tuple(credential.name for secret, credential in old.items() if secret not in new),
-        disabled=tuple(now.name for was, now in both if was.enabled and not now.enabled),
-        enabled=tuple(now.name for was, now in both if now.enabled and not was.enabled),
-        changed=tuple(
-            now.name for was, now in both if replace(was, name=now.name, enabled=now.enabled) != now
-        ),
-    )
-    return None if change == KeysChanged((), ()) else change

@@ -1,10 +1,11 @@
-"""The keys of a pool, least recently used first."""
+"""The keys of a pool, least recently used first, and what changes when the credentials are edited."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from agentos.core.protocol.events import KeysChanged
 from agentos.core.quota.buckets import Bucket, Buckets
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.quota.lease import LeaseRequest
@@ -231,3 +232,23 @@ class RequestedModels:
             if key.credential.provider in request.providers:
                 bucket = self._buckets.of(key.credential, request.model_for(key.credential))
                 key.add_requested(bucket.cooldown)
+
+
+def diff_credentials(before: Iterable[Credential], after: Iterable[Credential]) -> KeysChanged | None:
+    """Return what changed, by key name; None if nothing did.
+
+    Keys are matched by secret, so renaming a key is no change.
+    """
+    old = {credential.secret: credential for credential in before}
+    new = {credential.secret: credential for credential in after}
+    both = [(old[secret], credential) for secret, credential in new.items() if secret in old]
+    change = KeysChanged(
+        added=tuple(credential.name for secret, credential in new.items() if secret not in old),
+        removed=tuple(credential.name for secret, credential in old.items() if secret not in new),
+        disabled=tuple(now.name for was, now in both if was.enabled and not now.enabled),
+        enabled=tuple(now.name for was, now in both if now.enabled and not was.enabled),
+        changed=tuple(
+            now.name for was, now in both if replace(was, name=now.name, enabled=now.enabled) != now
+        ),
+    )
+    return None if change == KeysChanged((), ()) else change

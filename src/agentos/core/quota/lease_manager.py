@@ -16,7 +16,8 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.budget import Budget
-from agentos.core.quota.credentials import Credential, diff_credentials
+from agentos.core.quota.credentials import Credential
+from agentos.core.quota.keys import diff_credentials
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen
