@@ -1,4 +1,4 @@
-"""Bugs that the campaign must catch, each planted at import time."""
+"""Known bugs that the chaos campaign must catch, each planted at import time."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ BOOT = Path(__file__).with_name("boot")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`old`, which is there once, is replaced by `new`; `step` is the part of the campaign to catch it."""
+    """Replaces `old`, which occurs exactly once, by `new`; `step` is the part of the campaign that must catch it."""
 
     name: str
     step: str
@@ -79,16 +79,16 @@ MUTANTS = (
         "effect before record",
         "filing",
         "agentos.workflows.file_issue",
-        "        documents.write(name, _content(number, filing).encode())\n",
+        "        documents.write(name, _issue_text(number, filing).encode())\n",
         '        unmarked = Filing("", filing.slug, filing.labels, filing.body)\n'
-        "        documents.write(name, _content(number, unmarked).encode())\n"
-        "        documents.write(name, _content(number, filing).encode())\n",
+        "        documents.write(name, _issue_text(number, unmarked).encode())\n"
+        "        documents.write(name, _issue_text(number, filing).encode())\n",
     ),
     Mutant(
         "filed without a look for the marker",
         "filing",
         "agentos.workflows.file_issue",
-        "            if _origin(path) == filing.origin:\n",
+        "            if _read_origin(path) == filing.origin:\n",
         "            if False:\n",
     ),
     Mutant(
@@ -130,8 +130,8 @@ MUTANTS = (
         "a decision stands for the next gate too",
         "gates",
         "agentos.workflows.human_gate",
-        '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": asked.number}\n',
-        '        return {**kept, **_judged(decision, asked, {**state, **kept}), "gates": 0}\n',
+        '        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": request.number}\n',
+        '        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": 0}\n',
     ),
     Mutant(
         "a dead gateway keeps its key",
