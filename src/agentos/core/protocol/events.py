@@ -1,6 +1,7 @@
-"""Facts: what happened, in the past tense."""
+"""Events: what happened, in the past tense. Their wire names are in the codec.
 
-# One page, long as it is: it is looked through by name, and cut up each name would stand in three places.
+One file although it is long: readers look events up by name, and one list shows what exists.
+"""
 
 from dataclasses import dataclass, field
 
@@ -11,11 +12,13 @@ from agentos.core.ratelimit.refusals import Refusal
 FORMAT = 2
 """Version of the wire names and fields. Raise it with every change that an older reader would misread."""
 
-# Told by a worker.
+# From a worker.
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStarted:
+    """A node of the item's graph started; `round` counts the reviews so far."""
+
     item: str
     node: str
     round: int
@@ -23,6 +26,8 @@ class NodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class NodeFinished:
+    """A node finished; its checkpoint is written next."""
+
     item: str
     node: str
     seconds: float
@@ -30,6 +35,12 @@ class NodeFinished:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequested:
+    """The item needs a key for one call, named like `draft-1` or `review-2`.
+
+    `providers` and `models` are in order of preference, the token counts are estimates, and `calls_done` says how
+    many calls the item has already made.
+    """
+
     item: str
     call: str
     providers: tuple[str, ...]
@@ -41,6 +52,8 @@ class LeaseRequested:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
+    """The call is over. `refusal` says why it failed, `limits` are those that the response headers name."""
+
     item: str
     lease: str
     seconds: float
@@ -52,7 +65,7 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class DiskFull:
-    """The item waits, as it is, for space on the disk of `path`."""
+    """The item cannot write to `path`. It waits there, with its clock stopped, until there is space."""
 
     item: str
     path: str
@@ -60,12 +73,14 @@ class DiskFull:
 
 @dataclass(frozen=True, slots=True)
 class DiskFreed:
+    """The item can write again and goes on."""
+
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReported:
-    """The worker's last word; its process ends after it."""
+    """The worker reported the item's outcome; its process exits next."""
 
     item: str
     outcome: Outcome
@@ -73,25 +88,27 @@ class WorkerReported:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnded:
-    """What a worker ran for its item has ended; a negative status is the number of a signal."""
+    """The program that `agentos exec` ran for the item ended; a negative `status` is a signal number."""
 
     item: str
     status: int
     seconds: float
 
 
-# Told by an engine.
+# From the engine.
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted:
+    """The worker's process exists."""
+
     item: str
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """The process, its output and its channel have all ended."""
+    """The process has exited and its output and channel are read to the end; `clean` if it exited with 0."""
 
     item: str
     cause: str
@@ -100,66 +117,78 @@ class WorkerExited:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStartFailed:
+    """No process could be created for the item."""
+
     item: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LineWritten:
+    """The worker, or a child process of it, wrote a line to stdout or stderr."""
+
     item: str
     text: str
 
 
-# Told from outside the run.
+# From outside the run.
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
+    """A stop signal arrived, or `agentos stop`; `signal` is a name such as SIGINT."""
+
     signal: str
 
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
-    """`now`: workers checkpoint and end, instead of waiting at their next call."""
+    """`agentos pause`. With `now`, workers checkpoint and exit instead of waiting at their next call."""
 
     now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    pass
+    """`agentos resume`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRequested:
+    """`agentos retry ITEM`."""
+
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountRequested:
+    """`agentos set parallel N`."""
+
     workers: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunSuspended:
-    """Ctrl-Z: the run and its workers stand still until its shell continues it."""
+    """Ctrl-Z: the run and its workers are stopped until the shell continues them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunContinued:
+    """The run was continued (`fg`) after `seconds`."""
+
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialsRejected:
-    """The credentials file was changed, and cannot be used as it is now."""
+    """The credentials file was changed and cannot be used as it is now; the old keys stay in use."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDecided:
-    """A person has decided on an item that this run had parked."""
+    """A person decided (`approve`, `send back`, `reject`) on an item that this run had parked."""
 
     item: str
     action: str
@@ -170,6 +199,13 @@ class ItemDecided:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
+    """Always the first event.
+
+    `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
+    the same. `titles` are in the order of `items`. `home` is empty unless AGENTOS_HOME moved it. `format` is the
+    version of these records.
+    """
+
     run: str
     workflow: str
     project: str
@@ -187,12 +223,16 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class KeysFewerThanWorkers:
+    """The keys allow fewer calls at once than there are workers, so workers will wait for each other."""
+
     slots: int
     workers: int
 
 
 @dataclass(frozen=True, slots=True)
 class ItemStarted:
+    """A worker is being started for the item."""
+
     item: str
     slot: int
     attempt: int
@@ -200,6 +240,8 @@ class ItemStarted:
 
 @dataclass(frozen=True, slots=True)
 class ItemRetried:
+    """The attempt failed and the item starts again after `seconds`; `attempt` is the number of the next one."""
+
     item: str
     reason: str
     attempt: int
@@ -209,7 +251,10 @@ class ItemRetried:
 
 @dataclass(frozen=True, slots=True)
 class ItemEnded:
-    """`node` is where a failed or interrupted item stood."""
+    """The item is done for this run. `node` is where a failed or interrupted item stopped.
+
+    `attempts` is 0 for an item that never started. On disk before any other listener hears of it.
+    """
 
     item: str
     outcome: Outcome
@@ -221,7 +266,7 @@ class ItemEnded:
 
 @dataclass(frozen=True, slots=True)
 class ItemQuiet:
-    """No sign of life for `seconds`: `level` is SLOW, then STALLED."""
+    """The worker has been silent for `seconds`; `level` is SLOW, then STALLED."""
 
     item: str
     level: str
@@ -231,6 +276,8 @@ class ItemQuiet:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
+    """A key was leased to the item for one call."""
+
     item: str
     key: str
     lease: str
@@ -239,7 +286,7 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
-    """A call that gave an answer; the cost is None when nobody knows the model's price."""
+    """A call got a response; `cost` in US dollars, None if the price of the model is not known."""
 
     item: str
     key: str
@@ -250,6 +297,8 @@ class CallCompleted:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimited:
+    """The provider refused a call; the key cools down for `seconds`."""
+
     key: str
     seconds: float
     reason: str
@@ -257,7 +306,7 @@ class KeyLimited:
 
 @dataclass(frozen=True, slots=True)
 class KeyExhausted:
-    """Exhausted for the day."""
+    """The key's daily quota is used up for `seconds`."""
 
     key: str
     seconds: float
@@ -266,18 +315,22 @@ class KeyExhausted:
 
 @dataclass(frozen=True, slots=True)
 class KeyQuarantined:
+    """The provider rejected the key; it is not used again until its credential changes."""
+
     key: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecovered:
+    """An exhausted key answered before its time and is back in use."""
+
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class LimitLearned:
-    """The provider has named a limit of the bucket that this key belongs to."""
+    """The provider named a limit of the key's bucket: `amount` per `seconds`. Calls are throttled to it."""
 
     key: str
     model: str
@@ -288,7 +341,7 @@ class LimitLearned:
 
 @dataclass(frozen=True, slots=True)
 class KeysChanged:
-    """`changed`: another limit, bucket or address."""
+    """The credentials file was edited; `changed` keys have another limit, bucket or address."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -299,36 +352,44 @@ class KeysChanged:
 
 @dataclass(frozen=True, slots=True)
 class PoolLow:
+    """One usable slot is left; no further item starts while one is running."""
+
     slots: int
 
 
 @dataclass(frozen=True, slots=True)
 class PoolExhausted:
+    """A call is waiting and workers hold every usable slot."""
+
     waiting: int
     slots: int
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRestored:
+    """No call waits any longer; `seconds` since PoolExhausted."""
+
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class AllKeysLimited:
+    """No key can serve; `key` is the first to return, in `seconds`."""
+
     key: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class KeysAvailable:
-    """A key can serve again after all were limited."""
+    """A key can serve again, `seconds` after AllKeysLimited."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CallsThrottled:
-    """Nobody is served for so long, since every free key is at its limit; then this one can serve."""
+    """All free keys are at their limit; `key` is free again in `seconds`."""
 
     key: str
     seconds: float
@@ -336,6 +397,8 @@ class CallsThrottled:
 
 @dataclass(frozen=True, slots=True)
 class BreakerOpened:
+    """The provider fails for every call; calls to it are held back and a probe follows in `seconds`."""
+
     provider: str
     reason: str
     seconds: float
@@ -343,22 +406,30 @@ class BreakerOpened:
 
 @dataclass(frozen=True, slots=True)
 class BreakerClosed:
+    """The provider answers again, `seconds` after BreakerOpened."""
+
     provider: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class DiskWaitStarted:
+    """The first item waits for disk space; no item starts meanwhile."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class DiskWaitEnded:
+    """No item waits for disk space any longer."""
+
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SlotCooldownStarted:
+    """Workers crashed three times in a row in this slot; it is used again after `seconds`."""
+
     slot: int
     seconds: float
     reason: str
@@ -366,13 +437,15 @@ class SlotCooldownStarted:
 
 @dataclass(frozen=True, slots=True)
 class SlotRetired:
+    """The slot kept crashing and is no longer used."""
+
     slot: int
     slots_left: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownStarted:
-    """`reason` is a signal's name, or why the run cannot go on; `seconds` until it could."""
+    """The run stops early. `reason` is a signal or a limit; `seconds` until the run could go on, if known."""
 
     reason: str
     detail: str = ""
@@ -381,19 +454,21 @@ class ShutdownStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """Somebody has paused it; `now`: its workers end, and are taken up again by a resume."""
+    """The run was paused: no item or call starts. With `now`, workers exit and start again on resume."""
 
     now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
+    """The run goes on after a pause of `seconds`."""
+
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ItemSuspended:
-    """Its worker has ended for a pause; the item waits, with its checkpoint, for the resume."""
+    """The worker exited for a pause; the item waits with its checkpoint for the resume."""
 
     item: str
     node: str = ""
@@ -401,20 +476,22 @@ class ItemSuspended:
 
 @dataclass(frozen=True, slots=True)
 class ItemRequeued:
-    """It had ended without a verdict, and somebody asked for another try."""
+    """A person asked to retry the failed item, and it is queued again."""
 
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountChanged:
+    """The number of items that may run at once has changed."""
+
     workers: int
     previous: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDeclined:
-    """Why nothing was done; `exit_code` is what whoever asked ends with."""
+    """A request changed nothing, for this `reason`; the asking command exits with `exit_code`."""
 
     reason: str
     exit_code: int = 0
@@ -422,7 +499,7 @@ class RequestDeclined:
 
 @dataclass(frozen=True, slots=True)
 class GatewayExited:
-    """The gateway beside the programs is gone, by no wish of the run; `restarting`: another is started in its place."""
+    """The gateway of `agentos exec` exited unexpectedly; `restarting` unless it did so too often."""
 
     cause: str
     restarting: bool = True
@@ -430,23 +507,27 @@ class GatewayExited:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRestored:
-    """Another gateway serves at the same address."""
+    """A new gateway serves at the same address."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersKilled:
+    """The workers of these items had not exited in time, or Ctrl-C was pressed twice."""
+
     items: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Nothing else was to tell for a while."""
+    """A minute has passed; `seconds` since the start of the run."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
+    """Always the last event unless the run was killed; `waited_seconds` is what all items waited for keys."""
+
     exit_code: int
     seconds: float
     waited_seconds: float
