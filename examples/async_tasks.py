@@ -1,4 +1,4 @@
-"""Coroutines that fail now and then, and are tried again: python examples/async_tasks.py"""
+"""Retry coroutines that sometimes fail: python examples/async_tasks.py"""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from agentos.parallel import run_parallel
 async def fetch(task: str) -> str:
     await asyncio.sleep(0.01)
     if random.random() < 0.3:
-        raise ConnectionError("the network is having a moment")
+        raise ConnectionError("simulated network error")
     return task.upper()
 
 

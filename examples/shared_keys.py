@@ -1,4 +1,4 @@
-"""Ten threads share three rate-limited keys: python examples/shared_keys.py"""
+"""Share three rate-limited keys between ten threads: python examples/shared_keys.py"""
 
 import random
 import time
@@ -12,7 +12,7 @@ pool = CredentialCoordinator(
 
 
 def call(number: int) -> str:
-    """One call to a provider that refuses now and then."""
+    """One call to a provider that sometimes refuses it."""
     while True:
         key = pool.reserve(f"worker-{number}")
         assert key is not None

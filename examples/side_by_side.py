@@ -1,4 +1,4 @@
-"""Counts the words of files, three at a time: python examples/side_by_side.py FILE..."""
+"""Count the words of files, three at a time: python examples/side_by_side.py FILE..."""
 
 import sys
 from pathlib import Path
@@ -14,11 +14,11 @@ def count_words(path: Path, credential: str | None) -> dict[str, int]:
 
 
 coordinator = ParallelCoordinator()
-files = [Path(word) for word in sys.argv[1:]] or sorted(Path(__file__).parent.glob("*.py"))
+files = [Path(argument) for argument in sys.argv[1:]] or sorted(Path(__file__).parent.glob("*.py"))
 stats, results = coordinator.execute_parallel(files, count_words, lambda path: path.name)
 for result in results:
     if not result.success:
         print(f"{result.item_id} failed: {result.error}")
 print(f"{stats.success_count} of {stats.total}, {sum(r.metadata.get('words', 0) for r in results)} words")
-if left := coordinator.get_checkpoints():
-    print("not done:", *left)
+if interrupted := coordinator.get_checkpoints():
+    print("interrupted:", *interrupted)

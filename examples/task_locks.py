@@ -1,4 +1,4 @@
-"""Two processes over one list of tasks do each of them once: python examples/task_locks.py"""
+"""Process each task once, with two processes and one list: python examples/task_locks.py"""
 
 import multiprocessing
 import tempfile
@@ -10,9 +10,11 @@ from agentos.parallel import TaskLock
 def work(project: str, worker: str) -> None:
     locks = TaskLock(project)
     for number in range(10):
-        with locks.lock(f"task-{number}", worker, timeout=0) as had:
+        with locks.lock(f"task-{number}", worker, timeout=0) as acquired:
             done = Path(project) / f"task-{number}.done"
-            if had and not done.exists():  # looked at again, now that it is ours
+            if (
+                acquired and not done.exists()
+            ):  # the other process may have finished it before we got the lock
                 done.write_text(worker)
 
 

@@ -1,1 +1,1 @@
-"""The library: threads, processes, signals and files as a program of its own would use them."""
+"""The parallel library, used the way a program would: threads, processes, signals and files."""

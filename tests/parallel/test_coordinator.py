@@ -1,4 +1,4 @@
-"""Items side by side, for a function of one's own."""
+"""ParallelCoordinator: a function for many items, in threads and processes."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def name(item: int) -> str:
     return f"ITEM-{item}"
 
 
-def test_every_item_has_one_result_in_order_also_when_ids_are_alike() -> None:
+def test_every_item_has_one_result_in_order_even_with_duplicate_ids() -> None:
     done = ParallelCoordinator().execute_parallel([3, 1, 1, 2], give_back, lambda item: "same")
     assert [result.metadata for result in done.results] == [
         {"item": 3},
@@ -47,7 +47,7 @@ def test_every_item_has_one_result_in_order_also_when_ids_are_alike() -> None:
     assert done.stats.completion_rate == 100.0 and {result.item_id for result in done.results} == {"same"}
 
 
-def test_so_many_at_a_time_and_not_more() -> None:
+def test_no_more_than_max_workers_run_at_a_time() -> None:
     running, most, guard = 0, 0, threading.Lock()
 
     def work(item: int, credential: str | None) -> None:
@@ -63,7 +63,7 @@ def test_so_many_at_a_time_and_not_more() -> None:
     assert most == 2
 
 
-def test_whatever_one_item_raises_is_its_own_failure() -> None:
+def test_an_exception_fails_only_its_own_item() -> None:
     def work(item: int, credential: str | None) -> object:
         if item == 1:
             raise SystemExit(0)
@@ -82,7 +82,7 @@ def test_whatever_one_item_raises_is_its_own_failure() -> None:
     assert (done.stats.failed, done.stats.success_count) == (4, 1)
 
 
-def test_each_item_has_a_credential_of_its_own_and_gives_it_back() -> None:
+def test_each_item_gets_its_own_credential_and_returns_it() -> None:
     pool = CredentialCoordinator(KEYS)
     held: set[str] = set()
 
@@ -98,7 +98,7 @@ def test_each_item_has_a_credential_of_its_own_and_gives_it_back() -> None:
     assert done.stats.success_count == 5 and pool.get_available_count() == 2
 
 
-def test_a_credential_that_cannot_be_had_in_time_is_the_items_failure() -> None:
+def test_an_item_without_a_credential_in_time_fails() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     pool.reserve("somebody else")
     coordinator = ParallelCoordinator(2, pool, credential_timeout=0.1)
@@ -106,7 +106,7 @@ def test_a_credential_that_cannot_be_had_in_time_is_the_items_failure() -> None:
     assert [result.error for result in done.results] == ["Failed to acquire credential"] * 2
 
 
-def test_the_number_of_workers_has_bounds() -> None:
+def test_the_number_of_workers_is_bounded() -> None:
     assert (DEFAULT_PARALLELISM, MAX_PARALLELISM) == (3, 10)
     assert ParallelCoordinator().max_workers == 3
     with pytest.warns(UserWarning, match=r"Requested parallelism 11 exceeds maximum 10\. Capping to 10\."):
@@ -116,7 +116,7 @@ def test_the_number_of_workers_has_bounds() -> None:
             ParallelCoordinator(number)
 
 
-def test_a_dry_run_prints_the_ids_and_calls_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_the_ids_and_calls_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     done = ParallelCoordinator().execute_parallel(
         [1, 2], lambda *_: pytest.fail("called"), name, dry_run=True
     )
@@ -126,12 +126,12 @@ def test_a_dry_run_prints_the_ids_and_calls_nobody(capsys: pytest.CaptureFixture
     )
 
 
-def test_nothing_to_do_is_done_at_once() -> None:
+def test_without_items_it_returns_at_once() -> None:
     done = ParallelCoordinator().execute_parallel([], give_back, name)
     assert done.results == [] and done.stats.completion_rate == 0.0
 
 
-def test_it_works_outside_the_main_thread_and_inside_of_itself() -> None:
+def test_it_works_outside_the_main_thread_and_nested() -> None:
     coordinator = ParallelCoordinator(2)
 
     def nest(item: int, credential: str | None) -> int:
@@ -142,7 +142,7 @@ def test_it_works_outside_the_main_thread_and_inside_of_itself() -> None:
     assert [result.metadata for result in done.results] == [{"result": 2}, {"result": 3}]
 
 
-def test_signal_handlers_are_put_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     ParallelCoordinator().execute_parallel([1], give_back, name)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
@@ -171,7 +171,7 @@ print(coordinator.execute_parallel([7], lambda *_: 1, str).stats.success_count, 
     ("kind", "finished", "left"),
     [("working", 2, 3), ("waiting", 1, 4), pytest.param("hanging", 0, 5, marks=pytest.mark.slow)],
 )
-def test_ctrl_c_returns_and_names_what_is_left(kind: str, finished: int, left: int) -> None:
+def test_ctrl_c_returns_and_lists_the_interrupted_items(kind: str, finished: int, left: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, kind], capture_output=True, text=True, timeout=60, check=False
     )
@@ -191,7 +191,7 @@ def process_of(item: int, credential: str | None) -> int:
     return os.getpid()
 
 
-def test_processes_on_request_and_one_that_dies_ends_its_own_item_alone() -> None:
+def test_a_process_that_dies_fails_only_its_own_item() -> None:
     done = ParallelCoordinator(2, CredentialCoordinator(KEYS), processes=True).execute_parallel(
         range(4), process_of, name
     )
@@ -201,6 +201,6 @@ def test_processes_on_request_and_one_that_dies_ends_its_own_item_alone() -> Non
     assert len(pids) == 2 and os.getpid() not in pids
 
 
-def test_progress_is_counted_in_per_cent() -> None:
+def test_the_completion_rate_is_in_per_cent() -> None:
     stats = ProgressStats(total=8, completed=2, failed=1, success_count=1, start_time=time.time() - 5)
     assert stats.completion_rate == 25.0 and 5 <= stats.elapsed < 10

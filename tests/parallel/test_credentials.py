@@ -1,4 +1,4 @@
-"""The pool of keys that threads share."""
+"""CredentialCoordinator: keys shared between threads."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from agentos.parallel import (
 KEYS = ["canary-key-alpha", "canary-key-beta", "canary-key-gamma"]
 
 
-def test_a_reserved_credential_is_its_string_and_never_shows_it() -> None:
+def test_a_reserved_credential_is_a_string_whose_repr_hides_it() -> None:
     reserved = CredentialCoordinator(KEYS).reserve("worker")
     assert reserved == KEYS[0] and f"Bearer {reserved}" == f"Bearer {KEYS[0]}"
     assert isinstance(reserved, ReservedCredential) and reserved.lease_id
@@ -32,7 +32,7 @@ def test_an_empty_pool_is_refused() -> None:
         CredentialCoordinator([])
 
 
-def test_zero_never_waits_and_a_time_is_kept_to() -> None:
+def test_a_zero_timeout_never_waits_and_others_are_kept() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     pool.reserve()
     assert pool.reserve(timeout=0) is None
@@ -41,7 +41,7 @@ def test_zero_never_waits_and_a_time_is_kept_to() -> None:
     assert 0.2 <= time.monotonic() - began < 5
 
 
-def test_a_waiter_wakes_when_a_key_is_given_back() -> None:
+def test_a_waiter_wakes_when_a_key_is_released() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     held = pool.reserve()
     assert held is not None
@@ -70,7 +70,7 @@ def test_a_shorter_backoff_never_shortens_a_longer_one() -> None:
     assert pool.get_stats().rate_limited == 1
 
 
-def test_a_late_release_never_frees_somebody_elses_lease() -> None:
+def test_a_late_release_never_ends_another_reservation() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     first = pool.reserve("first")
     assert first is not None
@@ -91,12 +91,12 @@ def test_unknown_credentials_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_a_backoff_that_is_no_time_is_refused(seconds: float) -> None:
+def test_an_invalid_backoff_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="must be finite and not negative"):
         CredentialCoordinator(KEYS).mark_rate_limited(KEYS[0], seconds)
 
 
-def test_a_lease_ends_with_its_block_and_says_when_there_is_none() -> None:
+def test_a_lease_ends_with_its_block_and_raises_if_none_is_available() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     with pool.lease("first") as key:
         assert pool.get_available_count() == 0 and key == KEYS[0]
@@ -105,7 +105,7 @@ def test_a_lease_ends_with_its_block_and_says_when_there_is_none() -> None:
     assert pool.get_available_count() == 1
 
 
-def test_other_names_are_the_same() -> None:
+def test_aliases_work_like_the_methods() -> None:
     pool = CredentialCoordinator(KEYS[:1])
     key = pool.reserve_credential("x", timeout=0)
     assert key is not None
@@ -114,7 +114,7 @@ def test_other_names_are_the_same() -> None:
         assert pool.get_available_count() == 0
 
 
-def test_a_simulated_refusal_strikes_once_at_the_first_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_refusal_affects_only_the_first_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTOS_SIMULATE_429", "true")
     pool = CredentialCoordinator(KEYS)
     assert pool.reserve(timeout=1) == KEYS[1]
@@ -123,7 +123,9 @@ def test_a_simulated_refusal_strikes_once_at_the_first_reserve(monkeypatch: pyte
     assert pool.get_stats().rate_limited == 1
 
 
-def test_credentials_of_the_environment_have_their_url_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_from_the_environment_have_their_base_url_and_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("GEMINI_API_KEY", "GEMINI_API_KEY_1", "OPENAI_API_KEY_1"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GEMINI_API_KEY", "plain")
@@ -143,7 +145,7 @@ def test_credentials_of_the_environment_have_their_url_and_model(monkeypatch: py
 
 @settings(max_examples=8, deadline=None)
 @given(keys=st.integers(1, 4), threads=st.integers(2, 12), limited=st.booleans())
-def test_no_key_is_held_twice_and_nobody_waits_for_ever(keys: int, threads: int, limited: bool) -> None:
+def test_no_key_is_held_twice_and_every_waiter_is_served(keys: int, threads: int, limited: bool) -> None:
     pool = CredentialCoordinator([f"key-number-{n}" for n in range(keys)])
     held: set[str] = set()
     guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""The smaller parts: prefixes, locks, waits, tasks for coroutines."""
+"""OutputPrefixer, TaskLock, AdaptiveBackoff, WorkerHealth and run_parallel."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ from agentos.parallel import AdaptiveBackoff, OutputPrefixer, TaskLock, WorkerHe
 # A prefixed stream.
 
 
-def test_whole_lines_carry_their_item_and_the_tail_comes_at_the_end() -> None:
+def test_complete_lines_are_prefixed_and_the_rest_is_written_on_close() -> None:
     screen = io.StringIO()
     with OutputPrefixer(screen, "LLD-42") as stream:
         print("one\ntwo", file=stream)
@@ -32,7 +32,7 @@ def test_whole_lines_carry_their_item_and_the_tail_comes_at_the_end() -> None:
     assert not screen.closed
 
 
-def test_threads_do_not_tear_each_others_lines() -> None:
+def test_the_lines_of_concurrent_threads_are_not_mixed() -> None:
     screen = io.StringIO()
     stream = OutputPrefixer(screen, "A-1")
 
@@ -50,7 +50,7 @@ def test_threads_do_not_tear_each_others_lines() -> None:
 # Locks.
 
 
-def test_a_task_is_held_by_one_and_released_by_its_holder_alone(tmp_path: Path) -> None:
+def test_a_task_has_one_holder_and_only_it_can_release(tmp_path: Path) -> None:
     mine, other = TaskLock(tmp_path), TaskLock(tmp_path)
     assert mine.acquire("task-1", "me")
     assert not other.acquire("task-1", timeout=0.05) and not mine.acquire("task-1", "me", timeout=0)
@@ -61,7 +61,7 @@ def test_a_task_is_held_by_one_and_released_by_its_holder_alone(tmp_path: Path) 
     assert mine.acquire("task-1", timeout=0)
 
 
-def test_threads_exclude_each_other_also_under_one_name(tmp_path: Path) -> None:
+def test_threads_exclude_each_other_even_with_the_same_holder_id(tmp_path: Path) -> None:
     lock, inside, most = TaskLock(tmp_path), 0, 0
 
     def work(number: int) -> None:
@@ -86,7 +86,7 @@ time.sleep(60)
 """
 
 
-def test_a_lock_is_never_taken_from_the_living_and_free_at_once_after_death(tmp_path: Path) -> None:
+def test_a_lock_is_never_taken_from_a_living_process_and_free_once_it_dies(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as other:
@@ -101,7 +101,7 @@ def test_a_lock_is_never_taken_from_the_living_and_free_at_once_after_death(tmp_
 
 
 @pytest.mark.parametrize("task", ["../x", "", "a b", "x" * 65, "-rf", "\n"])
-def test_a_task_that_could_lead_elsewhere_is_refused(tmp_path: Path, task: str) -> None:
+def test_an_unsafe_task_id_is_refused(tmp_path: Path, task: str) -> None:
     with pytest.raises(ValueError, match="not an item id"):
         TaskLock(tmp_path).acquire(task, timeout=0)
 
@@ -110,7 +110,9 @@ def test_a_task_that_could_lead_elsewhere_is_refused(tmp_path: Path, task: str) 
 
 
 @given(failures=st.integers(1, 200), base=st.floats(0.001, 10), cap=st.floats(10, 100))
-def test_a_wait_doubles_up_to_its_cap_and_ends_with_a_success(failures: int, base: float, cap: float) -> None:
+def test_the_delay_doubles_up_to_its_maximum_and_a_success_resets_it(
+    failures: int, base: float, cap: float
+) -> None:
     waits = AdaptiveBackoff(base, cap)
     assert waits.get_delay() == 0.0
     for _ in range(failures):
@@ -121,7 +123,7 @@ def test_a_wait_doubles_up_to_its_cap_and_ends_with_a_success(failures: int, bas
     assert waits.get_delay() == 0.0
 
 
-def test_a_wait_is_waited_for() -> None:
+def test_wait_sleeps_for_the_delay() -> None:
     waits = AdaptiveBackoff(0.05, jitter_factor=0)
     waits.record_failure()
     began = time.monotonic()
@@ -129,7 +131,7 @@ def test_a_wait_is_waited_for() -> None:
     assert time.monotonic() - began >= 0.05
 
 
-def test_health_bears_with_three_failures_in_a_row_and_five_recoveries() -> None:
+def test_a_worker_recovers_after_three_failures_and_is_exhausted_after_five_recoveries() -> None:
     health = WorkerHealth()
     for _ in range(2):
         assert health.record_failure() is None
@@ -147,7 +149,7 @@ def test_health_bears_with_three_failures_in_a_row_and_five_recoveries() -> None
 # Tasks for coroutines.
 
 
-def test_tasks_are_taken_by_whoever_is_free_and_come_back_in_order() -> None:
+def test_free_workers_take_tasks_and_results_keep_the_order() -> None:
     running, most = 0, 0
 
     async def work(task: int) -> int:
@@ -163,7 +165,7 @@ def test_tasks_are_taken_by_whoever_is_free_and_come_back_in_order() -> None:
     assert all(result.success and result.attempts == 1 for result in results)
 
 
-def test_a_failed_task_is_tried_again_by_somebody_who_has_not_left() -> None:
+def test_a_failed_task_is_retried_by_a_healthy_worker() -> None:
     tries: Counter[str] = Counter()
 
     async def work(task: str) -> str:
@@ -180,7 +182,7 @@ def test_a_failed_task_is_tried_again_by_somebody_who_has_not_left() -> None:
     ]
 
 
-def test_a_task_that_never_succeeds_exhausts_recovery_and_costs_no_other() -> None:
+def test_a_task_that_never_succeeds_is_exhausted_without_affecting_others() -> None:
     async def work(task: int) -> int:
         if task == 2:
             raise ValueError("never")
@@ -201,7 +203,7 @@ def test_no_tasks_and_no_workers() -> None:
         asyncio.run(run_parallel([1], work, max_workers=0))
 
 
-def test_it_ends_when_it_is_cancelled() -> None:
+def test_run_parallel_can_be_cancelled() -> None:
     async def work(task: int) -> None:
         await asyncio.sleep(60)
 

@@ -1,4 +1,4 @@
-"""Where keys come from, and what they are called."""
+"""Reading and naming credentials."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,12 +31,12 @@ def named(credentials: list[Credential]) -> dict[str, str]:
 # Variables.
 
 
-def test_numbered_variables_are_read_in_order_and_a_gap_is_no_end(tmp_path: Path) -> None:
+def test_numbered_variables_are_read_in_order_even_with_gaps(tmp_path: Path) -> None:
     environment = {"GEMINI_API_KEY_10": "ten", "GEMINI_API_KEY_1": "one", "GEMINI_API_KEY_3": "three"}
     assert named(read(tmp_path, environment)) == {"key-1": "one", "key-2": "three", "key-3": "ten"}
 
 
-def test_each_numbered_key_may_have_its_own_address_and_model(tmp_path: Path) -> None:
+def test_each_numbered_key_can_have_its_own_base_url_and_model(tmp_path: Path) -> None:
     environment = {
         "GEMINI_API_KEY_1": "one",
         "GEMINI_API_KEY_2": "two",
@@ -50,7 +50,7 @@ def test_each_numbered_key_may_have_its_own_address_and_model(tmp_path: Path) ->
     ]
 
 
-def test_a_number_may_be_written_with_a_zero(tmp_path: Path) -> None:
+def test_a_number_may_have_a_leading_zero(tmp_path: Path) -> None:
     environment = {"GEMINI_API_KEY_01": "one", "GEMINI_MODEL_01": "pro", "GEMINI_API_KEY_02": "two"}
     found = read(tmp_path, environment)
     assert named(found) == {"key-1": "one", "key-2": "two"} and found[0].model == "pro"
@@ -103,7 +103,7 @@ enabled = false
 """
 
 
-def test_the_file_says_everything_about_a_key(tmp_path: Path) -> None:
+def test_the_file_can_set_every_field_of_a_key(tmp_path: Path) -> None:
     first, second = read(tmp_path, {"MY_KEY": "from-a-variable"}, FULL)
     assert (first.name, first.secret.reveal(), first.bucket, first.concurrency) == (
         "work",
@@ -123,13 +123,13 @@ def test_variables_and_file_are_merged_variables_first(tmp_path: Path) -> None:
     }
 
 
-def test_the_same_secret_is_one_credential(tmp_path: Path) -> None:
+def test_duplicate_secrets_become_one_credential(tmp_path: Path) -> None:
     environment = {"GEMINI_API_KEY_1": "same", "GEMINI_API_KEY_2": "same"}
     text = '[[credential]]\nkey = "same"\n[[credential]]\nkey = "same"\n'
     assert named(read(tmp_path, environment, text)) == {"key-1": "same"}
 
 
-def test_what_the_file_says_of_a_variables_key_counts(tmp_path: Path) -> None:
+def test_the_file_can_configure_a_key_from_a_variable(tmp_path: Path) -> None:
     environment = {"GEMINI_API_KEY_1": "one", "GEMINI_MODEL_1": "pro", "GEMINI_API_KEY_2": "two"}
     text = '[[credential]]\nname = "work"\nkey_env = "GEMINI_API_KEY_1"\nconcurrency = 4\nenabled = false\n'
     first, second = read(tmp_path, environment, text)
@@ -137,25 +137,25 @@ def test_what_the_file_says_of_a_variables_key_counts(tmp_path: Path) -> None:
     assert (second.name, second.enabled) == ("key-2", True)
 
 
-def test_a_given_name_is_not_given_again(tmp_path: Path) -> None:
+def test_generated_names_skip_names_already_taken(tmp_path: Path) -> None:
     text = '[[credential]]\nname = "key-1"\nkey = "file"\n'
     found = read(tmp_path, {"GEMINI_API_KEY_1": "a", "GEMINI_API_KEY_2": "b"}, text)
     assert len(named(found)) == 3 and named(found)["key-1"] == "file"
 
 
-def test_no_file_and_no_variables_are_no_keys(tmp_path: Path) -> None:
+def test_without_file_and_variables_there_are_no_keys(tmp_path: Path) -> None:
     assert read(tmp_path) == []
 
 
 # For all of them.
 
 
-def test_the_limit_takes_the_first_keys(tmp_path: Path) -> None:
+def test_the_credential_limit_keeps_the_first_keys(tmp_path: Path) -> None:
     environment = {f"GEMINI_API_KEY_{number}": f"secret-{number}" for number in range(1, 5)}
     assert list(named(read(tmp_path, environment, limit=2))) == ["key-1", "key-2"]
 
 
-def test_the_concurrency_of_the_environment_is_for_all(tmp_path: Path) -> None:
+def test_the_concurrency_variable_applies_to_all_keys(tmp_path: Path) -> None:
     found = read(tmp_path, {"MY_KEY": "x"}, FULL, concurrency=5)
     assert [one.concurrency for one in found] == [5, 5]
 
@@ -202,21 +202,21 @@ def one_key(*lines: str) -> str:
         ('[[credentials]]\nkey = "a"\n', "line 1: unknown 'credentials'"),
     ],
 )
-def test_a_broken_file_says_where_and_what(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_invalid_file_is_reported_with_line_and_problem(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(PreflightError) as caught:
         read(tmp_path, text=text)
     assert str(tmp_path / "credentials.toml") in str(caught.value)
     assert complaint in str(caught.value)
 
 
-def test_a_complaint_shows_no_key(tmp_path: Path) -> None:
+def test_an_error_message_never_contains_a_key(tmp_path: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         read(tmp_path, text='[[credential]]\nkey = "canary-123456"\nconcurrency = -1\n')
     assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
-def test_a_file_that_others_may_read_is_refused_with_the_cure(tmp_path: Path, mode: int) -> None:
+def test_a_file_readable_by_others_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "credentials.toml"
     file.write_text('[[credential]]\nkey = "x"\n')
     file.chmod(mode)

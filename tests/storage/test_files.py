@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and none outside."""
+"""Atomic writes that never leave their folder."""
 
 import fcntl
 import hashlib
@@ -23,14 +23,14 @@ def everything(path: Path) -> list[str]:
     return sorted(str(found.relative_to(path)) for found in path.rglob("*"))
 
 
-def test_what_is_written_can_be_read_and_its_folders_are_made(root: Path) -> None:
+def test_write_creates_parent_folders_and_read_returns_the_content(root: Path) -> None:
     folder = Folder(root)
     assert folder.write("docs/lld/LLD-1.md", b"text") == root / "docs/lld/LLD-1.md"
     assert folder.read("docs/lld/LLD-1.md") == b"text"
     assert folder.names("docs/lld") == ["LLD-1.md"]
 
 
-def test_writing_again_replaces_the_file_as_a_whole(root: Path) -> None:
+def test_a_second_write_replaces_the_whole_file(root: Path) -> None:
     folder = Folder(root)
     folder.write("a.md", b"a long first text")
     with open(root / "a.md", "rb") as reader:
@@ -39,7 +39,7 @@ def test_writing_again_replaces_the_file_as_a_whole(root: Path) -> None:
     assert folder.read("a.md") == b"second"
 
 
-def test_no_temporary_file_is_left(root: Path) -> None:
+def test_write_leaves_no_temporary_file(root: Path) -> None:
     Folder(root).write("docs/a.md", b"x")
     (root / "busy").mkdir()
     (root / "busy/child").touch()
@@ -53,13 +53,13 @@ def temporary(root: Path, name: str) -> Path:
     return root / f"{TMP_PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:24]}"
 
 
-def test_what_a_killed_writer_left_gives_way_to_the_next(root: Path) -> None:
+def test_the_temporary_file_of_a_killed_writer_is_replaced(root: Path) -> None:
     temporary(root, "a.md").write_text("hal")
     Folder(root).write("a.md", b"whole")
     assert everything(root) == ["a.md"] and Folder(root).read("a.md") == b"whole"
 
 
-def test_a_link_in_the_place_of_a_temporary_file_gives_way_unfollowed(root: Path) -> None:
+def test_a_link_in_place_of_the_temporary_file_is_replaced_without_following_it(root: Path) -> None:
     victim = root.parent / "victim"
     victim.write_text("mine")
     temporary(root, "a.md").symlink_to(victim)
@@ -67,7 +67,7 @@ def test_a_link_in_the_place_of_a_temporary_file_gives_way_unfollowed(root: Path
     assert victim.read_text() == "mine" and everything(root) == ["a.md"]
 
 
-def test_a_living_writer_of_the_same_name_is_left_alone(root: Path) -> None:
+def test_a_second_writer_of_the_same_file_is_refused(root: Path) -> None:
     with open(temporary(root, "a.md"), "wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         other.write(b"theirs")
@@ -77,14 +77,14 @@ def test_a_living_writer_of_the_same_name_is_left_alone(root: Path) -> None:
     assert temporary(root, "a.md").read_bytes() == b"theirs"
 
 
-def test_a_temporary_file_of_a_crash_is_not_among_the_names(root: Path) -> None:
+def test_leftover_temporary_files_are_not_listed(root: Path) -> None:
     (root / "docs").mkdir()
     (root / "docs" / f"{TMP_PREFIX}0").touch()
     assert Folder(root).names("docs") == []
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "a/..", "..", "/etc/x", "", ".", "/"])
-def test_a_name_that_leads_outside_is_refused(root: Path, name: str) -> None:
+def test_a_name_outside_the_folder_is_refused(root: Path, name: str) -> None:
     folder = Folder(root)
     for act in (folder.read, folder.exists, folder.remove, lambda name: folder.write(name, b"x")):
         with pytest.raises(ValueError, match="not a relative path inside the folder"):
@@ -94,7 +94,7 @@ def test_a_name_that_leads_outside_is_refused(root: Path, name: str) -> None:
     assert everything(root.parent) == ["root"]
 
 
-def test_a_linked_folder_on_the_way_is_refused(root: Path) -> None:
+def test_a_symlinked_folder_in_the_path_is_refused(root: Path) -> None:
     victim = root.parent / "victim"
     victim.mkdir()
     (victim / "a.md").write_text("mine")
@@ -109,7 +109,7 @@ def test_a_linked_folder_on_the_way_is_refused(root: Path) -> None:
     assert everything(victim) == ["a.md"] and (victim / "a.md").read_text() == "mine"
 
 
-def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(root: Path) -> None:
+def test_writing_replaces_a_link_instead_of_following_it(root: Path) -> None:
     victim = root.parent / "victim"
     victim.write_text("mine")
     (root / "a.md").symlink_to(victim)
@@ -119,7 +119,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(root: Path) 
     assert victim.read_text() == "mine" and not (root / "a.md").is_symlink()
 
 
-def test_moving_is_done_once_and_doing_it_again_does_no_harm(root: Path) -> None:
+def test_move_is_idempotent(root: Path) -> None:
     folder = Folder(root)
     folder.write("ideas/active/a.md", b"x")
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_moving_is_done_once_and_doing_it_again_does_no_harm(root: Path) -> None
     assert folder.names("ideas/active") == [] and folder.read("ideas/done/a.md") == b"x"
 
 
-def test_what_is_not_there_is_empty_and_can_be_removed(root: Path) -> None:
+def test_missing_folders_are_empty_and_missing_files_can_be_removed(root: Path) -> None:
     folder = Folder(root)
     folder.remove("nothing/at/all.md")
     assert folder.names("nothing") == [] and not folder.exists("nothing/at/all.md")
@@ -136,7 +136,7 @@ def test_what_is_not_there_is_empty_and_can_be_removed(root: Path) -> None:
     assert everything(root) == []
 
 
-def test_private_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_private_files_and_folders_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     os.close(private_file(private_folder(tmp_path / "a" / "b") / "log"))
     assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "a/b/log").stat().st_mode) == 0o600
@@ -150,7 +150,7 @@ def test_a_private_file_is_never_opened_through_a_link(tmp_path: Path) -> None:
         private_file(tmp_path / "log")
 
 
-def test_a_home_that_others_could_use_against_us_is_refused(tmp_path: Path) -> None:
+def test_an_unsafe_home_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     check_home(home)
     home.mkdir(mode=0o700)

@@ -51,7 +51,7 @@ def another_process(project: Path, item: str) -> Iterator["subprocess.Popen[str]
         process.kill()
 
 
-def test_an_item_is_held_by_one_process_and_said_by_whom(tmp_path: Path, locks: ItemLocks) -> None:
+def test_an_item_is_locked_by_one_process_which_can_be_looked_up(tmp_path: Path, locks: ItemLocks) -> None:
     with another_process(tmp_path, "LLD-42"):
         assert locks.acquire("LLD-42", ME) is None
         assert locks.holder("LLD-42") == Holder(4711, "run-there")
@@ -60,7 +60,7 @@ def test_an_item_is_held_by_one_process_and_said_by_whom(tmp_path: Path, locks: 
         other.release()
 
 
-def test_the_death_of_the_holder_frees_it_at_once(tmp_path: Path, locks: ItemLocks) -> None:
+def test_a_lock_is_free_as_soon_as_its_holder_dies(tmp_path: Path, locks: ItemLocks) -> None:
     with another_process(tmp_path, "LLD-42") as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -69,7 +69,7 @@ def test_the_death_of_the_holder_frees_it_at_once(tmp_path: Path, locks: ItemLoc
     lock.release()
 
 
-def test_what_is_held_can_be_listed_without_taking_it(tmp_path: Path, locks: ItemLocks) -> None:
+def test_held_locks_can_be_listed_without_taking_them(tmp_path: Path, locks: ItemLocks) -> None:
     free = locks.acquire("LLD-1", ME)
     assert free is not None
     free.release()
@@ -89,7 +89,7 @@ def test_two_locks_in_one_process_exclude_each_other_too(locks: ItemLocks) -> No
     second.release()
 
 
-def test_a_lock_file_stays_so_that_nobody_locks_a_file_that_is_gone(tmp_path: Path, locks: ItemLocks) -> None:
+def test_the_lock_file_stays_after_release(tmp_path: Path, locks: ItemLocks) -> None:
     lock = locks.acquire("LLD-1", ME)
     assert lock is not None
     lock.release()
@@ -108,7 +108,7 @@ def test_a_link_to_a_victim_is_not_followed(tmp_path: Path, locks: ItemLocks, na
     assert victim.read_text() == "mine"
 
 
-def test_a_lock_file_that_is_a_link_is_an_error_and_not_held(tmp_path: Path) -> None:
+def test_a_lock_file_that_is_a_link_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError):
         LockFile(tmp_path / "lock").acquire()
@@ -123,7 +123,7 @@ def test_a_lock_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_the_lock_folder_keeps_itself_out_of_git_and_out_of_others_files(tmp_path: Path) -> None:
+def test_the_lock_folder_is_ignored_by_git_and_never_overwrites_a_file(tmp_path: Path) -> None:
     (tmp_path / ".locks").mkdir()
     (tmp_path / ".locks/.gitignore").symlink_to(tmp_path / "victim")
     ItemLocks(tmp_path).prepare()
@@ -134,22 +134,22 @@ def test_the_lock_folder_keeps_itself_out_of_git_and_out_of_others_files(tmp_pat
 
 
 @pytest.mark.parametrize("item", ["../x", "/etc/x", "a\nb", "", "-rf"])
-def test_an_id_that_leads_elsewhere_is_refused(locks: ItemLocks, item: str) -> None:
+def test_an_unsafe_item_id_is_refused(locks: ItemLocks, item: str) -> None:
     with pytest.raises(ValueError, match="not an item id"):
         locks.acquire(item, ME)
 
 
-def test_an_error_of_the_folder_is_not_called_held(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error_and_not_a_held_lock(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         LockFile(tmp_path / "no folder" / "lock").acquire()
 
 
-def test_a_lack_of_descriptors_is_not_called_held(tmp_path: Path) -> None:
+def test_running_out_of_descriptors_is_an_error_and_not_a_held_lock(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True)
     assert said.stdout == "Too many open files\n"
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "run": 3}', '{"run": "a"}'])
-def test_an_unreadable_note_names_nobody(tmp_path: Path, locks: ItemLocks, note: str) -> None:
+def test_an_unreadable_holder_note_is_ignored(tmp_path: Path, locks: ItemLocks, note: str) -> None:
     (tmp_path / ".locks/task-LLD-1.holder").write_text(note)
     assert locks.holder("LLD-1") is None

@@ -1,4 +1,4 @@
-"""The notes of runs on one host, between real processes."""
+"""The peer log, between real processes."""
 
 import contextlib
 import json
@@ -65,7 +65,7 @@ SENT = CallStarted("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(
 
 
 class Neighbour:
-    """Another process with a run of its own."""
+    """Another process with its own run."""
 
     def __init__(self, folder: Path, run: str, *more: str) -> None:
         self.run = run
@@ -78,7 +78,7 @@ class Neighbour:
         self.first = self._line()
 
     def leave(self, lease: str) -> list[str]:
-        """Leaves a note; gives what it has read before."""
+        """Appends a note; returns the notes that the process read before."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{lease}\n")
         self.process.stdin.flush()
@@ -129,7 +129,7 @@ def again(folder: Path) -> list[Note]:
 # Seeing each other.
 
 
-def test_two_processes_see_each_others_notes_once_and_in_order(tmp_path: Path, log: FilePeerLog) -> None:
+def test_two_processes_read_each_others_notes_once_and_in_order(tmp_path: Path, log: FilePeerLog) -> None:
     with neighbour(tmp_path, "there") as there:
         for number in range(3):
             assert there.leave(f"lease-{number}") == ([] if number == 0 else [f"here:ours-{number - 1}"])
@@ -138,7 +138,7 @@ def test_two_processes_see_each_others_notes_once_and_in_order(tmp_path: Path, l
         assert read(log) == []
 
 
-def test_a_note_comes_back_as_it_was_with_the_name_of_its_run(tmp_path: Path, log: FilePeerLog) -> None:
+def test_a_note_is_read_as_it_was_written_with_its_run(tmp_path: Path, log: FilePeerLog) -> None:
     notes: list[Note] = [
         SENT,
         CallEnded("", "lease-1", CallCost(1, 2)),
@@ -152,7 +152,7 @@ def test_a_note_comes_back_as_it_was_with_the_name_of_its_run(tmp_path: Path, lo
     assert read_notes(tmp_path) == [replace(note, run="here") for note in notes]
 
 
-def test_many_processes_at_once_lose_no_note_and_tear_none(tmp_path: Path, log: FilePeerLog) -> None:
+def test_concurrent_processes_neither_lose_nor_corrupt_notes(tmp_path: Path, log: FilePeerLog) -> None:
     with contextlib.ExitStack() as stack:
         names = ("one", "two", "three")
         others = [stack.enter_context(neighbour(tmp_path, name)) for name in names]
@@ -169,7 +169,7 @@ def test_many_processes_at_once_lose_no_note_and_tear_none(tmp_path: Path, log: 
         assert [note.lease for note in found if note.run == name] == [str(number) for number in range(20)]
 
 
-def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
+def test_the_files_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with contextlib.closing(FilePeerLog(tmp_path / "quota", "here")) as log:
@@ -184,14 +184,14 @@ def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
 # Living and dying.
 
 
-def test_a_killed_run_is_gone_at_the_next_look(tmp_path: Path, log: FilePeerLog) -> None:
+def test_a_killed_run_is_reported_as_gone(tmp_path: Path, log: FilePeerLog) -> None:
     with neighbour(tmp_path, "there") as there:
         assert log.gone({"there"}) == []
         there.kill()
         assert log.gone({"there"}) == [RunGone("there")]
 
 
-def test_a_run_of_which_a_worker_still_lives_is_not_gone(tmp_path: Path, log: FilePeerLog) -> None:
+def test_a_run_with_a_living_worker_is_not_gone(tmp_path: Path, log: FilePeerLog) -> None:
     with neighbour(tmp_path, "there", "with a child") as there:
         child = int(there.first)
         descriptor = os.pidfd_open(child)
@@ -208,13 +208,13 @@ def wait_for_the_end(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def test_a_run_that_has_closed_is_gone_and_leaves_no_file(tmp_path: Path, log: FilePeerLog) -> None:
+def test_a_closed_run_is_gone_and_leaves_no_lock_file(tmp_path: Path, log: FilePeerLog) -> None:
     FilePeerLog(tmp_path, "there").close()
     assert log.gone({"there"}) == [RunGone("there")]
     assert [path.name for path in tmp_path.glob("run-*")] == ["run-here.lock"]
 
 
-def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_and_is_not_written_beside(
+def test_a_process_suspended_while_holding_the_lock_neither_delays_others_nor_loses_exclusion(
     tmp_path: Path, log: FilePeerLog
 ) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there, there.lock_and_read():
@@ -230,7 +230,7 @@ def test_one_who_is_stopped_in_the_middle_of_its_turn_holds_nobody_up_and_is_not
     assert told == ["first", *(f"late-{number}" for number in range(50)), "last"]
 
 
-def test_who_comes_while_another_is_stopped_in_its_turn_loses_nothing_to_its_shortening(
+def test_a_run_that_starts_during_a_suspended_compaction_loses_no_note(
     tmp_path: Path,
 ) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there, contextlib.ExitStack() as stack:
@@ -253,7 +253,7 @@ while True:
 """
 
 
-def test_a_run_that_begins_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+def test_a_starting_run_is_never_mistaken_for_a_dead_one(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LOOK, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as looker:
@@ -268,7 +268,7 @@ def test_a_run_that_begins_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
 # What cannot be read.
 
 
-def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_for_dead(
+def test_without_free_descriptors_notes_still_work_and_no_run_is_declared_dead(
     tmp_path: Path,
 ) -> None:
     with neighbour(tmp_path, "there") as other:
@@ -280,7 +280,7 @@ def test_without_a_descriptor_left_notes_are_read_and_left_and_nobody_is_taken_f
         assert other.leave("lease-2") == ["here:lease-9"]
 
 
-def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path, log: FilePeerLog) -> None:
+def test_a_truncated_line_is_skipped_and_does_not_swallow_the_next(tmp_path: Path, log: FilePeerLog) -> None:
     with open(tmp_path / NOTES_FILE, "a") as file:
         file.write('{"type":"call_ended","run":"dead","lea')
     assert read(log) == []
@@ -291,7 +291,7 @@ def test_a_line_that_was_cut_off_is_skipped_and_swallows_no_other(tmp_path: Path
 
 
 @pytest.mark.parametrize("line", ["", "nothing", "[]", '{"type":"Unheard"}', '{"type":"run_gone","run":3}'])
-def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
+def test_an_invalid_line_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
     with open(tmp_path / NOTES_FILE, "a") as file:
         file.write(f"{line}\n")
     with neighbour(tmp_path, "there") as there:
@@ -299,7 +299,7 @@ def test_a_line_that_is_no_note_is_skipped(tmp_path: Path, log: FilePeerLog, lin
     assert read(log) == [CallEnded("there", "lease-1")]
 
 
-def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> None:
+def test_times_from_an_earlier_boot_are_converted_to_the_current_one(tmp_path: Path) -> None:
     """It was written ten seconds ago, when that boot's clock stood at 5000."""
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 5600.0, "429", 4999.0)
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
@@ -313,7 +313,7 @@ def test_times_of_an_earlier_boot_are_shifted_to_this_one(tmp_path: Path) -> Non
     assert same == SENT
 
 
-def test_a_rest_of_an_earlier_boot_that_is_for_no_day_stays_none(tmp_path: Path) -> None:
+def test_a_cooldown_from_an_earlier_boot_without_day_quota_stays_without(tmp_path: Path) -> None:
     note = CooldownStarted("there", "bucket", "pro", 5100.0, 0.0, "429")
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
     (tmp_path / NOTES_FILE).write_text(f"{json.dumps({**encode(note), **stamp})}\n")
@@ -328,7 +328,7 @@ def ahead(model: str = "pro", seconds: float = 100.0) -> CooldownStarted:
     return CooldownStarted("", "bucket", model, host_clock() + seconds, 0.0, "429")
 
 
-def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(tmp_path: Path) -> None:
+def test_compaction_keeps_cooldowns_and_learned_limits_only(tmp_path: Path) -> None:
     learnt = BucketLimitsLearned("", "bucket", "pro", requests_per_second=2.5)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
@@ -337,7 +337,7 @@ def test_who_comes_alone_keeps_what_rests_and_what_was_learnt_and_nothing_else(t
     assert len((tmp_path / NOTES_FILE).read_text().splitlines()) == 2
 
 
-def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path) -> None:
+def test_the_calls_of_the_last_minute_count_for_the_next_run(tmp_path: Path) -> None:
     credential = Credential(
         "key-1", "gemini", Secret("s"), concurrency=9, rates=((Dimension.TOKENS, Rate(100, 60.0)),)
     )
@@ -355,29 +355,27 @@ def test_the_calls_of_the_last_minute_count_on_for_who_comes_next(tmp_path: Path
         assert pool.peer_runs() == set(), "nobody holds a slot"
 
 
-def test_who_does_not_come_alone_shortens_nothing(tmp_path: Path, log: FilePeerLog) -> None:
+def test_nothing_is_compacted_while_another_run_is_alive(tmp_path: Path, log: FilePeerLog) -> None:
     leave(log, SENT, CallEnded("", "lease-1"))
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 2
 
 
-def test_however_much_was_written_all_of_it_is_read_before_anything_is_decided(
-    tmp_path: Path, log: FilePeerLog
-) -> None:
+def test_all_notes_are_read_before_a_decision_however_many(tmp_path: Path, log: FilePeerLog) -> None:
     leave(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
     assert (tmp_path / NOTES_FILE).stat().st_size > READ_SIZE
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 9000
 
 
-def test_a_rest_that_was_over_early_is_not_kept(tmp_path: Path) -> None:
+def test_a_cleared_cooldown_is_not_kept(tmp_path: Path) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         leave(log, ahead(), ahead("flash"), CooldownCleared("", "bucket", "pro"))
     (kept,) = again(tmp_path)
     assert isinstance(kept, CooldownStarted) and kept.model == "flash"
 
 
-def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_path: Path) -> None:
+def test_the_newest_of_each_learned_limit_is_kept(tmp_path: Path) -> None:
     notes = [
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
@@ -402,7 +400,7 @@ def test_everything_that_was_learnt_of_a_bucket_is_kept_the_newest_of_each(tmp_p
     ] == [2.5]
 
 
-def test_a_run_that_was_killed_does_not_keep_the_file_from_being_shortened(tmp_path: Path) -> None:
+def test_a_killed_run_does_not_prevent_compaction(tmp_path: Path) -> None:
     with neighbour(tmp_path, "there") as there:
         there.leave("lease-1")
         there.kill()

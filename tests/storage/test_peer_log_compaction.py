@@ -1,4 +1,4 @@
-"""What is kept of the notes for a run that starts alone."""
+"""Compaction of the peer log."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ def used(notes: list[Note], model: str = "pro") -> int:
 # A day's calls.
 
 
-def test_calls_of_a_day_are_counted_by_the_hour_and_only_the_last_minutes_stay_as_they_were() -> None:
+def test_older_calls_of_the_day_are_counted_by_hour_and_recent_ones_kept() -> None:
     calls = [call(NOW - 10 * number, str(number)) for number in range(3000)]
     found = kept(*calls)
     assert used(found) + sum(isinstance(note, CallStarted) for note in found) == 3000
@@ -57,7 +57,7 @@ def test_calls_of_a_day_are_counted_by_the_hour_and_only_the_last_minutes_stay_a
     assert len(counted.hours) <= 10 and len(found) <= 1 + 2 * 7
 
 
-def test_however_often_it_is_shortened_nothing_is_counted_twice_and_none_forgotten_within_the_day() -> None:
+def test_repeated_compaction_neither_loses_nor_duplicates_calls() -> None:
     notes: list[Note] = []
     for hour in range(30):
         now = NOW + hour * HOUR
@@ -68,7 +68,7 @@ def test_however_often_it_is_shortened_nothing_is_counted_twice_and_none_forgott
     assert kept(*notes, now=now + 2 * DAY) == []
 
 
-def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> None:
+def test_refused_calls_are_not_counted_and_models_are_counted_separately() -> None:
     long_ago = NOW - 500
     found = kept(
         call(long_ago, "one"),
@@ -81,7 +81,7 @@ def test_a_refused_call_is_not_counted_and_each_model_is_counted_by_itself() -> 
     assert used(found) == 2 and used(found, "flash") == 1
 
 
-def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -> None:
+def test_the_calls_of_the_day_survive_a_reboot(tmp_path: Path) -> None:
     """They were counted ten seconds ago, when that boot's clock stood at 5000."""
     note = BucketUsage("earlier", "bucket", "pro", (HourUsage(4000.0, 7),), 5000.0)
     stamp = {"format": FORMAT, "boot": "another", "clock": 5000.0, "wall": time.time() - 10}
@@ -94,7 +94,7 @@ def test_a_days_calls_are_known_after_a_restart_of_the_machine(tmp_path: Path) -
         assert found.hours[0].at - host_clock() == pytest.approx(-1010.0, abs=2.0)
 
 
-def test_a_forecast_sees_what_was_sent_although_nobody_has_shortened_yet(tmp_path: Path) -> None:
+def test_findings_include_calls_that_are_not_compacted_yet(tmp_path: Path) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log, log.lock_and_read():
         log.append([call(host_clock() - 100 - number, str(number)) for number in range(5)])
     before = (tmp_path / NOTES_FILE).read_bytes()
@@ -105,20 +105,20 @@ def test_a_forecast_sees_what_was_sent_although_nobody_has_shortened_yet(tmp_pat
 # Keys and providers.
 
 
-def test_a_rejected_key_is_known_for_an_hour_unless_it_was_pardoned() -> None:
+def test_a_rejection_is_kept_for_an_hour_unless_the_quarantine_is_lifted() -> None:
     fresh, old = KeyRejected("", "one", "401", NOW - 100), KeyRejected("", "two", "401", NOW - 4000)
     assert kept(fresh, old) == [replace(fresh, run="earlier")]
     assert kept(fresh, QuarantineLifted("", "one")) == []
 
 
-def test_a_storm_is_known_as_long_as_its_next_look_is_ahead_and_nobody_was_answered() -> None:
+def test_an_open_circuit_breaker_is_kept_until_its_probe_is_due() -> None:
     ahead = ProviderFailed("", "gemini", 7, NOW + 5, "503", NOW - 3)
     assert kept(replace(ahead, open_until=NOW + 2), ahead) == [replace(ahead, run="earlier")]
     assert kept(ahead, ProviderRecovered("", "gemini")) == []
     assert kept(replace(ahead, open_until=NOW - 1)) == kept(replace(ahead, open_until=0.0)) == []
 
 
-def test_what_was_said_of_keys_before_their_file_was_changed_counts_no_more(tmp_path: Path) -> None:
+def test_rejections_older_than_the_credentials_file_are_dropped(tmp_path: Path) -> None:
     folder, file = tmp_path / "quota", tmp_path / "credentials.toml"
     with contextlib.closing(FilePeerLog(folder, "before")) as log:
         with log.lock_and_read():

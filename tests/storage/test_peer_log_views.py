@@ -1,4 +1,4 @@
-"""What was sent just now, read from the notes that real runs leave."""
+"""Read-only views of the peer log."""
 
 import contextlib
 from pathlib import Path
@@ -20,7 +20,7 @@ def leave(folder: Path, *notes: Note) -> None:
         assert log.append(list(notes))
 
 
-def test_only_the_calls_of_the_last_minute_are_given_oldest_first_each_with_its_end(tmp_path: Path) -> None:
+def test_recent_calls_are_those_of_the_last_minute_oldest_first(tmp_path: Path) -> None:
     used = CallCost(30, 40)
     leave(
         tmp_path / "quota",
@@ -38,5 +38,5 @@ def test_only_the_calls_of_the_last_minute_are_given_oldest_first_each_with_its_
     assert [note.used for note in ends] == [used, CallCost()], "one is under way"
 
 
-def test_where_no_run_ever_was_there_is_nothing(tmp_path: Path) -> None:
+def test_without_notes_there_are_no_recent_calls(tmp_path: Path) -> None:
     assert recent_calls(tmp_path / "quota") == []

@@ -1,4 +1,4 @@
-"""The folders of runs."""
+"""Run folders."""
 
 import os
 import stat
@@ -51,13 +51,13 @@ def started(project: str, workflow: str = "lld") -> events.RunStarted:
     return events.RunStarted("r", workflow, project, ("LLD-1",), 1, ("key-1",))
 
 
-def test_a_run_is_named_by_its_beginning_in_utc(runs: Path) -> None:
+def test_a_run_is_named_by_its_start_time_in_utc(runs: Path) -> None:
     run = new_run(runs, WALL)
     assert run.id == "20260701T080000Z"
     run.close()
 
 
-def test_runs_of_one_second_get_a_suffix_and_stay_in_order(runs: Path) -> None:
+def test_runs_started_in_the_same_second_get_a_suffix_and_stay_in_order(runs: Path) -> None:
     made = [new_run(runs, WALL) for _ in range(11)]
     assert [run.id for run in made[:3]] == ["20260701T080000Z", "20260701T080000Z-2", "20260701T080000Z-3"]
     assert run_folders(runs) == [run.path for run in reversed(made)]
@@ -65,7 +65,7 @@ def test_runs_of_one_second_get_a_suffix_and_stay_in_order(runs: Path) -> None:
         run.close()
 
 
-def test_latest_points_to_the_newest(runs: Path) -> None:
+def test_latest_points_to_the_newest_run(runs: Path) -> None:
     for wall in (WALL, WALL + 1):
         path = finished(runs, wall)
         assert (runs / "latest").resolve() == path
@@ -73,7 +73,7 @@ def test_latest_points_to_the_newest(runs: Path) -> None:
     assert [name for name in os.listdir(runs) if name.startswith(".")] == []
 
 
-def test_what_a_killed_run_left_half_done_is_tidied_up(runs: Path) -> None:
+def test_the_unfinished_files_of_a_killed_run_are_finalized(runs: Path) -> None:
     killed, living = new_run(runs, WALL), new_run(runs, WALL + 1)
     for run in (killed, living):
         (run.path / ".gathered.jsonl").write_text("{}\n")
@@ -87,7 +87,7 @@ def test_what_a_killed_run_left_half_done_is_tidied_up(runs: Path) -> None:
     living.close()
 
 
-def test_what_a_run_that_died_while_it_pointed_has_left_is_removed(runs: Path) -> None:
+def test_the_leftover_link_of_a_run_that_died_early_is_removed(runs: Path) -> None:
     living = new_run(runs, 0.0)
     markers = [runs / f".latest-{name}" for name in (living.id, "19700101T000000Z-9")]
     for mark in markers:
@@ -97,25 +97,25 @@ def test_what_a_run_that_died_while_it_pointed_has_left_is_removed(runs: Path) -
     living.close()
 
 
-def test_a_run_lives_as_long_as_its_process_holds_its_lock(runs: Path) -> None:
+def test_a_run_is_alive_while_its_process_holds_the_lock(runs: Path) -> None:
     run = new_run(runs, WALL)
     assert is_alive(run.path) and is_alive(run.path)
     run.close()
     assert not is_alive(run.path) and not is_alive(runs / "nothing")
 
 
-def test_the_oldest_runs_beyond_the_number_are_pruned(runs: Path) -> None:
+def test_the_oldest_runs_above_the_maximum_number_are_pruned(runs: Path) -> None:
     paths = [finished(runs, WALL + number) for number in range(5)]
     assert prune(runs, RetentionPolicy(runs=3), WALL + 10) == [paths[1], paths[0]]
     assert run_folders(runs) == paths[:1:-1]
 
 
-def test_runs_beyond_the_size_are_pruned(runs: Path) -> None:
+def test_runs_above_the_maximum_total_size_are_pruned(runs: Path) -> None:
     paths = [finished(runs, WALL + number, size=1000) for number in range(4)]
     assert prune(runs, RetentionPolicy(bytes=2500), WALL + 10) == [paths[1], paths[0]]
 
 
-def test_runs_beyond_the_age_are_pruned_but_never_the_newest(runs: Path) -> None:
+def test_runs_above_the_maximum_age_are_pruned_but_never_the_newest(runs: Path) -> None:
     paths = [finished(runs, WALL + number) for number in range(3)]
     assert prune(runs, RetentionPolicy(seconds=100.0), WALL + 1000) == [paths[1], paths[0]]
     assert run_folders(runs) == [paths[2]]
@@ -129,7 +129,7 @@ def test_a_living_run_is_never_pruned(runs: Path) -> None:
     assert prune(runs, RetentionPolicy(runs=1), WALL + 2) == [alive.path]
 
 
-def test_what_failed_in_the_last_run_of_a_project_and_workflow_is_found(runs: Path, tmp_path: Path) -> None:
+def test_the_failed_items_of_the_last_run_are_found(runs: Path, tmp_path: Path) -> None:
     ended = events.ItemEnded("LLD-1", failed("Invalid spec format"), 1.0, Usage(), 1)
     fine = events.ItemEnded("LLD-2", Outcome(Ending.FINISHED, Verdict.APPROVED, 1), 1.0, Usage(), 1)
     told(new_run(runs, WALL), started(str(tmp_path)), ended, fine)
@@ -143,6 +143,6 @@ def test_what_failed_in_the_last_run_of_a_project_and_workflow_is_found(runs: Pa
     assert failed_before(runs, "lld", tmp_path / "other") == set()
 
 
-def test_a_run_that_wrote_nothing_adds_up_to_nothing(runs: Path) -> None:
+def test_a_run_without_a_journal_has_empty_statistics(runs: Path) -> None:
     assert load_run_stats(finished(runs, WALL)).rows == {}
     assert run_folders(runs.parent / "nothing") == []

@@ -1,4 +1,4 @@
-"""A brief keeps its number for ever."""
+"""A brief's number is permanent."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def given(project: Path) -> dict[str, int]:
     return brief_numbers(project)
 
 
-def test_a_number_in_the_name_is_the_number(project: Path) -> None:
+def test_a_brief_is_numbered_by_its_file_name(project: Path) -> None:
     add(project, "17-dark-mode.md", "2-rows.md")
     assert brief_numbers(project) == {"17-dark-mode.md": 17, "2-rows.md": 2}
 
@@ -36,14 +36,14 @@ def test_a_brief_without_a_number_gets_the_next_free_one(project: Path) -> None:
     assert brief_numbers(project) == {"17-dark-mode.md": 17, "a.md": 18, "b.md": 19}
 
 
-def test_looking_writes_nothing_and_gives_the_numbers_that_are_given_later(project: Path) -> None:
+def test_reading_numbers_writes_nothing_and_predicts_the_assignment(project: Path) -> None:
     add(project, "a.md", "b.md")
     looked = brief_numbers(project)
     assert not (project / "ideas/.numbers").exists()
     assert given(project) == looked
 
 
-def test_a_given_number_stays_whatever_comes_and_goes(project: Path) -> None:
+def test_an_assigned_number_is_permanent(project: Path) -> None:
     add(project, "m.md")
     assert given(project) == {"m.md": 1}
     add(project, "a.md", "40-z.md")
@@ -53,7 +53,7 @@ def test_a_given_number_stays_whatever_comes_and_goes(project: Path) -> None:
     assert given(project) == {"m.md": 1, "a.md": 41}
 
 
-def test_the_number_of_a_brief_that_is_gone_is_not_given_again(project: Path) -> None:
+def test_the_number_of_a_deleted_brief_is_not_reused(project: Path) -> None:
     add(project, "a.md", "b.md")
     given(project)
     (project / "ideas/active/b.md").unlink()
@@ -61,7 +61,7 @@ def test_the_number_of_a_brief_that_is_gone_is_not_given_again(project: Path) ->
     assert given(project) == {"a.md": 1, "c.md": 3}
 
 
-def test_numbers_of_briefs_that_are_done_count(project: Path) -> None:
+def test_numbers_of_finished_briefs_are_taken(project: Path) -> None:
     add(project, "30-old.md", folder="ideas/done")
     add(project, "new.md")
     assert brief_numbers(project)["new.md"] == 31
@@ -70,14 +70,14 @@ def test_numbers_of_briefs_that_are_done_count(project: Path) -> None:
 @pytest.mark.parametrize(
     "name", [" spaced .md", "two\nlines.md", "dark\rmode.md", "bänder.md", b"odd-\xff.md"]
 )
-def test_an_odd_name_keeps_its_number_too(project: Path, name: str | bytes) -> None:
+def test_an_unusual_file_name_keeps_its_number(project: Path, name: str | bytes) -> None:
     add(project, name)
     first = given(project)
     add(project, "0-first.md", "another.md")
     assert given(project)[os.fsdecode(name)] == first[os.fsdecode(name)] == 1
 
 
-def test_giving_numbers_twice_writes_nothing_new(project: Path) -> None:
+def test_assigning_numbers_is_idempotent(project: Path) -> None:
     add(project, "a.md")
     given(project)
     before = {path: path.stat().st_mtime_ns for path in (project / "ideas/.numbers").iterdir()}

@@ -1,4 +1,4 @@
-"""An issue is filed exactly once, where the brief's own name says."""
+"""Issues are filed exactly once, under a name derived from the brief."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,14 +28,14 @@ def test_a_filed_issue_can_be_read_as_one(tmp_path: Path) -> None:
     assert page.problems == () and page.body.strip() == FILING.body.strip()
 
 
-def test_filing_again_finds_what_was_filed(tmp_path: Path) -> None:
+def test_filing_again_finds_the_existing_issue(tmp_path: Path) -> None:
     first = file(tmp_path)
     before = (tmp_path / first).read_bytes()
     assert file(tmp_path, replace(FILING, body="# Another text\n\nof a second try\n", slug="other")) == first
     assert issues(tmp_path) == ["001-dark-mode.md"] and (tmp_path / first).read_bytes() == before
 
 
-def test_a_filed_issue_is_found_when_somebody_has_renamed_it(tmp_path: Path) -> None:
+def test_a_filed_issue_is_found_after_it_was_renamed(tmp_path: Path) -> None:
     (tmp_path / file(tmp_path)).rename(tmp_path / "issues/9-night.md")
     assert file(tmp_path) == "issues/9-night.md"
 
@@ -50,7 +50,7 @@ def test_no_title_hides_the_marker(tmp_path: Path, title: str) -> None:
     assert read_page(tmp_path / first).title == title
 
 
-def test_front_matter_of_the_models_own_is_dropped(tmp_path: Path) -> None:
+def test_front_matter_written_by_the_model_is_dropped(tmp_path: Path) -> None:
     body = "---\nnumber: 99\norigin: ISSUE-18\nstate: closed\n---\n# Dark mode\n\ntext\n"
     name = file(tmp_path, replace(FILING, body=body))
     page = read_page(tmp_path / name)
@@ -58,7 +58,7 @@ def test_front_matter_of_the_models_own_is_dropped(tmp_path: Path) -> None:
     assert file(tmp_path, replace(FILING, origin="ISSUE-18")) != name
 
 
-def test_the_next_number_is_over_every_number_there_is(tmp_path: Path) -> None:
+def test_the_next_number_is_above_every_existing_one(tmp_path: Path) -> None:
     (tmp_path / "issues").mkdir()
     (tmp_path / "issues/3-old.md").write_text("# Old\n\ntext\n")
     (tmp_path / "issues/closed.md").write_text("---\nnumber: 41\nstate: closed\n---\n# Closed\n\ntext\n")
@@ -66,7 +66,7 @@ def test_the_next_number_is_over_every_number_there_is(tmp_path: Path) -> None:
     assert file(tmp_path) == "issues/042-dark-mode.md"
 
 
-def test_a_number_is_never_given_to_two(tmp_path: Path) -> None:
+def test_a_number_is_never_assigned_twice(tmp_path: Path) -> None:
     filings = [replace(FILING, origin=f"ISSUE-{number}") for number in (*range(8), *range(8))]
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(lambda filing: file(tmp_path, filing), filings))
@@ -88,5 +88,5 @@ def test_a_number_is_never_given_to_two(tmp_path: Path) -> None:
         ("a\nb\0c.md", "a-b-c"),
     ],
 )
-def test_the_slug_comes_from_the_files_name_and_is_harmless(name: str, slug: str) -> None:
+def test_the_slug_is_a_safe_form_of_the_file_name(name: str, slug: str) -> None:
     assert slug_of(name) == slug

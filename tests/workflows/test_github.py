@@ -1,4 +1,4 @@
-"""What GitHub's answers mean: how long to wait, which issue is ours."""
+"""GitHub responses: rate limits, markers, issues."""
 
 import pytest
 
@@ -27,13 +27,13 @@ BRIEF = Item("ISSUE-17", "issue", 17, "Dark mode", "ideas/active/17-dark-mode.md
         (403, {}, {"documentation_url": "https://docs.github.com/rest#about-secondary-rate-limits"}, 60.0),
     ],
 )
-def test_a_limit_is_read_from_status_headers_and_body(
+def test_a_rate_limit_is_read_from_status_headers_and_body(
     status: int, headers: dict[str, str], body: object, seconds: float | None
 ) -> None:
     assert rate_limit_wait(status, headers, body) == seconds
 
 
-def test_only_a_marker_at_the_very_end_is_ours() -> None:
+def test_only_a_marker_on_the_last_line_counts() -> None:
     mark = marker_of(BRIEF)
     assert marker_in({"body": f"# Dark mode\n\nText.\n\n{mark}\n"}) == mark
     assert marker_in({"body": f"{mark}\n\nText."}) == ""
@@ -41,17 +41,17 @@ def test_only_a_marker_at_the_very_end_is_ours() -> None:
     assert marker_in({"body": None}) == ""
 
 
-def test_two_briefs_of_one_number_have_two_markers() -> None:
+def test_two_briefs_with_the_same_number_have_different_markers() -> None:
     other = Item("ISSUE-17", "issue", 17, "Dark mode", "ideas/active/17-other.md")
     assert marker_of(other) != marker_of(BRIEF)
 
 
-def test_issues_are_looked_for_from_a_while_before_the_servers_time() -> None:
+def test_the_search_starts_a_few_minutes_before_the_server_time() -> None:
     assert since_of(DATE) == "2026-11-16T00:55:00Z"
     assert since_of("") < "1970-01-02"
 
 
-def test_a_pull_request_is_no_issue() -> None:
+def test_a_pull_request_is_not_an_issue() -> None:
     assert as_page({"number": 7, "title": "x", "body": "y", "pull_request": {}}, "acme/shop") is None
     page = as_page({"number": 8, "title": "Wish", "body": "A\r\ntext.", "labels": ["ui"]}, "acme/shop")
     assert page and page.number == 8 and page.labels == ("ui",) and page.body == "# Wish\n\nA\ntext.\n"

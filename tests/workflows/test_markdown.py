@@ -1,4 +1,4 @@
-"""Markdown files as items; a file may be anything, reading it never fails."""
+"""Reading Markdown files as pages: whatever the file contains, reading it never raises."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def page(tmp_path: Path, content: str | bytes, name: str = "042-dark-mode.md") -
     return read_page(tmp_path / name)
 
 
-def test_without_front_matter_the_name_gives_the_number_and_the_heading_the_title(tmp_path: Path) -> None:
+def test_without_front_matter_number_and_title_come_from_file_name_and_heading(tmp_path: Path) -> None:
     found = page(tmp_path, BODY)
     assert (found.number, found.title, found.is_open, found.labels) == (42, "Dark mode", True, ())
     assert found.body == BODY and found.problems == ()
@@ -32,13 +32,13 @@ def test_without_front_matter_the_name_gives_the_number_and_the_heading_the_titl
     ids=["toml", "yaml", "labels in a string"],
 )
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_front_matter_decides(tmp_path: Path, front: str, ending: str) -> None:
+def test_front_matter_takes_precedence(tmp_path: Path, front: str, ending: str) -> None:
     found = page(tmp_path, (front + BODY).replace("\n", ending))
     assert (found.number, found.title, found.is_open, found.labels) == (7, "Night", False, ("ui", "css"))
     assert found.body == BODY and found.problems == ()
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert page(tmp_path, b"\xef\xbb\xbf---\nnumber: 7\n---\n" + BODY.encode()).number == 7
 
 
@@ -65,13 +65,13 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
         (b"# Dark\n" + b"x" * MAX_BYTES, "a spec has at most 1,048,576"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_problems(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_problems_describe_what_is_wrong(tmp_path: Path, content: str | bytes, problem: str) -> None:
     found = page(tmp_path, content)
     assert any(problem in said for said in found.problems)
     assert found.title
 
 
-def test_what_cannot_be_opened_is_a_problem_too(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "042.md").mkdir()
     assert "cannot be read" in read_page(tmp_path / "042.md").problems[0]
     assert "cannot be read" in read_page(tmp_path / "gone.md").problems[0]
@@ -95,7 +95,7 @@ def test_what_cannot_be_opened_is_a_problem_too(tmp_path: Path) -> None:
         "---\na: *b\n---\n",
     ],
 )
-def test_hostile_front_matter_is_a_problem_and_no_error(tmp_path: Path, front: str) -> None:
+def test_hostile_front_matter_is_a_problem_and_never_raises(tmp_path: Path, front: str) -> None:
     found = page(tmp_path, front + BODY)
     assert len(found.problems) == 1 and "cannot be read" in found.problems[0]
     assert len(found.problems[0]) < 500
@@ -107,7 +107,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize("name", ["number", "title", "state", "labels"])
-def test_an_alias_bomb_does_not_go_off(tmp_path: Path, name: str) -> None:
+def test_a_yaml_alias_bomb_is_harmless(tmp_path: Path, name: str) -> None:
     found = page(tmp_path, f"---\n{BOMB}{name}: *a11\n---\n{BODY}")
     assert found.number == 42 and all(len(said) < 500 for said in found.problems)
 
@@ -121,11 +121,11 @@ def test_an_alias_bomb_does_not_go_off(tmp_path: Path, name: str) -> None:
         ("# C# and F#", "C# and F#"),
     ],
 )
-def test_a_heading_is_read_as_markdown_reads_it(tmp_path: Path, line: str, title: str) -> None:
+def test_headings_follow_markdown_rules(tmp_path: Path, line: str, title: str) -> None:
     assert page(tmp_path, f"{line}\n\ntext\n").title == title
 
 
-def test_a_heading_of_many_spaces_is_read_in_no_time(tmp_path: Path) -> None:
+def test_a_heading_with_many_spaces_is_parsed_quickly(tmp_path: Path) -> None:
     assert page(tmp_path, f"# a{' ' * 200_000}b\n\ntext\n").title.startswith("a ")
 
 
@@ -148,7 +148,7 @@ pieces = st.sampled_from(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=80) | st.lists(pieces | st.binary(max_size=4), max_size=12).map(b"".join))
-def test_no_bytes_whatever_are_an_error(tmp_path: Path, content: bytes) -> None:
+def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes) -> None:
     found = page(tmp_path, content)
     assert found.path.name == "042-dark-mode.md" and (found.number or 0) > 0
 
@@ -163,11 +163,11 @@ def test_no_bytes_whatever_are_an_error(tmp_path: Path, content: bytes) -> None:
         ("9" * 30 + ".md", 999999999),
     ],
 )
-def test_a_number_is_the_first_in_the_files_name(name: str, number: int | None) -> None:
+def test_the_number_is_the_first_one_in_the_file_name(name: str, number: int | None) -> None:
     assert file_number(Path(name)) == number
 
 
-def test_markdown_files_are_listed_by_name_without_hidden_ones(tmp_path: Path) -> None:
+def test_markdown_files_are_sorted_and_exclude_hidden_ones(tmp_path: Path) -> None:
     for name in ("b.md", "a.md", ".hidden.md", "c.txt", "d.MD"):
         (tmp_path / name).touch()
     assert [path.name for path in markdown_files(tmp_path)] == ["a.md", "b.md"]

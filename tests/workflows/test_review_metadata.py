@@ -1,4 +1,4 @@
-"""The review evidence at the head of a document."""
+"""Review metadata in a document's front matter."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ def read(tmp_path: Path, text: str) -> ReviewMetadata | None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_evidence_comes_back_as_it_was_written(tmp_path: Path, verdict: Verdict) -> None:
+def test_metadata_is_read_as_it_was_written(tmp_path: Path, verdict: Verdict) -> None:
     metadata = replace(EVIDENCE, status=verdict)
     assert read(tmp_path, with_metadata(metadata, "# A design\n\ntext\n")) == metadata
 
@@ -32,12 +32,14 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=words, source=words, body=words)
-def test_no_value_and_no_body_breaks_it(tmp_path: Path, model: str, source: str, body: str) -> None:
+def test_arbitrary_values_and_bodies_survive_a_round_trip(
+    tmp_path: Path, model: str, source: str, body: str
+) -> None:
     metadata = replace(EVIDENCE, reviewer=model, source=source)
     assert read(tmp_path, with_metadata(metadata, body)) == metadata
 
 
-def test_the_evidence_is_front_matter_that_others_can_read(tmp_path: Path) -> None:
+def test_the_metadata_is_valid_yaml_front_matter(tmp_path: Path) -> None:
     (tmp_path / "42.md").write_text(with_metadata(EVIDENCE, "# A design\n\ntext\n"))
     page = read_page(tmp_path / "42.md")
     assert page.problems == () and page.body == "\n# A design\n\ntext\n"
@@ -54,24 +56,24 @@ def test_the_evidence_is_front_matter_that_others_can_read(tmp_path: Path) -> No
         "---\nno colon\n---\n",
     ],
 )
-def test_a_document_of_another_hand_has_no_evidence(tmp_path: Path, text: str) -> None:
+def test_a_document_written_by_somebody_else_has_no_metadata(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) is None
 
 
-def test_a_status_or_field_that_is_not_ours_is_no_evidence(tmp_path: Path) -> None:
+def test_an_unknown_status_or_field_is_not_metadata(tmp_path: Path) -> None:
     text = with_metadata(EVIDENCE, "text")
     assert read(tmp_path, text.replace('"approved"', '"Approved"')) is None
     assert read(tmp_path, text.replace("rounds: 2\n", "")) is None
     assert read(tmp_path, text.replace("rounds: 2", "colour: 2")) is None
 
 
-def test_what_a_model_writes_in_the_body_is_no_evidence(tmp_path: Path) -> None:
+def test_metadata_in_the_body_is_ignored(tmp_path: Path) -> None:
     revised = replace(EVIDENCE, status=Verdict.NEEDS_REVISION)
     found = read(tmp_path, with_metadata(revised, with_metadata(EVIDENCE, "# A design\n")))
     assert found == revised
 
 
-def test_what_cannot_be_read_has_no_evidence(tmp_path: Path) -> None:
+def test_an_unreadable_file_has_no_metadata(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"---\n\xff\n")
     assert read_metadata(tmp_path / "binary") is None
     assert read_metadata(tmp_path / "nothing") is None
