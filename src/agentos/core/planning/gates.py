@@ -1,4 +1,4 @@
-"""Where a person has the word: gates that park an item, decisions that let it go on."""
+"""Human review: gates that park an item, and the decisions that let it go on."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from agentos.core.constants import REVIEWS
 
 
 class Gate(StrEnum):
-    """What a person is asked about."""
+    """What a person is asked to review."""
 
     DRAFT = "draft"
     VERDICT = "verdict"
@@ -16,7 +16,7 @@ class Gate(StrEnum):
 GATES: dict[str, tuple[Gate, ...]] = dict(
     zip(REVIEWS, ((), (Gate.DRAFT,), (Gate.VERDICT,), tuple(Gate)), strict=True)
 )
-"""What `--review` may say."""
+"""The gates of each value of `--review`."""
 
 
 class ReviewAction(StrEnum):
@@ -26,13 +26,12 @@ class ReviewAction(StrEnum):
 
     @property
     def past_tense(self) -> str:
-        """In the past tense."""
         return {"approve": "approved", "send back": "sent back", "reject": "rejected"}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What a person decided; `draft` is the text of one that the person has edited."""
+    """A person's decision. `draft` is the draft as edited by the person, if it was."""
 
     action: ReviewAction
     text: str = ""
@@ -41,7 +40,7 @@ class ReviewDecision:
 
 @dataclass(frozen=True, slots=True)
 class GateRequest:
-    """What a person is asked at one gate: `number` tells gates apart, so that no decision counts twice."""
+    """What a person is asked at one gate. `number` is unique per item, so that no decision applies twice."""
 
     number: int
     gate: Gate
@@ -53,7 +52,7 @@ class GateRequest:
 
 @dataclass(frozen=True, slots=True)
 class ParkedItem:
-    """An item that waits for a person; `run` has parked it."""
+    """An item that waits for a person, and the run that parked it."""
 
     item: str
     workflow: str
@@ -67,7 +66,7 @@ class ParkedItem:
 
 @dataclass(frozen=True, slots=True)
 class ReviewState:
-    """A parking as it stands: the draft as a person has edited it so far, and the decision, once there is one."""
+    """A parked item with the edited draft, if there is one, and the decision, once it is made."""
 
     parked_item: ParkedItem
     edited: str | None = None

@@ -1,4 +1,4 @@
-"""One document to be made: its identity."""
+"""Items: the units of work of a run, and how people refer to them."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _ID = re.compile(r"(?![.-])[A-Za-z0-9._-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`source` is relative to the project; `digest` is of the source's text."""
+    """One unit of work. `source` is a path relative to the project, `digest` a hash of its text."""
 
     id: str
     workflow: str
@@ -22,17 +22,17 @@ class Item:
 
 
 def matches(item: str, word: str) -> bool:
-    """Whether the item is meant: by its id, in whatever case it was typed, or by its number."""
+    """Whether the word names the item: by its id, ignoring case, or by its number."""
     return word.casefold() in (item.casefold(), item.rpartition("-")[2])
 
 
 def resolve_item(word: str, items: Iterable[str]) -> str | None:
-    """The one that is meant; None where that is nobody, or where several answer to it."""
+    """The item that the word names; None if there is none, or more than one."""
     known = list(items)
-    meant = [word] if word in known else [item for item in known if matches(item, word)]
-    return meant[0] if len(meant) == 1 else None
+    found = [word] if word in known else [item for item in known if matches(item, word)]
+    return found[0] if len(found) == 1 else None
 
 
 def is_safe_id(text: str) -> bool:
-    """Whether the text can name an item, and so a file, without leading anywhere else."""
+    """Whether the text is a valid item id, which is also safe as part of a file name."""
     return _ID.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""All that a worker is told at its start."""
+"""The task of a worker: everything it is told when it starts."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from agentos.core.text.secrets import Secret
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """Who plays a role: providers in the order of preference, and the model to ask each for."""
+    """The models of one role: providers in order of preference, and the model to use with each."""
 
     role: str
     providers: tuple[str, ...]
@@ -18,7 +18,7 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class GitHubAccess:
-    """Where the project keeps its issues; the token travels on the worker's channel alone."""
+    """The GitHub repository of the project. The token is sent only through the worker's channel."""
 
     repository: str
     base_url: str
@@ -28,7 +28,7 @@ class GitHubAccess:
 
 @dataclass(frozen=True, slots=True)
 class FiledIssue:
-    """Where the item's issue was found before the run, if it was; since when to look for others."""
+    """The address of the item's existing issue, if any, and the time from which to search for others."""
 
     address: str
     since: str
@@ -36,7 +36,7 @@ class FiledIssue:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """`workflow` is what was typed; `origin` is where that was found."""
+    """The first message to a worker. `workflow` is the name as typed, `origin` where that workflow was found."""
 
     run: str
     coordinator: int

@@ -1,4 +1,4 @@
-"""The one JSON form of events, commands and what they are made of."""
+"""The codec: events, commands and peer notes as JSON, and back with every field checked."""
 
 import dataclasses
 import enum
@@ -14,7 +14,7 @@ from agentos.core.text.secrets import Secret
 
 Reader = Callable[[object], Any]
 _PLAIN = frozenset((type(None), bool, int, float, str))
-# Made once: it writes a line for every event.
+# Built once, because it encodes every event.
 one_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -101,7 +101,7 @@ _TYPES = {wire_name: kind for kind, wire_name in WIRE_NAMES.items()}
 
 
 class CodecError(ValueError):
-    """A line that is not one of ours."""
+    """The input is not a valid message."""
 
 
 def encode(message: object) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def type_marker(kind: type) -> bytes:
 
 
 def decode(record: object) -> Any:
-    """The event or command that a record stands for; unknown fields are left out."""
+    """The message that a JSON object stands for. Unknown fields are ignored. Raises CodecError."""
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         raise CodecError("expected a JSON object with a type")
     kind = _TYPES.get(record["type"])
@@ -156,7 +156,7 @@ def loads(line: str | bytes) -> Any:
 
 
 def unpack(kind: type, record: object) -> Any:
-    """A dataclass of this kind from JSON types; each field is checked."""
+    """Build a dataclass of this type from JSON types, checking each field. Raises CodecError."""
     if not isinstance(record, dict):
         raise CodecError(f"expected an object for {kind.__name__}")
     values = {name: read(record[name]) for name, read in _readers(kind).items() if name in record}
@@ -191,7 +191,7 @@ def _pack_fields(message: object) -> dict[str, Any]:
 
 @functools.cache
 def _reader(hint: Any) -> Reader:
-    """How a value of this type is read; found out once a type, since journals are long."""
+    """The function that reads a value of this type; cached, since journals are long."""
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = _reader(next(part for part in typing.get_args(hint) if part is not type(None)))

@@ -1,4 +1,4 @@
-"""Orders: what the hands are to do, in the imperative."""
+"""Commands: what the scheduler tells the engine and its workers to do, in the imperative."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,8 @@ from agentos.core.text.secrets import Secret
 
 @dataclass(frozen=True, slots=True)
 class StartWorker:
+    """Start a worker for the item in this slot."""
+
     item: str
     slot: int
     attempt: int
@@ -15,31 +17,35 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class StopWorker:
-    """Stop at the next node, or give the call up after a grace."""
+    """Ask the worker to checkpoint and exit: at the next node, or after a short grace during a call."""
 
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
+    """Kill the worker and all its processes."""
+
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class FreezeWorker:
-    """It stands still, with all its processes, until it is thawed."""
+    """Stop the worker and all its processes (SIGSTOP) until ThawWorker."""
 
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThawWorker:
+    """Continue a frozen worker."""
+
     item: str
 
 
 @dataclass(frozen=True, slots=True)
 class GrantLease:
-    """The only thing a secret travels in; never written to disk."""
+    """Give the item a key for one call. The only message that carries a secret; never written to disk."""
 
     item: str
     call: str
@@ -56,7 +62,7 @@ Command = StartWorker | StopWorker | KillWorker | FreezeWorker | ThawWorker | Gr
 
 @dataclass(slots=True)
 class StepResult:
-    """Commands to be obeyed, news to be told."""
+    """What one step of the scheduler decided: commands to execute and news to publish."""
 
     commands: list[Command] = field(default_factory=list)
     news: list[News] = field(default_factory=list)

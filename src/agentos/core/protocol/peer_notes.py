@@ -1,4 +1,4 @@
-"""What runs on one host tell each other about keys, so that none is used beyond its limits in sum."""
+"""Notes that the runs on one host write for each other, so that together they respect the limits of each key."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,9 +8,9 @@ from agentos.core.ratelimit.provider_profile import Counting
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call began: it holds a slot of its key and counts for its bucket.
+    """A call started: it holds a slot of its key and counts towards its bucket's limits.
 
-    `probed_provider` is the address of the provider that fails for everybody, if it looks whether that is over.
+    `probed_provider` is set if the call probes a provider whose circuit breaker is open.
     """
 
     run: str
@@ -25,7 +25,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """A call ended: its slot is free, and what it used is known."""
+    """A call ended: its slot is free and its usage is known."""
 
     run: str
     lease: str
@@ -35,7 +35,7 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class CooldownStarted:
-    """A bucket rests: `until` by the host's clock, `exhausted_until` for a day's quota; told at `at`."""
+    """A bucket cools down `until` then (host clock), or `exhausted_until` if its daily quota is used up."""
 
     run: str
     bucket: str
@@ -48,7 +48,7 @@ class CooldownStarted:
 
 @dataclass(frozen=True, slots=True)
 class CooldownCleared:
-    """A call went through in spite of a rest: it is over."""
+    """A call succeeded during a cooldown, which is therefore over."""
 
     run: str
     bucket: str
@@ -57,10 +57,10 @@ class CooldownCleared:
 
 @dataclass(frozen=True, slots=True)
 class BucketLimitsLearned:
-    """What was told or found out about a bucket's limits, and how its provider counts.
+    """Limits of a bucket that its provider named or that were estimated, and how the provider counts.
 
-    `window_seconds`: in what time a found rate may be used up; `token_rate`: if tokens were found to be counted, the largest
-    call and in what time as many are admitted; `window_start`: when one of the fixed windows begins.
+    `window_seconds`: the time over which an estimated rate may be used up. `token_rate`: set if the provider was
+    found to count tokens. `window_start`: when one of its fixed windows starts (host clock).
     """
 
     run: str
@@ -76,7 +76,7 @@ class BucketLimitsLearned:
 
 @dataclass(frozen=True, slots=True)
 class HourUsage:
-    """So many calls, the last of them at `at`."""
+    """The calls of one hour; `at` is the time of the last one."""
 
     at: float
     calls: int
@@ -84,7 +84,7 @@ class HourUsage:
 
 @dataclass(frozen=True, slots=True)
 class BucketUsage:
-    """The calls of the last day, hour by hour: what is left of those of earlier runs."""
+    """The calls of the last day by hour: the compacted notes of earlier runs."""
 
     run: str
     bucket: str
@@ -95,7 +95,7 @@ class BucketUsage:
 
 @dataclass(frozen=True, slots=True)
 class KeyRejected:
-    """A provider does not take this key: nobody tries it again until its credential changes."""
+    """The provider rejected the key: no run uses it again until its credential changes."""
 
     run: str
     key: str
@@ -105,7 +105,7 @@ class KeyRejected:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLifted:
-    """A person says, or a call has shown, that a rejected key is a good one."""
+    """A person or a successful call has cleared a rejected key."""
 
     run: str
     key: str
@@ -113,7 +113,7 @@ class QuarantineLifted:
 
 @dataclass(frozen=True, slots=True)
 class ProviderFailed:
-    """The last so many calls to an address have failed; with `open_until`, nothing is sent there till then."""
+    """The last `failures` calls to this address failed; with `open_until`, its breaker is open until then."""
 
     run: str
     provider: str
@@ -125,7 +125,7 @@ class ProviderFailed:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRecovered:
-    """An address that had failed has answered."""
+    """An address that had failed has answered again."""
 
     run: str
     provider: str
@@ -133,7 +133,7 @@ class ProviderRecovered:
 
 @dataclass(frozen=True, slots=True)
 class RunGone:
-    """A run has ended, or died: it holds nothing any more."""
+    """A run has ended or died and no longer holds any lease."""
 
     run: str
 
@@ -151,7 +151,7 @@ Note = (
     | ProviderRecovered
     | RunGone
 )
-# Whose notes were kept when nobody was there.
+# The `run` of notes that were kept from runs that are over.
 EARLIER = "earlier"
 
 

@@ -1,4 +1,4 @@
-"""What the hands can do; each port has at least two adapters."""
+"""Ports: interfaces between the core and the outside world. Each has at least two adapters."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -14,27 +14,27 @@ from agentos.core.ratelimit.limits import LimitSeen
 
 
 class Engine(Protocol):
-    """Starts workers, carries messages."""
+    """Starts workers and carries messages between them and the event loop."""
 
     def execute(self, command: Command) -> None: ...
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        """Waits until something happened, `wake` was called or the time is over."""
+        """Wait until events arrive, `wake` is called or the timeout has passed."""
         ...
 
     def wake(self) -> None:
-        """Ends a `receive`; may be called from a signal handler."""
+        """End a `receive` early. Safe to call from a signal handler."""
         ...
 
     def watch(self, descriptor: int) -> None:
-        """From now on, a `receive` ends also when this can be read; whoever opened it reads it."""
+        """From now on, `receive` also returns when this descriptor is readable; its owner does the reading."""
         ...
 
     def close(self) -> None: ...
 
 
 class ControlRequest(Protocol):
-    """A request of somebody who waits for what comes of it."""
+    """A request from another terminal, which waits for the reply."""
 
     @property
     def request(self) -> Request: ...
@@ -43,26 +43,26 @@ class ControlRequest(Protocol):
 
 
 class PeerLog(Protocol):
-    """The other runs on this host, as far as keys go."""
+    """The log through which the runs on this host share the state of their keys."""
 
     def lock_and_read(self) -> AbstractContextManager[list[Note] | None]:
-        """Nobody else decides meanwhile; gives what the others have done since the last turn.
+        """Hold the lock shared by all runs and get the notes of the others since the last time.
 
-        None while it is somebody else's: then no key may be given out.
+        None if another run holds the lock: then no lease may be granted.
         """
         ...
 
     def append(self, notes: list[Note]) -> bool:
-        """Tells the others, within a turn; false while they cannot be told, and it has to be tried again."""
+        """Write notes while holding the lock. False if they could not be written; call again later."""
         ...
 
     def gone(self, runs: set[str]) -> list[RunGone]:
-        """Those of the runs that have ended or died."""
+        """Which of these runs have ended or died."""
         ...
 
 
 class Listener(Protocol):
-    """Hears every event, with the wall time at which it was told."""
+    """Receives every event of a run, with the wall time at which it was published."""
 
     def on_event(self, event: Event, at: float) -> None: ...
 
@@ -71,7 +71,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a model; with a schema, the answer is JSON by it."""
+    """One call to a model. With a schema, the response is JSON that follows it."""
 
     role: str
     prompt: str
@@ -88,7 +88,7 @@ class ModelResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeasedKey:
-    """What a lease gives for one call: the key, and where it is to be used."""
+    """What a lease grants for one call: the key, and the address and model to use it with."""
 
     key: str
     secret: str
@@ -96,19 +96,19 @@ class LeasedKey:
     model: str
 
     def __repr__(self) -> str:
-        return f"Access({self.key}, {self.model})"
+        return f"LeasedKey({self.key}, {self.model})"
 
 
 class Provider(Protocol):
     """A vendor of models."""
 
     async def complete(self, question: ModelRequest, access: LeasedKey) -> ModelResponse:
-        """Raises CallRefused or BadRequest."""
+        """Raise CallRefused or BadRequest if there is no response."""
         ...
 
 
 class Documents(Protocol):
-    """A project's files: whole or not there, and none outside of it."""
+    """A project's files: written atomically, and never outside the project."""
 
     root: Path
 
@@ -121,18 +121,18 @@ class Documents(Protocol):
     def move(self, name: str, target: str) -> None: ...
 
     def remove(self, name: str) -> None:
-        """Gone already is as good."""
+        """Does nothing if there is no such file."""
         ...
 
     def names(self, folder: str) -> list[str]: ...
 
     def numbering(self) -> AbstractContextManager[None]:
-        """Held while a new number is given out, so that no other process gives the same."""
+        """Hold this lock while allocating a new number, so that no two processes use the same one."""
         ...
 
 
 class Channel(Protocol):
-    """A worker's line to its coordinator."""
+    """A worker's connection to its coordinator."""
 
     def send(self, event: WorkerEvent) -> None: ...
 

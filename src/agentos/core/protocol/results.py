@@ -1,15 +1,19 @@
-"""How an item ended."""
+"""How an item ended, and what it used."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
+    """The reviewer's verdict on a document."""
+
     APPROVED = "approved"
     NEEDS_REVISION = "needs revision"
 
 
 class Ending(StrEnum):
+    """PARKED items wait for a person; ELSEWHERE means that another run holds the item."""
+
     FINISHED = "finished"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -19,7 +23,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that one call, one item or one run has used."""
+    """Calls and tokens that one call, one item or one run has used."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -46,7 +50,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of one attempt at an item, as its worker tells it."""
+    """The result of one attempt at an item, as its worker reports it. `result` is the path of the document."""
 
     ending: Ending
     verdict: Verdict | None = None
@@ -58,10 +62,10 @@ class Outcome:
 
 
 def failed(error: str, details: tuple[str, ...] = ()) -> Outcome:
-    """A failure that trying again would repeat."""
+    """A permanent failure: another attempt would fail in the same way."""
     return Outcome(Ending.FAILED, error=error, details=details)
 
 
 def failed_transient(error: str, details: tuple[str, ...] = ()) -> Outcome:
-    """A failure that may pass when the item is tried again."""
+    """A failure that another attempt may not have."""
     return Outcome(Ending.FAILED, error=error, details=details, retryable=True)

@@ -17,7 +17,7 @@ class RefusalKind(StrEnum):
     """The daily quota is used up: the bucket cools down until the provider's reset."""
     KEY_REJECTED = "key rejected"
     """The key is invalid, forbidden or unpaid: it is quarantined."""
-    PROVIDER_ERROR = "provider trouble"
+    PROVIDER_ERROR = "provider error"
     """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
 
 
