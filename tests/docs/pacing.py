@@ -1,4 +1,4 @@
-"""How the pool keeps to limits, told and untold, on a clock that is moved: `python -m tests.docs.pacing`."""
+"""Simulates how well the pool keeps known and unknown limits: `python -m tests.docs.pacing`."""
 
 import heapq
 from collections.abc import Iterator
@@ -17,60 +17,62 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
 from agentos.offline.rate_windows import WindowKind, make_window
 
-LIMIT, MINUTE, HOUR = 60, 60.0, 3600.0
-CALLERS, CALL, REFUSAL = 12, 8.0, 0.1
+LIMIT = 60  # requests per minute
+MINUTE, HOUR = 60.0, 3600.0  # seconds
+CALLERS = 12
+CALL, REFUSAL = 8.0, 0.1  # seconds that an answer and a refusal take
 POSSIBLE = {WindowKind.SLIDING: 3600, WindowKind.FIXED: 3600, WindowKind.BUCKET: 3660}
-HEAD = "window   limit told  hint  admitted  of possible  refused  after 30 min"
+HEAD = "window   limit known hint  admitted  of possible  refused  after 30 min"
 
 
 @dataclass
-class Story:
-    """An hour of callers that never run out of work, on one key."""
+class LimitSimulation:
+    """One hour of callers that always have work, on one key."""
 
     window: WindowKind
-    told: bool
+    known: bool
     hints: bool
     admitted: int = 0
     refused: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rates = ((Dimension.REQUESTS, Rate(LIMIT, MINUTE)),) if self.told else ()
+        rates = ((Dimension.REQUESTS, Rate(LIMIT, MINUTE)),) if self.known else ()
         key = Credential("key-1", "gemini", Secret("s" * 20), concurrency=CALLERS, rates=rates)
-        self._leasing = LeaseManager(Pool([key]), lambda: 0.5, Budget(PriceList()))
+        self._lease_manager = LeaseManager(Pool([key]), lambda: 0.5, Budget(PriceList()))
         self._server = make_window(self.window, LIMIT, MINUTE)
         self._numbers = count()
-        self._agenda: list[tuple[float, int, LeaseRequested | LeaseReleased]] = []
+        self._events: list[tuple[float, int, LeaseRequested | LeaseReleased]] = []
 
-    def tell(self) -> "Story":
+    def run(self) -> "LimitSimulation":
         for caller in range(CALLERS):
-            self._plan(0.0, _wish(f"item-{caller}"))
+            self._schedule(0.0, _request(f"item-{caller}"))
         now = 0.0
         while now < HOUR:
-            while self._agenda and self._agenda[0][0] <= now:
-                self._hear(heapq.heappop(self._agenda)[2], now)
-            for lease in self._leasing.grants(now):
-                self._plan(*self._answer(lease, now))
+            while self._events and self._events[0][0] <= now:
+                self._handle(heapq.heappop(self._events)[2], now)
+            for lease in self._lease_manager.grants(now):
+                self._schedule(*self._answer(lease, now))
             now = max(now, self._next(now))
         return self
 
     def line(self) -> str:
-        told, hint = "yes" if self.told else "no", "yes" if self.hints else "no"
+        known, hint = "yes" if self.known else "no", "yes" if self.hints else "no"
         share, late = self.admitted / POSSIBLE[self.window], sum(at >= HOUR / 2 for at in self.refused)
         return (
-            f"{self.window.value:<8} {told:<11} {hint:<5} {self.admitted:>8} {share:>12.1%} "
+            f"{self.window.value:<8} {known:<11} {hint:<5} {self.admitted:>8} {share:>12.1%} "
             f"{len(self.refused):>8} {late:>13}"
         )
 
     def _next(self, now: float) -> float:
-        wake = self._leasing.wake_at(now)
-        return min(moment for moment in (self._agenda[0][0] if self._agenda else HOUR, wake or HOUR))
+        wake = self._lease_manager.wake_at(now)
+        return min(moment for moment in (self._events[0][0] if self._events else HOUR, wake or HOUR))
 
-    def _hear(self, event: LeaseRequested | LeaseReleased, now: float) -> None:
+    def _handle(self, event: LeaseRequested | LeaseReleased, now: float) -> None:
         if isinstance(event, LeaseRequested):
-            self._leasing.request(event, now)
+            self._lease_manager.request(event, now)
         else:
-            self._leasing.release(event, now)
-            self._leasing.request(_wish(event.item), now)
+            self._lease_manager.release(event, now)
+            self._lease_manager.request(_request(event.item), now)
 
     def _answer(self, lease: Lease, now: float) -> tuple[float, LeaseReleased]:
         wait, item = self._server.wait(now, 1), lease.request.holder
@@ -82,22 +84,22 @@ class Story:
         refusal = Refusal(RefusalKind.RATE_LIMITED, "429", wait if self.hints else None)
         return now + REFUSAL, LeaseReleased(item, lease.id, REFUSAL, refusal=refusal)
 
-    def _plan(self, at: float, event: LeaseRequested | LeaseReleased) -> None:
-        heapq.heappush(self._agenda, (at, next(self._numbers), event))
+    def _schedule(self, at: float, event: LeaseRequested | LeaseReleased) -> None:
+        heapq.heappush(self._events, (at, next(self._numbers), event))
 
 
 def table() -> str:
-    return "\n".join([HEAD, *(record.tell().line() for record in stories())])
+    return "\n".join([HEAD, *(simulation.run().line() for simulation in simulations())])
 
 
-def stories() -> Iterator[Story]:
+def simulations() -> Iterator[LimitSimulation]:
     for window in WindowKind:
-        yield Story(window, told=True, hints=True)
-        yield Story(window, told=False, hints=True)
-        yield Story(window, told=False, hints=False)
+        yield LimitSimulation(window, known=True, hints=True)
+        yield LimitSimulation(window, known=False, hints=True)
+        yield LimitSimulation(window, known=False, hints=False)
 
 
-def _wish(item: str) -> LeaseRequested:
+def _request(item: str) -> LeaseRequested:
     return LeaseRequested(item, "draft-1", ("gemini",), ("gemini-2.5-pro",), 1000, 1000)
 
 
