@@ -1,19 +1,19 @@
 """Every error that agentos raises on purpose.
 
 AgentosError
-├── UsageError          the words on the command line            exit 2
+├── UsageError          invalid command line                     exit 2
 ├── PreflightError      config, project or home is unusable      exit 3
 │   ├── UnsupportedFormat  the journal of a run was written by another version of agentos
-│   └── BrokenWorkflow  somebody's workflow cannot be used as it is
-├── NoCredentials       no key that could be used                exit 4
-├── NothingMatches      what was named or labelled is not there  exit 5
-├── LimitReached        a limit outside lasts longer than may be waited; resumable  exit 75
-├── TrackerError        the place of the issues cannot be used   exit 3
-├── ItemError           the item cannot be done as it is; trying again would not help
-│   └── InvalidSpec     its text cannot be a spec
-└── ModelError          one call to a model did not give an answer
-    ├── CallRefused     the key or the provider said no; another call may succeed
-    └── BadRequest      the call itself is wrong; another key would say the same
+│   └── BrokenWorkflow  a user's workflow is invalid
+├── NoCredentials       no usable key                            exit 4
+├── NothingMatches      no item or run matches                   exit 5
+├── LimitReached        an external limit lasts longer than --max-wait; resumable  exit 75
+├── TrackerError        the issue tracker cannot be used         exit 3
+├── ItemError           the item cannot be done; a retry would not help
+│   └── InvalidSpec     its text is not a valid spec
+└── ModelError          a call to a model got no response
+    ├── CallRefused     refused by the provider; another call may succeed
+    └── BadRequest      the request is invalid, whatever the key
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The decision before anything runs: which items, in what order, why."""
+"""Planning: which items a run works on, in what order, and why."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +9,11 @@ from agentos.core.planning.items import Item
 
 LONGEST_WORD = 64
 FINISHED = "finished"
-"""Where a checkpoint stands that nothing is left to do for."""
+"""The node of a checkpoint whose item is done."""
 
 
 class ItemStatus(StrEnum):
-    """Where an item stands, derived from what is on disk."""
+    """The status of an item, derived from the files on disk."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was asked for on the command line."""
+    """The items that the command line selects."""
 
     everything: bool = False
     words: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """`redo`: its verdict stands, and it is done again all the same; `node` is where it goes on."""
+    """An item to run. `redo`: it has a verdict and runs again; `node`: where it resumes."""
 
     item: Item
     reason: str
@@ -64,7 +64,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, what was left to another run or to a person, and what was named but is done."""
+    """What runs, what another run or a person holds, and what was named but is already done."""
 
     entries: tuple[PlanEntry, ...]
     elsewhere: tuple[Candidate, ...] = ()
@@ -77,7 +77,7 @@ class Plan:
 
 
 def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
-    """Chooses and orders; raises NothingMatches for a name or label that nothing has."""
+    """Select and order the items. Raises NothingMatches for a name or label without an item."""
     named = _named(candidates, selection.words)
     chosen = named if selection.words else [c for c in candidates if _pending(c, selection)]
     chosen = _labelled(chosen, candidates, selection.labels)
@@ -127,7 +127,7 @@ def _labelled(
 
 
 def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
-    """A shell may write thousands of files on the line: each is looked up, not searched for."""
+    """The candidates that the words name, found through an index: a shell glob may name thousands of files."""
     index: dict[str | int, list[Candidate]] = {}
     for candidate in candidates:
         item = candidate.item
@@ -187,7 +187,7 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
 
 
 def merge_duplicates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Items that claim one number between them: one of them stays, with the problem named."""
+    """Of items with the same number, keep one and note the problem on it."""
     by_id: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         by_id.setdefault(candidate.item.id, []).append(candidate)

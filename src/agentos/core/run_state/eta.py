@@ -1,24 +1,24 @@
-"""How long a run will still take, and what it will have cost, as far as it has come."""
+"""The ETA of a run: how long it will still take and what it will cost in all."""
 
 from dataclasses import dataclass
 
 from agentos.core.run_state.run_stats import ItemStats, RunStats
 
-LEAST_LEFT = 0.1
+MIN_SHARE_LEFT = 0.1  # of an item that takes longer than usual
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """None is not known: before the first item has ended, or without a price."""
+    """None means unknown: before the first item has finished, or without a price."""
 
     seconds_left: float | None = None
     cost: float | None = None
 
 
 def estimate(stats: RunStats, at: float) -> Estimate:
-    """What is left is taken to be like what has finished; what runs is part of the way.
+    """Assume that the remaining items take as long as the finished ones; running items are partly done.
 
-    While the run stands still, nothing of it changes: it is what is left from then on.
+    While the run is paused, the estimate does not change.
     """
     at = at if stats.paused_since is None else stats.paused_since
     left = len(stats.rows) - stats.closed
@@ -34,22 +34,22 @@ def estimate(stats: RunStats, at: float) -> Estimate:
 
 
 def _left(row: ItemStats, usual: float, at: float) -> float:
-    """Of an item that takes longer than usual, a little is always left."""
-    return max(usual - row.age(at), LEAST_LEFT * usual)
+    """Seconds left for a running item, never zero."""
+    return max(usual - row.age(at), MIN_SHARE_LEFT * usual)
 
 
 def _by_pace(stats: RunStats, left: int, at: float) -> float:
-    """At the pace so far, told by calls: with fewer keys than workers, those that run hardly get on."""
+    """Seconds left at the call rate so far, which matters when there are fewer keys than workers."""
     usual = stats.finished_calls / stats.finished
     elapsed = at - stats.began - (stats.warm_up or 0.0) - stats.paused_seconds
     if not usual or elapsed <= 0:
         return 0.0
-    prestarted = sum(min(row.usage.calls / usual, 1 - LEAST_LEFT) for row in stats.running)
-    return (left - prestarted) * elapsed / (stats.finished + prestarted)
+    partly_done = sum(min(row.usage.calls / usual, 1 - MIN_SHARE_LEFT) for row in stats.running)
+    return (left - partly_done) * elapsed / (stats.finished + partly_done)
 
 
 def _cost(stats: RunStats, left: int) -> float | None:
-    """Never less than was spent: what runs has spent a part already."""
+    """The projected cost of the whole run, never less than the cost so far."""
     if stats.cost is None or stats.finished_cost is None:
         return None
     return max(stats.cost, stats.finished_cost / stats.finished * (stats.closed + left))

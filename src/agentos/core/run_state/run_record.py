@@ -1,4 +1,4 @@
-"""A run as a report tells it: what it adds up to, what happened when, how far its journal can be read."""
+"""The record of one run for reports: statistics, timeline, notable events, unreadable lines."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from agentos.core.run_state.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class TimedEvent:
-    """Something that was said of the run as a whole; `at` is wall time."""
+    """An event of the run as a whole; `at` is wall time."""
 
     at: float
     event: events.News | events.CredentialsRejected
@@ -18,7 +18,7 @@ class TimedEvent:
 
 @dataclass(slots=True)
 class RunRecord:
-    """Fed with every event of a run, in order; `alive` is whether its process still holds its lock."""
+    """Pass every event of a run to `handle`, in order. `alive`: the run's process still holds its lock."""
 
     run: str
     alive: bool = False
@@ -38,11 +38,11 @@ class RunRecord:
             self.timed_events.append(TimedEvent(at, event))
 
     def _onwards(self, at: float) -> float:
-        """A wall clock that was set back does not take the story back."""
+        """Keep times increasing when the wall clock was set back."""
         self._ahead = max(self._ahead, self.timeline.last - at)
         return at + self._ahead
 
-    # What people ask for.
+    # Queries.
 
     @property
     def state(self) -> str:
@@ -54,11 +54,11 @@ class RunRecord:
 
     @property
     def seconds(self) -> float:
-        """From the beginning to the end, or to the last thing that is known."""
+        """From the start to the end, or to the last event."""
         return self.stats.ended.seconds if self.stats.ended else max(0.0, self.stats.last - self.stats.began)
 
     def status_of(self, row: ItemStats) -> str:
-        """The item's state in one or two words, also when nobody is left to change it."""
+        """The item's state in one or two words, also for a run that was killed."""
         died = row.running and not self.alive and row.outcome is None
         return "died here" if died else row.status
 

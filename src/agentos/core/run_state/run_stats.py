@@ -1,4 +1,4 @@
-"""What the events of a run add up to."""
+"""Run statistics: the current state and the totals of a run, computed from its events."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED)
 
 @dataclass(slots=True)
 class ItemStats:
-    """One item, as far as it has come."""
+    """The state and the totals of one item."""
 
     item: str
     place: int = 0
@@ -21,7 +21,7 @@ class ItemStats:
     since: float = 0.0
     outcome: Outcome | None = None
     seconds: float = 0.0
-    """Of the attempts that are over; of all, once the item has ended."""
+    """Of the attempts that are over; of all attempts once the item has ended."""
     leases: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
@@ -30,7 +30,7 @@ class ItemStats:
     quiet_level: str = ""
 
     def age(self, at: float) -> float:
-        """Seconds that it has been at work by then, all attempts together."""
+        """Seconds that the item has been running by then, over all attempts."""
         return self.seconds + (max(0.0, at - self.since) if self.running else 0.0)
 
     @property
@@ -47,7 +47,7 @@ class ItemStats:
 
 @dataclass(slots=True)
 class RunStats:
-    """Fed with every event of a run, in order."""
+    """Pass every event of a run to `handle`, in order; then read the fields."""
 
     started: events.RunStarted | None = None
     began: float = 0.0
@@ -57,14 +57,14 @@ class RunStats:
     held: dict[str, str] = field(default_factory=dict)
     cooling_down: dict[str, float] = field(default_factory=dict)
     paced_until: float = 0.0
-    """When the next call goes, if every key is at its limit."""
+    """When the next call can start, if every key is at its limit."""
     refusals: int = 0
     warm_up: float | None = None
-    """Seconds until the first worker came up; None before."""
+    """Seconds until the first worker had started; None before."""
     workers: int = 0
     paused: events.RunPaused | None = None
     suspended_at: float | None = None
-    """Since when it stands still for Ctrl-Z."""
+    """Since when the run is suspended (Ctrl-Z)."""
     stopped: events.ShutdownStarted | None = None
     stopped_at: float = 0.0
     over: int = 0
@@ -79,9 +79,9 @@ class RunStats:
     finished_calls: int = 0
     finished_cost: float | None = 0.0
     paused_seconds: float = 0.0
-    """Seconds for which a person had paused or suspended the run, as far as that is over."""
+    """Seconds of all completed pauses and suspensions."""
     paused_since: float | None = None
-    """Since when somebody has it paused or suspended."""
+    """Since when the run is paused or suspended."""
     _running: dict[str, ItemStats] = field(default_factory=dict)
 
     def handle(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
@@ -144,7 +144,7 @@ class RunStats:
         row.running, row.since = True, at
 
     def _handle_worker_end(self, row: ItemStats, at: float) -> None:
-        """What it held is free, and its item not at work any more, whatever becomes of it."""
+        """The worker holds no key any more and its item no longer runs."""
         row.seconds = row.age(at)
         self._leave(row)
         for lease in row.leases:
@@ -160,7 +160,7 @@ class RunStats:
         event: events.RunPaused | events.RunResumed | events.RunSuspended | events.RunContinued,
         at: float,
     ) -> None:
-        """It may be suspended while it is paused: that time counts once."""
+        """A run can be suspended while paused; that time counts once."""
         if isinstance(event, events.RunPaused | events.RunSuspended):
             self.paused_since = at if self.paused_since is None else self.paused_since
         match event:
@@ -185,7 +185,7 @@ class RunStats:
         row.outcome = None
 
     def _handle_worker_event(self, event: events.Event) -> None:
-        """Any word of an item, or of its worker, is a sign of life; its silence is not."""
+        """Every event of an item except ItemQuiet is a sign of life."""
         row = self.rows.get(getattr(event, "item", ""))
         if row is not None:
             row.quiet_level = event.level if isinstance(event, events.ItemQuiet) else ""
@@ -213,7 +213,7 @@ class RunStats:
             self.finished_cost = add_costs(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
-    # What people ask for.
+    # Queries.
 
     def ending(self, *endings: Ending) -> list[ItemStats]:
         return [row for row in self.rows.values() if row.outcome and row.outcome.ending in endings]
@@ -226,22 +226,22 @@ class RunStats:
         return sorted(self._running.values(), key=lambda row: row.place)
 
     def present(self, at: float) -> float:
-        """The moment up to which time counts for the items: for Ctrl-Z theirs stands still too."""
+        """The time up to which the items' clocks run: they stop while the run is suspended."""
         return at if self.suspended_at is None else self.suspended_at
 
     @property
     def keyless(self) -> bool:
-        """Whether neither keys nor calls are known of: nothing is to be said of tokens and cost."""
+        """Whether the run has neither keys nor calls, so that tokens and cost are not worth showing."""
         return self.started is not None and not self.started.keys and not self.usage.calls
 
     @property
     def reviewed(self) -> bool:
-        """Whether any item has come to a verdict."""
+        """Whether any item has a verdict."""
         return any(row.outcome and row.outcome.verdict for row in self.rows.values())
 
     @property
     def reviewing(self) -> bool:
-        """Whether verdicts are what it is about: a program's run has no keys, and what ends without one wants none."""
+        """Whether the items of this run are expected to end with a verdict (not those of `agentos exec`)."""
         return self.reviewed or bool(self.started and self.started.keys and not self.ending(Ending.FINISHED))
 
 

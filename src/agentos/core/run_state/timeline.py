@@ -1,4 +1,4 @@
-"""What happened when: the events of a run as spans of time, for each item, each key, the whole run."""
+"""The timeline of a run: its events as spans of time per item, per key and for the whole run."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +10,7 @@ SHORTEST_WAIT = 0.01
 
 
 class SpanKind(StrEnum):
-    """In the order in which a picture is drawn: what comes later covers what came before."""
+    """In drawing order: later kinds cover earlier ones."""
 
     ATTEMPT = "at work"
     RETRY = "waiting to be tried again"
@@ -28,7 +28,7 @@ class SpanKind(StrEnum):
 
 @dataclass(slots=True)
 class Span:
-    """`ended` is None while it lasts; `label` is a node, an item or a reason."""
+    """A span of time. `ended` is None while it lasts; `label` is a node, an item or a reason."""
 
     kind: SpanKind
     began: float
@@ -36,7 +36,7 @@ class Span:
     label: str = ""
 
     def until(self, end: float) -> float:
-        """Where it ends on a picture that ends at `end`."""
+        """The end to draw on a timeline that ends at `end`."""
         return end if self.ended is None else min(self.ended, end)
 
     def seconds(self, end: float) -> float:
@@ -45,7 +45,7 @@ class Span:
 
 @dataclass(slots=True)
 class Lane:
-    """The spans of one item, one key or the run, in the order of their beginnings."""
+    """The spans of one item, one key or the run, ordered by start."""
 
     name: str
     spans: list[Span] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Lane:
         return self.spans[-1]
 
     def close(self, at: float, *kinds: SpanKind) -> None:
-        """Ends what lasts, of these kinds or of all."""
+        """End the open spans of these kinds, or all of them."""
         for span in self.spans:
             if span.ended is None and (not kinds or span.kind in kinds):
                 span.ended = at
@@ -65,13 +65,13 @@ class Lane:
         return [span for span in self.spans if span.kind in kinds]
 
     def layers(self) -> list[Span]:
-        """As a picture is drawn."""
+        """The spans in drawing order."""
         return sorted(self.spans, key=lambda span: _ORDER.index(span.kind))
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Fed with every event of a run, in order; the times never go back."""
+    """Pass every event of a run to `handle`, in order and with times that never decrease."""
 
     began: float = 0.0
     last: float = 0.0
@@ -167,7 +167,7 @@ class Timeline:
                 pass
 
     def _leave(self, item: str, at: float) -> None:
-        """The item's worker is gone, and with it what it did and held."""
+        """The item's worker has exited: end its spans and release its key."""
         self._item(item).close(at)
         for lease in [lease for lease, (holder, _) in self._calls.items() if holder == item]:
             self._calls.pop(lease)[1].ended = at
@@ -187,5 +187,5 @@ _ORDER = tuple(SpanKind)
 
 
 def _too_short(span: Span) -> bool:
-    """A key that came at once was not waited for."""
+    """A lease granted at once leaves no waiting span."""
     return span.kind is SpanKind.WAIT and span.ended is not None and span.seconds(span.ended) < SHORTEST_WAIT
