@@ -1,1 +1,1 @@
-"""A bounded campaign of kills and freezes against real runs, judged by an independent server."""
+"""A bounded campaign of kills and freezes against real runs, judged independently of what the runs report."""

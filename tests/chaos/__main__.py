@@ -1,4 +1,4 @@
-"""Runs a campaign and says what was found: python -m tests.chaos [--seed N] [--stride N] [--only PART ...]."""
+"""Runs a campaign and prints its findings: python -m tests.chaos [--seed N] [--stride N] [--only PART ...]."""
 
 import argparse
 import random
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos.campaign import Wish, conduct, figures
+from tests.chaos.campaign import CampaignOptions, figures, run_campaign
 from tests.chaos.decisions import Act
 from tests.chaos.killing import Sweep
 from tests.chaos.steps import SHIMMED, STEPS
@@ -22,15 +22,15 @@ from tests.faults.shim import compiled
 
 PARTS = ("campaign", "sweeps", "steps")
 MOST_CALLS = 500
-"""More than a coordinator makes: the sweep ends by itself behind the last call there is."""
+"""More than a coordinator makes; the sweep stops after the last call."""
 FEWEST_CALLS = 8
-"""Those of a worker with a program: every sweep has one to begin with, however far apart they are."""
+"""Calls of a worker of `exec`, the fewest of all: the first call swept must exist at any stride."""
 MOST_OF_A_GATEWAY = 100
-"""The same of a gateway; there is a key for each."""
+"""The same for a gateway; there is a key for each call."""
 
 
 def main() -> int:
-    given = _words().parse_args()
+    given = _parser().parse_args()
     print(f"chaos with seed {given.seed}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="agentos-chaos-"))
     violations: list[str] = []
@@ -48,30 +48,30 @@ def main() -> int:
     return 0
 
 
-def _words() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--items", type=int, default=100, help="issues and briefs (100)")
     parser.add_argument("--kills", type=int, default=500, help="kills and freezes (500)")
-    parser.add_argument("--minutes", type=float, default=30.0, help="for them, at most (30)")
-    parser.add_argument("--stride", type=int, default=1, help="every so many-th durable call (1: all)")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="some of its parts")
+    parser.add_argument("--minutes", type=float, default=30.0, help="time limit in minutes (30)")
+    parser.add_argument("--stride", type=int, default=1, help="kill at every N-th durable call (1: all)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="run only these parts")
     return parser
 
 
 def _campaign(folder: Path, given: argparse.Namespace) -> list[str]:
     seconds = given.minutes * 60
-    wish = Wish(given.seed, given.items, given.kills, trouble=seconds, seconds=seconds)
-    report = conduct(folder / "work", wish)
+    options = CampaignOptions(given.seed, given.items, given.kills, trouble=seconds, seconds=seconds)
+    report = run_campaign(folder / "work", options)
     print(*figures(report), sep="\n", flush=True)
-    short = [] if report.is_whole else [f"only {report.evidence.injector.total} of {wish.kills} injected"]
+    short = [] if report.is_whole else [f"only {report.evidence.injector.total} of {options.kills} injected"]
     return [*report.violations, *short]
 
 
 def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:
-    """SIGKILL in place of durable calls, from one that the seed chooses on."""
+    """Send SIGKILL in place of durable calls, starting at one chosen by the seed."""
     if compiled() is None:
-        print("durable calls: not swept, for want of a C compiler")
+        print("durable calls not swept: no C compiler found")
         return []
 
     def places(last: int = MOST_CALLS) -> range:
@@ -80,30 +80,32 @@ def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:
     found: list[str] = []
     for sweep, program in ((sweep_designs, "lld-workflow"), (sweep_filings, "issue-workflow")):
         last = calls_of_a_worker(folder / f"count-{program}", program)
-        found += _told(sweep(folder / sweep.__name__, places(last)))
-    found += _told(sweep_coordinators(folder / "coordinators", places()))
+        found += _print_sweep(sweep(folder / sweep.__name__, places(last)))
+    found += _print_sweep(sweep_coordinators(folder / "coordinators", places()))
     for who in (COORDINATOR, WORKER, GATEWAY):
-        found += _told(sweep_programs(folder / f"programs-{who}", places(), who))
+        found += _print_sweep(sweep_programs(folder / f"programs-{who}", places(), who))
     for manner in (ALONE, BESIDE):
-        found += _told(sweep_gateways(folder / f"gateways-{manner}", places(MOST_OF_A_GATEWAY), manner))
+        found += _print_sweep(
+            sweep_gateways(folder / f"gateways-{manner}", places(MOST_OF_A_GATEWAY), manner)
+        )
     return found + _swept_gates(folder, places)
 
 
 def _swept_gates(folder: Path, places: Callable[..., range]) -> list[str]:
-    """What a person has a word in."""
-    found = _told(sweep_gated_runs(folder / "gated", places()))
+    """Sweeps over the human review gates."""
+    found = _print_sweep(sweep_gated_runs(folder / "gated", places()))
     for act in Act:
         name = act.name.casefold()
         parking, going_on = calls_of_gates(folder / f"count-{name}", act)
         if act is Act.APPROVE:
-            found += _told(sweep_parkings(folder / "parkings", places(parking)))
-        found += _told(sweep_decided(folder / f"decided-{name}", places(going_on), act))
+            found += _print_sweep(sweep_parkings(folder / "parkings", places(parking)))
+        found += _print_sweep(sweep_decided(folder / f"decided-{name}", places(going_on), act))
         last = calls_of_a_review(folder / f"count-review-{name}", act)
-        found += _told(sweep_reviews(folder / f"reviews-{name}", places(last), act))
+        found += _print_sweep(sweep_reviews(folder / f"reviews-{name}", places(last), act))
     return found
 
 
-def _told(done: Sweep) -> list[str]:
+def _print_sweep(done: Sweep) -> list[str]:
     print(done, *(f"  - {one}" for one in done.violations[:20]), sep="\n", flush=True)
     return done.violations
 

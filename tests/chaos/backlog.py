@@ -1,4 +1,4 @@
-"""A backlog for a campaign, and what must become of it."""
+"""The backlog of a campaign and the results expected from it."""
 
 import random
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ QUALITIES = ("good", "weak", "hopeless")
 SHARES = (60, 25, 15)
 FIRST_BRIEF = 5001
 FIRST_ADDED, APART = 8000, 500
-"""Far enough apart for the numbers that filed issues get, which follow the highest there is."""
+"""Spacing that leaves room for the numbers of filed issues, which follow the highest existing one."""
 APPROVED, REVISION = "approved", "needs revision"
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Number -> quality, of the issues and of the briefs that were there from the beginning."""
+    """Quality by number, of the issues and of the initial briefs."""
 
     issues: dict[int, str]
     briefs: dict[int, str]
 
     def add(self, harness: RunHarness) -> None:
-        """One issue more, whole at every moment."""
+        """Add one issue atomically."""
         number = FIRST_ADDED + APART * sum(map(is_added, self.issues))
         self.issues[number] = "good"
         name = f"{number}-thing.md"
@@ -32,12 +32,12 @@ class Backlog:
         draft.rename(harness.project / "issues" / name)
 
     def expected(self, number: int) -> str | None:
-        """The verdict of an issue; None for one that was filed on the way, where either may be right."""
+        """The expected verdict; None for an issue filed during the campaign, where either is right."""
         return verdict_of(self.issues[number]) if number in self.issues else None
 
 
 def is_added(number: int) -> bool:
-    """Whether an issue came on the way, and is neither of the backlog nor filed."""
+    """Whether an issue was added during the campaign."""
     return number >= FIRST_ADDED and (number - FIRST_ADDED) % APART == 0
 
 
@@ -45,13 +45,13 @@ def verdict_of(quality: str) -> str:
     return REVISION if quality == "hopeless" else APPROVED
 
 
-def make_backlog(harness: RunHarness, dice: random.Random, items: int) -> Backlog:
-    """One of ten is a brief; the qualities are mixed, and each has at least one issue if there is room."""
+def make_backlog(harness: RunHarness, rng: random.Random, items: int) -> Backlog:
+    """Write a backlog of mixed quality; one item in ten is a brief."""
     briefs = max(1, items // 10)
-    drawn = [*QUALITIES, *dice.choices(QUALITIES, SHARES, k=items)][: items - briefs]
+    drawn = [*QUALITIES, *rng.choices(QUALITIES, SHARES, k=items)][: items - briefs]
     backlog = Backlog(
         dict(enumerate(drawn, 1)),
-        dict(enumerate(["good", *dice.choices(QUALITIES, SHARES, k=briefs - 1)], FIRST_BRIEF)),
+        dict(enumerate(["good", *rng.choices(QUALITIES, SHARES, k=briefs - 1)], FIRST_BRIEF)),
     )
     for number, quality in backlog.issues.items():
         harness.issue(number, quality)
@@ -61,20 +61,20 @@ def make_backlog(harness: RunHarness, dice: random.Random, items: int) -> Backlo
 
 
 def verdict_documents(project: Path) -> Iterator[Path]:
-    """Every document that carries a verdict, wherever it lies."""
+    """Every document with a verdict."""
     for folder in ("docs/lld", "docs/issues"):
         yield from sorted((project / folder).glob("*/[!.]*.md"))
 
 
 def filed_issues(project: Path) -> Iterator[tuple[Path, str]]:
-    """The issues that a run has filed, with the brief that each came from."""
+    """The issues filed by runs, with the brief each came from."""
     for path in sorted((project / "issues").glob("[!.]*.md")):
         if origin := front_matter(path.read_text("utf-8")).get("origin", ""):
             yield path, origin.strip('"')
 
 
 def front_matter(text: str) -> dict[str, str]:
-    """Read by other code than that which wrote it; nothing unless it is opened and closed."""
+    """Parsed independently of the product's code; empty unless the block is complete."""
     head, closed, _ = text.removeprefix("---\n").partition("\n---\n")
     if not text.startswith("---\n") or not closed:
         return {}

@@ -1,4 +1,4 @@
-"""One campaign: a backlog, terminals that work on it, an injector, a reader, and at the end the server."""
+"""One campaign: runs work on a backlog while processes are killed and frozen; then the invariants are checked."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos.backlog import Backlog, make_backlog, verdict_documents
 from tests.chaos.injector import Injector
-from tests.chaos.invariants import Evidence, Finding, extra_calls, judge, resumed
+from tests.chaos.invariants import Evidence, Finding, check_invariants, extra_calls, resumed
 from tests.chaos.processes import lock_holders, orphans_of
 from tests.chaos.reader import Reader
 from tests.chaos.terminals import Terminal
@@ -21,9 +21,9 @@ ORPHANS_AFTER = 2.0
 SHARE_OF_TROUBLE = 0.6
 HEAD_START = 3
 RESERVE = 2
-"""So many issues are always left to be disturbed: the backlog grows until everything is injected."""
+"""Issues kept unfinished: the backlog grows until every fault has been injected."""
 LEAD = 1.1
-"""By so much the kills are ahead of the work: all of them have to fall while there is some left."""
+"""How far kills run ahead of finished work, so that all of them happen while work is left."""
 ROUNDS = 3
 LLD = ("lld-workflow", "--all", "--parallel", "3")
 ISSUE = ("issue-workflow", "--all", "--parallel", "2")
@@ -38,21 +38,21 @@ FAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for on the command line."""
+class CampaignOptions:
+    """The size and the time limits of a campaign."""
 
     seed: int
     items: int
     kills: int
     trouble: float
-    """Seconds from the first hit on, longer only if no worker has died by then."""
+    """Seconds of fault injection from the first hit, extended only until a worker has died."""
     seconds: float
-    """For everything."""
+    """Time limit for the whole campaign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    wish: Wish
+    options: CampaignOptions
     seconds: float
     evidence: Evidence
     findings: list[Finding]
@@ -60,24 +60,24 @@ class Report:
 
     @property
     def is_whole(self) -> bool:
-        """Whether as much was injected as was asked for."""
-        return self.evidence.injector.total >= self.wish.kills
+        """Whether every requested fault was injected."""
+        return self.evidence.injector.total >= self.options.kills
 
     @property
     def violations(self) -> list[str]:
         return [f"{finding.promise}: {one}" for finding in self.findings for one in finding.against]
 
 
-def conduct(root: Path, wish: Wish) -> Report:
-    """The whole campaign, in a folder that does not exist yet."""
+def run_campaign(root: Path, options: CampaignOptions) -> Report:
+    """Run a whole campaign in a new folder."""
     began = time.monotonic()
     with RunHarness.open(root) as harness:
-        dice = random.Random(wish.seed)
-        backlog = make_backlog(harness, dice, wish.items)
+        rng = random.Random(options.seed)
+        backlog = make_backlog(harness, rng, options.items)
         faults = [word for fault in FAULTS for word in ("--fault", json.dumps(fault))]
-        server = harness.server(*LIMITS, "--seed", str(wish.seed), *faults)
-        injector, reader = Injector(dice, harness.project), Reader(harness.project)
-        with _Campaign(harness, backlog, wish, injector, reader, began).live() as campaign:
+        server = harness.server(*LIMITS, "--seed", str(options.seed), *faults)
+        injector, reader = Injector(rng, harness.project), Reader(harness.project)
+        with _Campaign(harness, backlog, options, injector, reader, began).live() as campaign:
             campaign.trouble()
             campaign.finish()
             return campaign.report(server)
@@ -85,11 +85,11 @@ def conduct(root: Path, wish: Wish) -> Report:
 
 @dataclass(slots=True)
 class _Campaign:
-    """Everything but the reading of documents happens on the thread that made it."""
+    """State of a campaign; only the document reader runs in another thread."""
 
     harness: RunHarness
     backlog: Backlog
-    wish: Wish
+    options: CampaignOptions
     injector: Injector
     reader: Reader
     began: float
@@ -113,26 +113,24 @@ class _Campaign:
                 stack.callback(terminal.close)
             yield self
 
-    # While it rages.
-
     def trouble(self) -> None:
-        """Until everything is injected, or the time for it is up."""
-        strike_at = time.monotonic()
-        while self.injector.total < self.wish.kills and not self._is_late():
+        """Inject faults until all are injected or the time is up."""
+        inject_at = time.monotonic()
+        while self.injector.total < self.options.kills and not self._is_late():
             self._keep_up()
             if self._done() > len(self.backlog.issues) - RESERVE:
                 self.backlog.add(self.harness)
-            if time.monotonic() >= strike_at and self._is_behind() and self._has_begun():
-                self.injector.strike([terminal.pid for terminal in self.terminals if terminal.pid])
+            if time.monotonic() >= inject_at and self._is_behind() and self._has_begun():
+                self.injector.inject([terminal.pid for terminal in self.terminals if terminal.pid])
                 self._first_hit = self._first_hit or time.monotonic()
-                strike_at = time.monotonic() + self.injector.dice.uniform(0.0, 0.4)
+                inject_at = time.monotonic() + self.injector.rng.uniform(0.0, 0.4)
             time.sleep(TICK)
 
     def _is_late(self) -> bool:
         now = time.monotonic()
-        if self.injector.deaths and now >= self._first_hit + self.wish.trouble:
+        if self.injector.deaths and now >= self._first_hit + self.options.trouble:
             return True
-        return now >= self.began + self.wish.seconds * SHARE_OF_TROUBLE
+        return now >= self.began + self.options.seconds * SHARE_OF_TROUBLE
 
     def _keep_up(self) -> None:
         for terminal in self.terminals:
@@ -152,29 +150,27 @@ class _Campaign:
             self.orphans.extend(f"{orphan} of coordinator {pid}" for orphan in orphans_of(pid))
 
     def _is_behind(self) -> bool:
-        """Kills and work keep pace: without it, one of the two would be over long before the other."""
+        """Whether injection lags behind the work; keeps the two in step."""
         share = self._done() / len(self.backlog.issues)
-        return self.injector.total < self.wish.kills * LEAD * share + HEAD_START
+        return self.injector.total < self.options.kills * LEAD * share + HEAD_START
 
     def _has_begun(self) -> bool:
-        """Before the first worker is there, a kill would hit nothing but imports."""
+        """Whether a worker has started: before that, a kill would only interrupt imports."""
         return self.injector.total > 0 or bool(lock_holders(self.harness.project))
 
     def _done(self) -> int:
-        """How many issues of the backlog have a verdict; those that were filed on the way do not count."""
+        """Issues of the backlog with a verdict, without those filed during the campaign."""
         names = {path.name for path in verdict_documents(self.harness.project)}
         return sum(f"LLD-{number:03}.md" in names for number in self.backlog.issues)
 
-    # Then it is left alone.
-
     def finish(self) -> None:
-        """Whatever runs may end; then each workflow runs until nothing is left for it."""
+        """Let the current runs end, then run each workflow undisturbed until it has nothing left to do."""
         self.injector.thaw(float("inf"))
         for terminal in self.terminals:
             self._end(terminal)
         for words in (ISSUE, LLD):
             if 0 not in (self._run_once(f"{words[0]}-{number}", words) for number in range(ROUNDS)):
-                self.unfinished.append(f"{words[0]}, left alone, never ended with 0")
+                self.unfinished.append(f"{words[0]}, undisturbed, never exited with 0")
         time.sleep(ORPHANS_AFTER)
         self._look_for_orphans(float("inf"))
 
@@ -185,9 +181,9 @@ class _Campaign:
         return self._end(terminal)
 
     def _end(self, terminal: Terminal) -> int | None:
-        code = terminal.wait(self.began + self.wish.seconds - time.monotonic())
+        code = terminal.wait(self.began + self.options.seconds - time.monotonic())
         if code is None and terminal.pid:
-            self.unfinished.append(f"{terminal.name} was not over when the time was up")
+            self.unfinished.append(f"{terminal.name} was still running at the time limit")
             terminal.close()
         self._notice(terminal)
         return code
@@ -196,7 +192,7 @@ class _Campaign:
         self.reader.stop()
         call_log = server.ledger()
         (self.harness.root / "ledger.json").write_text(json.dumps(call_log))
-        metadata = Evidence(
+        evidence = Evidence(
             self.harness,
             self.backlog,
             self.injector,
@@ -206,22 +202,22 @@ class _Campaign:
             "".join(terminal.said() for terminal in self.terminals),
         )
         endings = {terminal.name: dict(terminal.endings) for terminal in self.terminals}
-        findings = [*judge(metadata), Finding("runs left unfinished", tuple(self.unfinished))]
-        return Report(self.wish, time.monotonic() - self.began, metadata, findings, endings)
+        findings = [*check_invariants(evidence), Finding("runs left unfinished", tuple(self.unfinished))]
+        return Report(self.options, time.monotonic() - self.began, evidence, findings, endings)
 
 
 def figures(report: Report) -> Iterator[str]:
-    """The report, line by line, as people read it."""
-    metadata, wish = report.evidence, report.wish
-    hits = sorted(metadata.injector.hits.items())
-    whole, killed = resumed(metadata)
-    yield f"seed {wish.seed}: {len(metadata.backlog.issues)} issues and {len(metadata.backlog.briefs)} briefs"
-    yield f"injected {metadata.injector.total} of {wish.kills}, {metadata.injector.misses} misses:"
+    """The lines of the printed report."""
+    evidence, options = report.evidence, report.options
+    hits = sorted(evidence.injector.hits.items())
+    whole, killed = resumed(evidence)
+    yield f"seed {options.seed}: {len(evidence.backlog.issues)} issues and {len(evidence.backlog.briefs)} briefs"
+    yield f"injected {evidence.injector.total} of {options.kills}, {evidence.injector.misses} misses:"
     yield from (f"  {action} {role}: {count}" for (action, role), count in hits)
-    yield f"  workers that died with an item in their hands: {metadata.injector.deaths.total()}"
-    yield f"calls {metadata.ledger['seen']}, of them refused or spoilt on purpose {_faults(metadata)}"
-    yield f"  answered {len(metadata.answered())}, repeated after a death {extra_calls(metadata).total()}"
-    yield f"documents read {metadata.reader.reads} times"
+    yield f"  workers killed while holding an item: {evidence.injector.deaths.total()}"
+    yield f"calls {evidence.ledger['seen']}, of which refused or corrupted on purpose {_faults(evidence)}"
+    yield f"  answered {len(evidence.answered())}, repeated after a death {extra_calls(evidence).total()}"
+    yield f"documents read {evidence.reader.reads} times"
     yield f"exit codes: {report.endings}"
     yield f"resumed {whole} of {killed} items that were killed"
     for finding in report.findings:
@@ -230,5 +226,5 @@ def figures(report: Report) -> Iterator[str]:
     yield f"{'FAILED' if report.violations else 'passed'} after {report.seconds:.0f} s"
 
 
-def _faults(metadata: Evidence) -> int:
-    return sum(call["fault"] is not None or call["status"] == 429 for call in metadata.ledger["calls"])
+def _faults(evidence: Evidence) -> int:
+    return sum(call["fault"] is not None or call["status"] == 429 for call in evidence.ledger["calls"])

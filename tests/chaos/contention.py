@@ -54,30 +54,30 @@ def main(folder: Path, seconds: float, seed: int) -> None:
     """One of them: takes a lock, looks whether it is alone, works, lets go."""
     from agentos.storage.locks import Holder, ItemLocks
 
-    dice, end = random.Random(seed), time.monotonic() + seconds
-    _slow_down(dice)
+    rng, end = random.Random(seed), time.monotonic() + seconds
+    _slow_down(rng)
     locks = ItemLocks(folder)
     locks.prepare()
     took = missed = 0
     while time.monotonic() < end:
-        item = f"LLD-{dice.randint(1, ITEMS)}"
+        item = f"LLD-{rng.randint(1, ITEMS)}"
         lock = locks.acquire(item, Holder(os.getpid(), "contention"))
         if lock is None:
             missed += 1
-            time.sleep(dice.uniform(0, 0.002))
+            time.sleep(rng.uniform(0, 0.002))
             continue
         took += 1
-        _work(folder / f"{item}.inside", dice.choice((0.0, 0.0, LONGEST)))
+        _work(folder / f"{item}.inside", rng.choice((0.0, 0.0, LONGEST)))
         lock.release()
     print(f"took {took} missed {missed}", flush=True)
 
 
-def _slow_down(dice: random.Random) -> None:
+def _slow_down(rng: random.Random) -> None:
     """A process may lose its core between any two calls: here, often between opening and locking."""
     flock = fcntl.flock
 
     def late(descriptor: int, operation: int) -> None:
-        time.sleep(dice.uniform(0, SLOWEST_CALL))
+        time.sleep(rng.uniform(0, SLOWEST_CALL))
         flock(descriptor, operation)
 
     fcntl.flock = late  # type: ignore[assignment]

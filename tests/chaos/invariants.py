@@ -1,4 +1,4 @@
-"""Judges a campaign from the server's ledger, the files and the kernel, never from what a run says."""
+"""Checks a campaign against the server's call log, the files and the kernel, never against a run's own output."""
 
 import re
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ Call = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One promise, and everything that was found against it."""
+    """One promise, with every violation found."""
 
     promise: str
     against: tuple[str, ...]
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that was gathered while the campaign went on."""
+    """Everything recorded during the campaign."""
 
     harness: RunHarness
     backlog: Backlog
@@ -53,156 +53,156 @@ class Evidence:
         return self.harness.project
 
     def answered(self) -> list[Call]:
-        """Calls whose answer was sent as a whole and can be used."""
+        """Calls with a complete, usable answer."""
         whole = [call for call in self.ledger["calls"] if call["status"] == 200]
         return [call for call in whole if call["ending"] == "complete" and call["fault"] in HARMLESS]
 
 
-def judge(metadata: Evidence) -> list[Finding]:
+def check_invariants(evidence: Evidence) -> list[Finding]:
     found = {
-        "lost": lost(metadata),
-        "verdicts other than expected": wrong_verdicts(metadata),
-        "effects twice": twice(metadata),
-        "documents ever half-written": iter(metadata.reader.broken),
-        "documents written again with another text": iter(metadata.reader.rewritten),
-        "items worked on by two processes at once": overlaps(metadata),
-        "keys over their concurrency": crowded_keys(metadata),
-        "calls repeated beyond one per death": repeated(metadata),
-        "calls for items that were over": after_the_end(metadata),
-        "orphans after 2 s": iter(metadata.orphans),
-        "temporary files, checkpoints and locks left": leftovers(metadata.harness),
-        "tracebacks": (line for line in metadata.said.splitlines() if "Traceback (most" in line),
-        "empty passes": empty_passes(metadata),
+        "lost": lost(evidence),
+        "verdicts other than expected": wrong_verdicts(evidence),
+        "effects twice": twice(evidence),
+        "documents ever half-written": iter(evidence.reader.broken),
+        "documents written again with another text": iter(evidence.reader.rewritten),
+        "items worked on by two processes at once": overlaps(evidence),
+        "keys over their concurrency": crowded_keys(evidence),
+        "calls repeated beyond one per death": repeated(evidence),
+        "calls for items that were over": after_the_end(evidence),
+        "orphans after 2 s": iter(evidence.orphans),
+        "temporary files, checkpoints and locks left": leftovers(evidence.harness),
+        "tracebacks": (line for line in evidence.said.splitlines() if "Traceback (most" in line),
+        "empty passes": empty_passes(evidence),
     }
     return [Finding(promise, tuple(against)) for promise, against in found.items()]
 
 
-def lost(metadata: Evidence) -> Iterator[str]:
-    designed = {_number(path) for path in verdict_documents(metadata.project) if path.name[:3] == "LLD"}
-    issues = set(metadata.backlog.issues) | {_number(path) for path, _ in filed_issues(metadata.project)}
+def lost(evidence: Evidence) -> Iterator[str]:
+    designed = {_number(path) for path in verdict_documents(evidence.project) if path.name[:3] == "LLD"}
+    issues = set(evidence.backlog.issues) | {_number(path) for path, _ in filed_issues(evidence.project)}
     yield from (f"LLD-{number} has no verdict" for number in sorted(issues - designed))
-    origins = {origin for _, origin in filed_issues(metadata.project)}
-    for number, quality in metadata.backlog.briefs.items():
+    origins = {origin for _, origin in filed_issues(evidence.project)}
+    for number, quality in evidence.backlog.briefs.items():
         if verdict_of(quality) == APPROVED:
             if f"ISSUE-{number}" not in origins:
                 yield f"ISSUE-{number} is not filed"
-            if not (metadata.project / "ideas/done" / f"{number}-thing.md").exists():
+            if not (evidence.project / "ideas/done" / f"{number}-thing.md").exists():
                 yield f"the brief of ISSUE-{number} was not moved"
-        elif not (metadata.project / "docs/issues/needs-revision" / f"ISSUE-{number:03}.md").exists():
+        elif not (evidence.project / "docs/issues/needs-revision" / f"ISSUE-{number:03}.md").exists():
             yield f"ISSUE-{number} has no verdict"
 
 
-def wrong_verdicts(metadata: Evidence) -> Iterator[str]:
-    for path in verdict_documents(metadata.project):
+def wrong_verdicts(evidence: Evidence) -> Iterator[str]:
+    for path in verdict_documents(evidence.project):
         status = front_matter(path.read_text("utf-8")).get("status", "").strip('"')
-        expected = metadata.backlog.expected(_number(path)) if path.name[:3] == "LLD" else REVISION
+        expected = evidence.backlog.expected(_number(path)) if path.name[:3] == "LLD" else REVISION
         if status != FOLDERS[path.parent.name] or status != (expected or status):
-            yield f"{path.relative_to(metadata.project)} says {status}"
-    for number, quality in metadata.backlog.briefs.items():
-        if verdict_of(quality) == REVISION and f"ISSUE-{number}" in _origins(metadata):
+            yield f"{path.relative_to(evidence.project)} says {status}"
+    for number, quality in evidence.backlog.briefs.items():
+        if verdict_of(quality) == REVISION and f"ISSUE-{number}" in _origins(evidence):
             yield f"ISSUE-{number} was filed"
 
 
-def twice(metadata: Evidence) -> Iterator[str]:
-    documents = Counter(path.name for path in verdict_documents(metadata.project))
+def twice(evidence: Evidence) -> Iterator[str]:
+    documents = Counter(path.name for path in verdict_documents(evidence.project))
     yield from (f"{name} has {count} verdicts" for name, count in documents.items() if count > 1)
-    filed = Counter(_origins(metadata))
+    filed = Counter(_origins(evidence))
     yield from (f"{origin} was filed {count} times" for origin, count in filed.items() if count > 1)
-    places = [path.name for path in metadata.project.glob("ideas/*/*.md")]
+    places = [path.name for path in evidence.project.glob("ideas/*/*.md")]
     yield from (f"{name} is in two folders" for name, count in Counter(places).items() if count > 1)
-    for path in sorted((metadata.project / "docs/lineage/done").iterdir()):
+    for path in sorted((evidence.project / "docs/lineage/done").iterdir()):
         if path.name.count("-") > 1:
             yield f"a second lineage: {path.name}"
 
 
-def overlaps(metadata: Evidence) -> Iterator[str]:
-    for item, calls in _by_item(metadata.ledger["calls"]).items():
+def overlaps(evidence: Evidence) -> Iterator[str]:
+    for item, calls in _by_item(evidence.ledger["calls"]).items():
         for before, after in pairwise(sorted(calls, key=lambda call: float(call["started"]))):
             if before["ended"] is None or after["started"] < before["ended"]:
                 yield f"{item}: calls {before['seq']} and {after['seq']}"
 
 
-def crowded_keys(metadata: Evidence) -> Iterator[str]:
-    for key, most in sorted(metadata.ledger["max_concurrent"].items()):
+def crowded_keys(evidence: Evidence) -> Iterator[str]:
+    for key, most in sorted(evidence.ledger["max_concurrent"].items()):
         if most > CONCURRENCY:
             yield f"{key}: {most} calls at once, {CONCURRENCY} allowed"
 
 
-def repeated(metadata: Evidence) -> Iterator[str]:
-    for item, extra in extra_calls(metadata).items():
-        deaths = sum(metadata.injector.deaths[name] for name in _names(metadata).get(item, ()))
+def repeated(evidence: Evidence) -> Iterator[str]:
+    for item, extra in extra_calls(evidence).items():
+        deaths = sum(evidence.injector.deaths[name] for name in _names(evidence).get(item, ()))
         if extra > deaths:
             yield f"{item}: {extra} repeated calls, {deaths} deaths"
 
 
-def extra_calls(metadata: Evidence) -> Counter[str]:
-    """Item, by title -> answers to a question that had been answered before."""
-    seen = Counter((call["item"], call["role"], call["prompt_sha256"]) for call in metadata.answered())
+def extra_calls(evidence: Evidence) -> Counter[str]:
+    """Repeated answers to the same prompt, by item title."""
+    seen = Counter((call["item"], call["role"], call["prompt_sha256"]) for call in evidence.answered())
     extra: Counter[str] = Counter()
     for (item, _, _), count in seen.items():
         extra[item] += count - 1
-    extra.subtract(_reviewed_unchanged(metadata))
+    extra.subtract(_reviewed_unchanged(evidence))
     return +extra
 
 
-def _reviewed_unchanged(metadata: Evidence) -> Iterator[str]:
-    """A hopeless draft comes back from its revision as it was: its second review is the same question."""
-    for number, quality in (metadata.backlog.issues | metadata.backlog.briefs).items():
+def _reviewed_unchanged(evidence: Evidence) -> Iterator[str]:
+    """A hopeless draft does not change in its revision, so its second review repeats the first prompt."""
+    for number, quality in (evidence.backlog.issues | evidence.backlog.briefs).items():
         if quality == "hopeless":
             yield title_of(number)
 
 
-def after_the_end(metadata: Evidence) -> Iterator[str]:
+def after_the_end(evidence: Evidence) -> Iterator[str]:
     over = {
-        title: metadata.reader.first_seen.get(path)
-        for title, path in _designs(metadata)
-        if path in metadata.reader.first_seen
+        title: evidence.reader.first_seen.get(path)
+        for title, path in _designs(evidence)
+        if path in evidence.reader.first_seen
     }
-    for item, calls in _by_item(metadata.ledger["calls"]).items():
+    for item, calls in _by_item(evidence.ledger["calls"]).items():
         late = [call["seq"] for call in calls if call["started"] > (over.get(item) or float("inf"))]
         if late:
             yield f"{item}: calls {', '.join(map(str, late))}"
 
 
-def empty_passes(metadata: Evidence) -> Iterator[str]:
-    """A campaign that hit or read nothing has shown nothing."""
-    if not metadata.injector.total:
-        yield "nothing was injected"
-    if not metadata.injector.deaths:
+def empty_passes(evidence: Evidence) -> Iterator[str]:
+    """A campaign that hit or read nothing proves nothing."""
+    if not evidence.injector.total:
+        yield "no fault was injected"
+    if not evidence.injector.deaths:
         yield "no worker died"
-    if not metadata.reader.reads or not metadata.reader.to_the_end:
-        yield f"the reader broke off after {metadata.reader.reads} documents"
-    if not metadata.answered():
+    if not evidence.reader.reads or not evidence.reader.to_the_end:
+        yield f"the reader broke off after {evidence.reader.reads} documents"
+    if not evidence.answered():
         yield "no call was answered"
 
 
-def resumed(metadata: Evidence) -> tuple[int, int]:
-    """Of the items that were killed, how many reached a verdict all the same, and how many there are."""
-    killed = set(metadata.injector.deaths)
-    left = set(re.findall(r"[A-Z]+-\d+", " ".join(lost(metadata))))
+def resumed(evidence: Evidence) -> tuple[int, int]:
+    """How many killed items still reached a verdict, and how many were killed."""
+    killed = set(evidence.injector.deaths)
+    left = set(re.findall(r"[A-Z]+-\d+", " ".join(lost(evidence))))
     return len(killed - left), len(killed)
 
 
-def _origins(metadata: Evidence) -> list[str]:
-    return [origin for _, origin in filed_issues(metadata.project)]
+def _origins(evidence: Evidence) -> list[str]:
+    return [origin for _, origin in filed_issues(evidence.project)]
 
 
-def _designs(metadata: Evidence) -> Iterator[tuple[str, Path]]:
-    """Title and design of each issue; a brief and the issue that came of it may have one title."""
-    titles = {number: title_of(number) for number in metadata.backlog.issues}
-    for path, _ in filed_issues(metadata.project):
+def _designs(evidence: Evidence) -> Iterator[tuple[str, Path]]:
+    """Title and design of each issue; a brief and the issue filed from it may share a title."""
+    titles = {number: title_of(number) for number in evidence.backlog.issues}
+    for path, _ in filed_issues(evidence.project):
         titles[_number(path)] = front_matter(path.read_text("utf-8"))["title"].strip('"')
-    for path in verdict_documents(metadata.project):
+    for path in verdict_documents(evidence.project):
         if path.name.startswith("LLD"):
             yield titles[_number(path)], path
 
 
-def _names(metadata: Evidence) -> dict[str, list[str]]:
-    """Title -> the items that the ledger calls so."""
+def _names(evidence: Evidence) -> dict[str, list[str]]:
+    """The items with each title in the call log."""
     names = defaultdict(list)
-    for title, path in _designs(metadata):
+    for title, path in _designs(evidence):
         names[title].append(f"LLD-{_number(path)}")
-    for number in metadata.backlog.briefs:
+    for number in evidence.backlog.briefs:
         names[title_of(number)].append(f"ISSUE-{number}")
     return names
 

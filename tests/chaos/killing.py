@@ -1,11 +1,11 @@
-"""What the sweeps share: what one did, its shim, and what must hold after a kill."""
+"""Shared by the sweeps: the result of a sweep, its shim, and the checks after a kill."""
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.chaos.processes import naming, orphans_of
+from tests.chaos.processes import orphans_of, processes_naming
 from tests.faults.shim import Shim, compiled
 from tests.scenarios.harness import CompletedCommand, RunHarness, RunningCommand, wait_until
 
@@ -15,12 +15,12 @@ TRACEBACK = "Traceback (most"
 
 @dataclass(slots=True)
 class Sweep:
-    """What one sweep did, and everything that was found against a promise."""
+    """The result of one sweep, with every broken promise."""
 
     name: str
     kills: int = 0
     last: int = 0
-    """The highest n that was reached; there are no further calls after it."""
+    """The highest call number reached."""
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -30,12 +30,12 @@ class Sweep:
 
     @contextmanager
     def timed(self) -> Iterator["Sweep"]:
-        """A sweep that killed nobody has shown nothing."""
+        """Measure the time; a sweep without a kill is a violation, since it proves nothing."""
         began = time.monotonic()
         yield self
         self.seconds = time.monotonic() - began
         if not self.kills:
-            self.violations.append("nobody was killed")
+            self.violations.append("no process was killed")
 
     def killed(self, n: int) -> None:
         self.kills, self.last = self.kills + 1, max(self.last, n)
@@ -47,10 +47,10 @@ def shim_of(harness: RunHarness, name: str) -> Shim:
     return Shim(library, harness, name)
 
 
-def aftermath(
+def check_killed(
     harness: RunHarness, running: RunningCommand, n: int, others: Sequence[int] = ()
 ) -> Iterator[str]:
-    """The command that was to be killed is, and nobody that it started is left; `others` belong to nobody of it."""
+    """Check that the command was killed and left no process behind, `others` aside."""
     if (code := running.wait(60).code) != -9:
         yield f"the process to be killed at call {n} ended with {code}"
     try:
@@ -60,16 +60,16 @@ def aftermath(
 
 
 def _left(harness: RunHarness, pid: int, others: Sequence[int]) -> list[int]:
-    return [*orphans_of(pid), *(one for one in naming(harness.project) if one not in others)]
+    return [*orphans_of(pid), *(one for one in processes_naming(harness.project) if one not in others)]
 
 
 def readable(harness: RunHarness, *words: str) -> Iterator[str]:
-    """Whatever the killed wrote of themselves can be read."""
+    """Check that the records of killed runs can be read."""
     for word in words or ("runs", "status", "keys"):
         yield from sound(f"agentos {word}", harness.run(word, program="agentos"))
 
 
 def sound(name: str, done: CompletedCommand, *codes: int) -> Iterator[str]:
-    """It ended as it may, and without a traceback."""
+    """Check the exit code, and that there is no traceback."""
     if done.code not in (codes or (0,)) or TRACEBACK in done.out + done.err:
         yield f"{name} ended with {done.code}: {(done.out + done.err)[-500:]}"

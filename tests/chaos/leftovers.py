@@ -1,4 +1,4 @@
-"""What a run that was killed may have left behind, once another has come to its end."""
+"""Finds what killed runs left behind, once a later run has finished."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +7,11 @@ from tests.chaos.processes import locked
 from tests.scenarios.harness import RunHarness
 
 KEPT = {".locks", ".gitignore"}
-"""The names with a dot that belong there; every other is temporary, and a socket is its run's."""
+"""Hidden names that belong there; any other is temporary."""
 
 
 def leftovers(harness: RunHarness) -> Iterator[str]:
-    """Temporary files, checkpoints, lineages that are still active, locks that are held."""
+    """Temporary files, checkpoints, active lineages, and held locks."""
     for folder in (harness.project, harness.home):
         for path in sorted(folder.rglob("*")):
             if _is_temporary(path):
@@ -20,7 +20,7 @@ def leftovers(harness: RunHarness) -> Iterator[str]:
     yield from (f"active lineage: {path.name}" for path in harness.project.glob("docs/lineage/active/*"))
     files = [*harness.project.glob(".locks/*.lock"), *harness.home.rglob("*.lock")]
     yield from (f"held lock: {path.name} by {pid}" for pid, path in locked(files).items())
-    yield from (f"a run's sign of life: {path.name}" for path in harness.home.glob("quota/run-*"))
+    yield from (f"liveness file of a run: {path.name}" for path in harness.home.glob("quota/run-*"))
 
 
 def _is_temporary(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Who is who among the processes of a run, as the kernel tells it."""
+"""Identifies the processes of a run from /proc."""
 
 import os
 from collections.abc import Iterable
@@ -8,25 +8,25 @@ from pathlib import Path
 
 from tests.scenarios.harness import ProcessHandle, command_line, descendants
 
-TEMPLATE_MODULE = "agentos.engines.template"
+FORK_SERVER_MODULE = "agentos.engines.template"
 
 
 class Role(StrEnum):
     COORDINATOR = "coordinator"
-    TEMPLATE = "template"
+    FORK_SERVER = "fork server"
     WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    mark: ProcessHandle
+    process: ProcessHandle
     role: Role
     parent: int
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """One coordinator and all that lives below it."""
+class ProcessTree:
+    """A coordinator with its fork server and workers."""
 
     members: tuple[Member, ...]
 
@@ -34,50 +34,50 @@ class Family:
         return [member for member in self.members if member.role is role]
 
     def dies_with(self, victim: Member) -> list[Member]:
-        """The workers that a death takes along."""
+        """The workers that die with this process."""
         match victim.role:
             case Role.WORKER:
                 return [victim]
-            case Role.TEMPLATE:
-                return [member for member in self.of(Role.WORKER) if member.parent == victim.mark.pid]
+            case Role.FORK_SERVER:
+                return [member for member in self.of(Role.WORKER) if member.parent == victim.process.pid]
             case Role.COORDINATOR:
                 return self.of(Role.WORKER)
 
 
-def family_of(coordinator: int) -> Family:
+def process_tree(coordinator: int) -> ProcessTree:
     fields = _stat(coordinator)
     if not fields:
-        return Family(())
+        return ProcessTree(())
     own = Member(ProcessHandle(coordinator, fields[19]), Role.COORDINATOR, int(fields[1]))
     below = [_member(mark, coordinator) for mark in descendants(coordinator)]
-    return Family((own, *(member for member in below if member)))
+    return ProcessTree((own, *(member for member in below if member)))
 
 
 def _member(mark: ProcessHandle, coordinator: int) -> Member | None:
     fields = _stat(mark.pid)
-    if not fields or TEMPLATE_MODULE not in command_line(mark.pid):
+    if not fields or FORK_SERVER_MODULE not in command_line(mark.pid):
         return None
     parent = int(fields[1])
-    return Member(mark, Role.TEMPLATE if parent == coordinator else Role.WORKER, parent)
+    return Member(mark, Role.FORK_SERVER if parent == coordinator else Role.WORKER, parent)
 
 
 def orphans_of(coordinator: int) -> list[int]:
-    """What still lives of a dead coordinator's processes: all of them carry its number in their arguments."""
+    """Live processes of a dead coordinator, whose pid is among their arguments."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if _made_for(pid) == str(coordinator) and _is_alive(pid)]
 
 
-def naming(folder: Path) -> list[int]:
-    """The living processes that have something of this folder among their arguments."""
+def processes_naming(folder: Path) -> list[int]:
+    """Live processes with this folder among their arguments."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if f"{folder}" in command_line(pid) and _is_alive(pid)]
 
 
 def _made_for(pid: int) -> str | None:
     words = command_line(pid).split()
-    if TEMPLATE_MODULE not in words:
+    if FORK_SERVER_MODULE not in words:
         return None
-    return next(iter(words[words.index(TEMPLATE_MODULE) + 2 :]), None)
+    return next(iter(words[words.index(FORK_SERVER_MODULE) + 2 :]), None)
 
 
 def _is_alive(pid: int) -> bool:
@@ -86,7 +86,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name; none if there is no such process."""
+    """The fields of /proc/PID/stat that follow the command name; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
@@ -94,13 +94,13 @@ def _stat(pid: int) -> list[str]:
 
 
 def lock_holders(project: Path) -> dict[int, str]:
-    """Process -> the lock of this project that it holds, `LLD-42` for an item's."""
+    """The project lock held by each process; `LLD-42` for an item's."""
     held = locked(project.glob(".locks/*.lock"))
     return {pid: path.stem.removeprefix("task-") for pid, path in held.items()}
 
 
 def locked(files: Iterable[Path]) -> dict[int, Path]:
-    """Process -> the file among these that it holds the lock of."""
+    """The locked file among these, by the pid of its holder."""
     inodes = {path.stat().st_ino: path for path in files}
     held = {}
     for line in Path("/proc/locks").read_text().splitlines():

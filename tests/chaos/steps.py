@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos.contention import contend
 from tests.chaos.decisions import Act
 from tests.chaos.powercut import cut_everywhere
-from tests.chaos.processes import Role, family_of, orphans_of
+from tests.chaos.processes import Role, orphans_of, process_tree
 from tests.chaos.sweep import sweep_filings
 from tests.chaos.sweep_gated_runs import sweep_gated_runs
 from tests.chaos.sweep_gateways import BESIDE, sweep_gateways
@@ -115,8 +115,8 @@ def orphans(root: Path, environment: Environment) -> list[str]:
         harness.extra_env = environment
         running = harness.start("--all", "--parallel", 2)
         wait_until(lambda: len(server.calls()) == 2, 60)
-        members = family_of(running.pid).members
-        frozen = [member.mark for member in members if member.role is not Role.COORDINATOR]
+        members = process_tree(running.pid).members
+        frozen = [member.process for member in members if member.role is not Role.COORDINATOR]
         for mark in frozen:
             os.kill(mark.pid, signal.SIGSTOP)
         running.signal(signal.SIGKILL)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos.backlog import front_matter, verdict_documents
-from tests.chaos.killing import TRACEBACK, Sweep, aftermath, readable, shim_of
+from tests.chaos.killing import TRACEBACK, Sweep, check_killed, readable, shim_of
 from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
 from tests.faults.shim import Shim
@@ -57,7 +57,7 @@ def sweep_coordinators(root: Path, places: Sequence[int]) -> Sweep:
                 _forget(harness, places[len(reached) :])
                 break
             sweep.killed(n)
-            sweep.violations += aftermath(harness, running, n)
+            sweep.violations += check_killed(harness, running, n)
         sweep.violations += [*_finish(harness, "lld-workflow"), *readable(harness)]
         reader.stop()
         sweep.violations += [*_designs(harness, reached), *leftovers(harness), *reader.broken]

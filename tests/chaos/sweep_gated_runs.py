@@ -5,7 +5,7 @@ from itertools import cycle
 from pathlib import Path
 
 from tests.chaos.decisions import Act, overpaid, unheeded, waits
-from tests.chaos.killing import Sweep, aftermath, readable, shim_of
+from tests.chaos.killing import Sweep, check_killed, readable, shim_of
 from tests.chaos.leftovers import leftovers
 from tests.chaos.sweep_gates import GATED, decide_all, run
 from tests.scenarios.harness import RunHarness
@@ -44,7 +44,7 @@ def _kill(harness: RunHarness, sweep: Sweep, n: int) -> bool:
     running.wait(60)
     if shim.kills:
         sweep.killed(n)
-        sweep.violations += aftermath(harness, running, n)
+        sweep.violations += check_killed(harness, running, n)
     return bool(shim.kills)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
+from tests.chaos.killing import Sweep, check_killed, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.gateway.staging import MODELS, Gate, credentials, gemini_body
 from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, wait_until
@@ -40,7 +40,7 @@ def sweep_gateways(
                 if shim.kills == 0:
                     break
                 sweep.killed(n)
-                sweep.violations += aftermath(harness, running, n, [other.running.pid] if other else [])
+                sweep.violations += check_killed(harness, running, n, [other.running.pid] if other else [])
                 other = other or stack.enter_context(_open(harness))
                 sweep.violations += _taken_over(other, server, f"key-{place}", told)
         with _open(harness) as last:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
+from tests.chaos.killing import Sweep, check_killed, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, title_of
 
@@ -82,7 +82,7 @@ def sweep_programs(
             sweep.killed(n)
             reached.append(n)
             if who == COORDINATOR:
-                sweep.violations += aftermath(harness, running, n)
+                sweep.violations += check_killed(harness, running, n)
             else:
                 sweep.violations += sound(f"exec, its {who} killed at call {n},", done, *_codes(who))
             if programs.is_marked(n):

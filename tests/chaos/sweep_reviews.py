@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos.decisions import Act, decide, notes, overpaid, unheeded, waits, words_on
-from tests.chaos.killing import Sweep, aftermath, readable, shim_of, sound
+from tests.chaos.killing import Sweep, check_killed, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.chaos.sweep_gates import GATED, run, unparked
 from tests.scenarios.harness import CompletedCommand, RunHarness
@@ -45,15 +45,15 @@ def sweep_reviews(
             killed = running.wait(60)
             if shim.kills:
                 sweep.killed(n)
-                sweep.violations += aftermath(harness, running, n)
-            sweep.violations += [*_told(harness, n, act, killed), *_repeated(harness, n, act)]
+                sweep.violations += check_killed(harness, running, n)
+            sweep.violations += [*_print_sweep(harness, n, act, killed), *_repeated(harness, n, act)]
         sweep.violations += run(harness, len(places))
         sweep.violations += [*unheeded(harness, decided), *overpaid(server, decided, 0)]
         sweep.violations += [*leftovers(harness), *readable(harness)]
     return sweep
 
 
-def _told(harness: RunHarness, n: int, act: Act, killed: CompletedCommand) -> Iterator[str]:
+def _print_sweep(harness: RunHarness, n: int, act: Act, killed: CompletedCommand) -> Iterator[str]:
     """What the person was told is on disk, and a decision that is there is whole."""
     found = notes(harness, n)
     kept = found.get("decision 1")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import Wish, conduct, figures
+from .campaign import CampaignOptions, figures, run_campaign
 from .reader import EVIDENCE, flaw
 
-WISH = Wish(seed=5, items=4, kills=6, trouble=3.0, seconds=80.0)
+OPTIONS = CampaignOptions(seed=5, items=4, kills=6, trouble=3.0, seconds=80.0)
 WHOLE = b"""---
 item: "LLD-7"
 status: "approved"
@@ -27,7 +27,7 @@ It works.
 
 @pytest.mark.slow
 def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
-    report = conduct(tmp_path / "work", WISH)
+    report = run_campaign(tmp_path / "work", OPTIONS)
     assert report.evidence.injector.total > 0
     assert not report.violations, "\n".join(figures(report))
 
