@@ -164,7 +164,7 @@ def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: 
         (["--items", "agent", "--"], 2, "nothing stands behind --"),
         (["--", "true"], 2, "no items"),
         (["agent", "--", "no-such-program"], 3, "is not on the PATH"),
-        (["agent", "--", "./work"], 3, "may not be executed"),
+        (["agent", "--", "./work"], 3, "does not exist or is not executable"),
         (["agent", "--retry-on", "x", "--", "true"], 2, "--retry-on 'x' is not what was expected"),
         (["agent", "--env", "NOT_SET_ANYWHERE", "--", "true"], 2, "is not set"),
         (["agent", "--joblog", "no/such/folder/x", "--", "true"], 3, "cannot write to"),

@@ -250,7 +250,7 @@ def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
 def _check_program(request: ExecRequest) -> None:
     """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
     program = request.program[0]
-    if any(f"{{{place}}}" in program for place in ("", *PLACES)):
+    if any(f"{{{name}}}" in program for name in ("", *PLACES)):
         return
     path = str(request.settings.project / program) if "/" in program else program
     if shutil.which(path) is None:

@@ -40,7 +40,7 @@ class DecisionWatch:
 
     def _is_settled(self, stamp: FileStamp) -> bool:
         """Whether a later write is certain to change the stamp, which was taken before the read."""
-        newest = max((mtime_ns for file in stamp if file for mtime_ns in file[:1]), default=0)
+        newest = max((file[0] for file in stamp if file), default=0)
         return newest / 1e9 < self._wall() - SETTLE_TIME
 
 
@@ -51,7 +51,7 @@ def _stamp(path: Path) -> FileStamp:
 
 def _file_stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

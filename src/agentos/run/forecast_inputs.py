@@ -25,7 +25,7 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
     history = read_run_history(home.runs, RunFilter(workflow, str(settings.project), offline))
     try:
         credentials = _read_credentials(home, settings, offline)
-        providers = tuple(dict.fromkeys(one.provider for one in credentials if one.enabled))
+        providers = tuple(dict.fromkeys(key.provider for key in credentials if key.enabled))
         selection = select_models(settings, providers, offline=offline)
         problem = selection.problem if providers else ""
     except AgentosError as error:

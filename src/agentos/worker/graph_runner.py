@@ -96,9 +96,9 @@ class GraphRunner:
         self.echo(f">>> Executing: {node}")
         self.session.send(NodeStarted(self.task.item.id, node, round))
         await checkpoint.note("node", node)
-        began = time.monotonic()
+        started_at = time.monotonic()
         yield
-        self.session.send(NodeFinished(self.task.item.id, node, time.monotonic() - began))
+        self.session.send(NodeFinished(self.task.item.id, node, time.monotonic() - started_at))
 
     async def _parked_item(self, graph: Any, config: Any) -> ParkedItem | None:
         """The gate at which the graph waits for a person, if it does."""
