@@ -33,8 +33,7 @@ from agentos.core.text.secrets import Secret
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.audit import Audit
 from agentos.outputs.console import Console
-from agentos.outputs.logfiles import LogFiles
-from agentos.outputs.summary_file import SummaryFile
+from agentos.outputs.logfiles import LogFiles, SummaryFile
 from agentos.run.discovery import discover
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
 from agentos.storage.clock import host_clock

@@ -112,6 +112,6 @@ def test_what_was_running_when_nobody_is_left_died_there() -> None:
     record = RunRecord("r", alive=False)
     record.handle(STARTED, 1.0)
     record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)
-    assert [record.status_of(row) for row in record.stats.rows.values()] == ["died here", "waiting"]
+    assert [record.status_of(row) for row in record.stats.rows.values()] == ["killed", "waiting"]
     record.alive = True
     assert [record.status_of(row) for row in record.stats.rows.values()] == ["running", "waiting"]

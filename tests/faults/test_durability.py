@@ -156,7 +156,7 @@ def test_a_journal_whose_sync_fails_costs_one_warning(harness: RunHarness) -> No
     shim = shim_for(harness)
     done = harness.run("--all", **shim.environment(eio="events.jsonl", who="coordinator", times=1000))
     assert shim.spoilt >= 2 and done.code == 0, done.out + done.err
-    assert done.out.count("Log files cannot be written (Input/output error)") == 1
+    assert done.out.count("Cannot write log files (Input/output error)") == 1
     assert harness.document(42).exists() and harness.document(43).exists()
 
 

@@ -14,8 +14,8 @@ from tests.scenarios.harness import RunHarness, wait_until
 from .disks import SmallDisk, small_disk
 
 PAUSED = "[COORDINATOR] No space left on the disk of "
-RESUMED = "[COORDINATOR] There is space again after "
-WARNING = "[COORDINATOR] Log files cannot be written (No space left on device). Work goes on without them."
+RESUMED = "[COORDINATOR] Disk space is available again after "
+WARNING = "[COORDINATOR] Cannot write log files (No space left on device). The run continues without them."
 
 
 def outside(disk: SmallDisk, harness: RunHarness, pattern: str) -> list[str]:

@@ -103,7 +103,7 @@ def test_a_key_that_is_added_to_the_file_is_used(harness: RunHarness) -> None:
         file = harness.home / "credentials.toml"
         file.touch(mode=0o600)
         file.write_text(f'[[credential]]\nkey = "{KEYS[1]}"\nbase_url = "{harness.urls[-1]}"\n')
-        gate.wait_for("[GATEWAY] The credentials were changed (new: key-2).")
+        gate.wait_for("[GATEWAY] Credentials changed (added: key-2).")
         assert gate.ask().status == 200
 
 

@@ -1,4 +1,4 @@
-"""Times as people read them."""
+"""Formatting of times and durations."""
 
 from datetime import datetime
 
@@ -7,13 +7,13 @@ from agentos.outputs.format import clock, duration
 NOON = datetime(2026, 11, 16, 12, 0, 0).timestamp()
 
 
-def test_a_time_on_another_day_has_its_date() -> None:
+def test_a_time_on_another_day_includes_the_date() -> None:
     assert clock(NOON + 3600, NOON) == "13:00:00"
     assert clock(NOON + 13 * 3600, NOON) == "2026-11-17 01:00:00"
     assert clock(NOON - 13 * 3600, NOON) == "2026-11-15 23:00:00"
 
 
-def test_a_duration_is_rounded_before_its_form_is_chosen() -> None:
+def test_a_duration_is_rounded_before_its_units_are_chosen() -> None:
     assert [duration(seconds) for seconds in (9.94, 9.96, 59.4, 59.6, 3599.7)] == [
         "9.9s",
         "10s",

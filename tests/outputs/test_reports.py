@@ -1,4 +1,4 @@
-"""A run as a document: every form holds every text, and only as a text."""
+"""Reports in every format, with hostile text in every field."""
 
 import csv
 import io
@@ -10,14 +10,13 @@ import pytest
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
 from agentos.core.run_state.run_record import RunRecord
-from agentos.outputs.report.axis import MOST_TICKS, Axis, tick_label
 from agentos.outputs.report.comparison import comparison
 from agentos.outputs.report.csv_table import render_csv
-from agentos.outputs.report.facts import MAX_TEXT
+from agentos.outputs.report.facts import MAX_TEXT, tick_label
 from agentos.outputs.report.html import render_html
-from agentos.outputs.report.junit import junit
-from agentos.outputs.report.markdown import markdown
-from agentos.outputs.report.svg_timeline import MOST_ITEMS, render_svg
+from agentos.outputs.report.junit import render_junit
+from agentos.outputs.report.markdown import render_markdown
+from agentos.outputs.report.svg_timeline import MAX_ITEMS, MAX_TICKS, Axis, render_svg
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -31,8 +30,8 @@ HOSTILE = (
 HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
 
 
-def told(*texts: str) -> RunRecord:
-    """One failed item a text, which stands everywhere where a text from outside can stand."""
+def failed_run(*texts: str) -> RunRecord:
+    """A run with one failed item per text, which fills every field that can hold outside text."""
     record = RunRecord("20261115T221503Z")
     items = tuple(f"LLD-{number}" for number, _ in enumerate(texts, 1))
     record.handle(
@@ -49,7 +48,7 @@ def told(*texts: str) -> RunRecord:
     return record
 
 
-def approved(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> RunRecord:
+def approved_run(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> RunRecord:
     record = RunRecord("20261115T221504Z")
     record.handle(
         events.RunStarted(record.run, "lld", "/p", ("LLD-1",), 1, ("key-1",), titles=("One",)), 1000.0
@@ -61,8 +60,8 @@ def approved(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> RunRe
     return record
 
 
-def test_a_hostile_text_stays_a_text_on_the_page() -> None:
-    root = ET.fromstring(render_html(told(*HOSTILE)))
+def test_html_escapes_hostile_text() -> None:
+    root = ET.fromstring(render_html(failed_run(*HOSTILE)))
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert not tags & {"script", "img", "a", "iframe", "link", "object", "foreignObject"}
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
@@ -71,8 +70,8 @@ def test_a_hostile_text_stays_a_text_on_the_page() -> None:
         assert text in cells
 
 
-def test_a_page_needs_nothing_but_itself() -> None:
-    text = render_html(told(*HOSTILE))
+def test_the_html_page_is_self_contained() -> None:
+    text = render_html(failed_run(*HOSTILE))
     root = ET.fromstring(text)
     names = {name.rpartition("}")[2] for element in root.iter() for name in element.attrib}
     assert not names & {"src", "href", "srcset", "data", "action", "style"}
@@ -82,31 +81,31 @@ def test_a_page_needs_nothing_but_itself() -> None:
     assert policy is not None and policy.get("content", "").startswith("default-src 'none'")
 
 
-def test_a_page_can_be_read_without_seeing_it() -> None:
-    root = ET.fromstring(render_html(told(*HOSTILE)))
+def test_the_html_page_is_accessible() -> None:
+    root = ET.fromstring(render_html(failed_run(*HOSTILE)))
     assert root.get("lang") == "en"
     (image,) = root.iter(f"{SVG}svg")
     ids = {element.get("id") for element in image.iter()}
     assert image.get("role") == "img" and set((image.get("aria-labelledby") or "").split()) <= ids
-    for place in root.iter(f"{HTML}table"):
-        assert place.find(f"{HTML}caption") is not None
-        assert all(head.get("scope") for head in place.iter(f"{HTML}th"))
+    for table in root.iter(f"{HTML}table"):
+        assert table.find(f"{HTML}caption") is not None
+        assert all(head.get("scope") for head in table.iter(f"{HTML}th"))
     drawn = [bar for bar in image.iter(f"{SVG}rect") if bar.get("rx")]
     assert drawn and all(bar.find(f"{SVG}title") is not None for bar in drawn)
 
 
-def test_the_picture_shows_nodes_waits_calls_and_rests() -> None:
-    image = ET.fromstring(render_svg(told("N1_design")))
-    said = [title.text or "" for title in image.iter(f"{SVG}title")]
-    assert "N1_design: 0.8s, from 1.1s" in said
-    assert "waiting for a key (draft-1): 0.3s, from 1.2s" in said
-    assert any(text.startswith("call (LLD-1): 0.4s") for text in said)
-    assert any(text.startswith("resting (N1_design): ") for text in said)
+def test_the_timeline_shows_nodes_waits_calls_and_cooldowns() -> None:
+    image = ET.fromstring(render_svg(failed_run("N1_design")))
+    tooltips = [title.text or "" for title in image.iter(f"{SVG}title")]
+    assert "N1_design: 0.8s, from 1.1s" in tooltips
+    assert "waiting for a key (draft-1): 0.3s, from 1.2s" in tooltips
+    assert any(text.startswith("call (LLD-1): 0.4s") for text in tooltips)
+    assert any(text.startswith("rate limited (N1_design): ") for text in tooltips)
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_what_is_written_can_be_read_on_its_ground(dark: bool) -> None:
-    style = ET.fromstring(render_svg(approved())).find(f".//{SVG}style")
+def test_the_timeline_has_enough_contrast(dark: bool) -> None:
+    style = ET.fromstring(render_svg(approved_run())).find(f".//{SVG}style")
     assert style is not None and style.text
     light, _, night = style.text.partition("@media (prefers-color-scheme: dark)")
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", night if dark else light))
@@ -116,28 +115,28 @@ def test_what_is_written_can_be_read_on_its_ground(dark: bool) -> None:
     assert all(_contrast(colours[name], colours["paper"]) >= 3 for name in graphic)
 
 
-def _contrast(one: str, other: str) -> float:
-    """By WCAG's formula."""
-    lights = sorted((_light(one), _light(other)), reverse=True)
-    return (lights[0] + 0.05) / (lights[1] + 0.05)
+def _contrast(first: str, second: str) -> float:
+    """The contrast ratio by the formula of WCAG."""
+    luminances = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (luminances[0] + 0.05) / (luminances[1] + 0.05)
 
 
-def _light(colour: str) -> float:
+def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_a_very_long_backlog_is_drawn_in_part_and_listed_whole() -> None:
-    record = told(*(f"title {number}" for number in range(MOST_ITEMS + 7)))
+def test_a_very_long_backlog_is_drawn_partly_and_listed_completely() -> None:
+    record = failed_run(*(f"title {number}" for number in range(MAX_ITEMS + 7)))
     root = ET.fromstring(render_html(record))
     text = "".join(root.itertext())
-    assert f"Only the first {MOST_ITEMS} items are drawn." in text
-    assert f"title {MOST_ITEMS + 6}" in text
+    assert f"Only the first {MAX_ITEMS} items are drawn." in text
+    assert f"title {MAX_ITEMS + 6}" in text
 
 
-def test_markdown_makes_neither_tags_nor_links_nor_columns_of_a_text() -> None:
-    text = markdown(told(*HOSTILE))
+def test_markdown_escapes_tags_links_and_table_cells() -> None:
+    text = render_markdown(failed_run(*HOSTILE))
     outside, inside = [], False
     for line in text.splitlines():
         inside = inside != line.startswith("```")
@@ -153,52 +152,49 @@ def test_markdown_makes_neither_tags_nor_links_nor_columns_of_a_text() -> None:
     assert text.count("```") == 2
 
 
-def test_junit_is_strict_xml_with_the_endings_in_its_own_words() -> None:
-    root = ET.fromstring(junit(told(*HOSTILE)))
+def test_junit_is_valid_xml_and_maps_every_outcome() -> None:
+    root = ET.fromstring(render_junit(failed_run(*HOSTILE)))
     suite = root.find("testsuite")
     assert suite is not None and suite.get("failures") == str(len(HOSTILE)) == suite.get("tests")
     messages = [failure.get("message") for failure in suite.iter("failure")]
     assert messages[:5] == list(HOSTILE[:5])
-    assert [case.tag for case in ET.fromstring(junit(approved()))[0].iter("failure")] == []
-    revise = ET.fromstring(junit(approved(verdict=Verdict.NEEDS_REVISION)))[0]
+    assert [case.tag for case in ET.fromstring(render_junit(approved_run()))[0].iter("failure")] == []
+    revise = ET.fromstring(render_junit(approved_run(verdict=Verdict.NEEDS_REVISION)))[0]
     assert revise.get("skipped") == "1" and revise.get("failures") == "0"
     skipped = revise.find("testcase/skipped")
     assert skipped is not None and skipped.get("message") == "needs revision"
 
 
-def test_csv_has_a_row_an_item_and_no_formula() -> None:
-    rows = list(csv.DictReader(io.StringIO(render_csv(told(*HOSTILE)))))
+def test_csv_has_one_row_per_item_and_no_formulas() -> None:
+    rows = list(csv.DictReader(io.StringIO(render_csv(failed_run(*HOSTILE)))))
     assert [row["item"] for row in rows] == [f"LLD-{number}" for number in range(1, len(HOSTILE) + 1)]
     assert rows[4]["title"] == '\'=HYPERLINK("http://evil.example")'
     assert rows[0]["title"] == HOSTILE[0] and rows[0]["waited"] == "0.300"
     assert len(rows[6]["title"]) == MAX_TEXT + 1
 
 
-@pytest.mark.parametrize("write", [render_html, markdown, junit, render_csv])
-def test_a_run_of_which_nothing_is_known_yet_has_a_report(write: object) -> None:
+@pytest.mark.parametrize("write", [render_html, render_markdown, render_junit, render_csv])
+def test_an_empty_run_has_a_report(write: object) -> None:
     assert callable(write)
     assert write(RunRecord("20261115T221503Z"))
 
 
-def test_a_killed_run_says_so_and_how_to_go_on() -> None:
+def test_the_report_of_a_killed_run_says_how_to_resume_it() -> None:
     record = RunRecord("r", alive=False, unread=1, torn=True)
     record.handle(
         events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh"), 1.0
     )
     record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)
-    text = markdown(record)
-    assert (
-        "1 line of the journal cannot be read (the last one was torn while it was written): passed over."
-        in text
-    )
+    text = render_markdown(record)
+    assert "Skipped 1 unreadable line of the journal (the last one is incomplete)." in text
     assert "The run was killed, or its machine went down" in text
-    assert "Go on with: lld-workflow --all\n" in text.replace("\\", "")
-    suite = ET.fromstring(junit(record))[0]
+    assert "Resume with: lld-workflow --all\n" in text.replace("\\", "")
+    suite = ET.fromstring(render_junit(record))[0]
     assert suite.get("errors") == "1"
 
 
-def test_two_runs_stand_side_by_side() -> None:
-    lines = list(comparison(approved(2.0), approved(3.0, Verdict.NEEDS_REVISION)))
+def test_two_runs_are_compared_side_by_side() -> None:
+    lines = list(comparison(approved_run(2.0), approved_run(3.0, Verdict.NEEDS_REVISION)))
     found = {line.rpartition("  ")[0].split("  ")[0].strip(): line.split() for line in lines}
     assert found["time"][1:] == ["2.0s", "3.0s", "+50", "%"]
     assert found["approved"][1:] == ["1", "0", "-100", "%"]
@@ -207,11 +203,11 @@ def test_two_runs_stand_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.9, 7.0, 61.0, 3599.0, 86400.0, 30 * 86400.0])
-def test_an_axis_has_few_round_ticks_within_it(seconds: float) -> None:
+def test_an_axis_has_a_few_round_ticks(seconds: float) -> None:
     ticks = Axis(seconds, 0, 100).ticks()
-    assert 2 <= len(ticks) <= MOST_TICKS + 1
+    assert 2 <= len(ticks) <= MAX_TICKS + 1
     assert ticks[0] == 0 and ticks[-1] <= seconds + 1e-9
 
 
-def test_ticks_are_short() -> None:
+def test_tick_labels_are_short() -> None:
     assert [tick_label(at) for at in (0, 0.5, 30, 90, 7200)] == ["0", "0.5s", "30s", "1:30", "2:00:00"]

@@ -1,11 +1,11 @@
-"""What goes on with a run can be typed where it is read."""
+"""The commands we print can be typed in the folder in which they are read."""
 
 from dataclasses import replace
 
 import pytest
 
 from agentos.core.protocol.events import RunStarted
-from agentos.outputs.resume_command import documents, resume_command, retry_command, review_command
+from agentos.outputs.resume_command import result_folders, resume_command, retry_command, review_command
 
 STARTED = RunStarted(
     *("r", "lld", "/a b/shop", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh --repo shop", "shop/"),
@@ -14,36 +14,36 @@ STARTED = RunStarted(
 
 
 @pytest.mark.parametrize("here", [None, "/a b"])
-def test_where_the_run_was_started_the_words_are_as_they_were_typed(here: str | None) -> None:
+def test_in_the_folder_of_the_run_the_command_is_unchanged(here: str | None) -> None:
     assert resume_command(STARTED, here) == "lld-workflow --all --repo shop"
     assert retry_command(STARTED, here) == "lld-workflow --all --repo shop --failed"
     assert review_command(STARTED, here, "LLD-1") == "agentos review LLD-1 --repo shop"
-    assert documents(STARTED, here, ["docs/x/1.md", "docs/x/2.md"]) == "shop/docs/x"
+    assert result_folders(STARTED, here, ["docs/x/1.md", "docs/x/2.md"]) == "shop/docs/x"
 
 
-def test_elsewhere_they_lead_there_first() -> None:
+def test_in_another_folder_the_command_changes_folder_first() -> None:
     assert resume_command(STARTED, "/tmp") == "(cd '/a b' && lld-workflow --all --repo shop)"
     assert retry_command(STARTED, "/tmp") == "(cd '/a b' && lld-workflow --all --repo shop --failed)"
     assert review_command(STARTED, "/tmp") == "agentos review --repo '/a b/shop'"
-    assert documents(STARTED, "/tmp", ["docs/x/1.md"]) == "'/a b/shop/docs/x'"
+    assert result_folders(STARTED, "/tmp", ["docs/x/1.md"]) == "'/a b/shop/docs/x'"
 
 
-def test_in_the_project_itself_its_documents_are_near() -> None:
+def test_in_the_project_folder_paths_are_relative() -> None:
     assert review_command(STARTED, "/a b/shop") == "agentos review"
-    assert documents(STARTED, "/a b/shop", ["docs/x/1.md"]) == "docs/x"
+    assert result_folders(STARTED, "/a b/shop", ["docs/x/1.md"]) == "docs/x"
 
 
-def test_a_home_that_was_moved_is_said_once() -> None:
+def test_a_custom_home_is_set_exactly_once() -> None:
     moved = replace(STARTED, home="/h", command="lld-workflow 1")
     assert resume_command(moved, "/tmp") == "(cd '/a b' && AGENTOS_HOME=/h lld-workflow 1)"
-    said = replace(moved, command="AGENTOS_HOME=x lld-workflow 1")
-    assert resume_command(said, "/tmp") == "(cd '/a b' && AGENTOS_HOME=x lld-workflow 1)"
+    given = replace(moved, command="AGENTOS_HOME=x lld-workflow 1")
+    assert resume_command(given, "/tmp") == "(cd '/a b' && AGENTOS_HOME=x lld-workflow 1)"
 
 
-def test_flags_of_ours_do_not_touch_the_words_of_a_program() -> None:
-    called = replace(STARTED, command="agentos exec q --fresh -- agent --fresh")
-    assert retry_command(called, "/tmp") == "(cd '/a b' && agentos exec q --failed -- agent --fresh)"
+def test_the_arguments_of_the_program_are_left_alone() -> None:
+    exec_run = replace(STARTED, command="agentos exec q --fresh -- agent --fresh")
+    assert retry_command(exec_run, "/tmp") == "(cd '/a b' && agentos exec q --failed -- agent --fresh)"
 
 
-def test_records_that_do_not_say_where_a_run_was_started_change_nothing() -> None:
+def test_without_a_recorded_folder_the_command_is_unchanged() -> None:
     assert resume_command(replace(STARTED, cwd=""), "/tmp") == "lld-workflow --all --repo shop"

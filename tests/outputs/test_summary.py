@@ -1,4 +1,4 @@
-"""The end of a run, in words and as data."""
+"""The summary of a run, as text and as JSON."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
@@ -8,23 +8,23 @@ from agentos.outputs.summary import as_json, summary_lines
 
 def stopped(*before: events.Event) -> RunStats:
     """A run of one item that was stopped after five seconds."""
-    found = RunStats()
-    heard = (
+    stats = RunStats()
+    happened = (
         events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, ("key-1",), "lld-workflow --all"),
         *before,
         events.ShutdownStarted("SIGINT"),
         events.ItemEnded("LLD-1", Outcome(Ending.INTERRUPTED), 2.0 if before else 0.0, Usage(), len(before)),
         events.RunEnded(130, 5.0, 0.0),
     )
-    for at, event in enumerate(heard):
-        found.handle(event, float(at))
-    return found
+    for at, event in enumerate(happened):
+        stats.handle(event, float(at))
+    return stats
 
 
-def test_before_a_worker_came_up_there_is_no_overhead_to_tell() -> None:
-    none = stopped()
-    assert "  Coordination overhead: ? (no worker came up)" in summary_lines(none)
-    assert as_json(none)["overhead_percent"] is None is as_json(none)["warm_up"]
-    one = stopped(events.WorkerStarted("LLD-1", 4711))
-    assert "  Coordination overhead: 100.0 % (first worker after 1.0s)" in summary_lines(one)
-    assert as_json(one)["warm_up"] == 1.0
+def test_overhead_is_unknown_until_a_worker_has_started() -> None:
+    without = stopped()
+    assert "  Coordination overhead: ? (no worker started)" in summary_lines(without)
+    assert as_json(without)["overhead_percent"] is None is as_json(without)["warm_up"]
+    with_worker = stopped(events.WorkerStarted("LLD-1", 4711))
+    assert "  Coordination overhead: 100.0 % (first worker after 1.0s)" in summary_lines(with_worker)
+    assert as_json(with_worker)["warm_up"] == 1.0

@@ -1,4 +1,4 @@
-"""A reader that stalls: lines are lost on the console alone, and how many is said."""
+"""A stalled reader loses lines, and is told how many."""
 
 import os
 import re
@@ -7,20 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from agentos.outputs.writer import MOST_LINES, LineWriter
-from tests.scenarios.harness import wait_until
+from agentos.outputs.writer import MAX_QUEUED_LINES, LineWriter
 
-MORE_THAN_A_PIPE_TAKES = 20_000
+MORE_THAN_A_PIPE_HOLDS = 20_000
 NOTE = re.compile(r"\[COORDINATOR\] (\d+) lines dropped \(the log files have them\)")
 
 
 class Reader:
-    """Takes nothing until it is told to, and then everything."""
+    """Reads nothing until it is woken, and then everything."""
 
     def __init__(self, descriptor: int) -> None:
         self.read = b""
         self._descriptor = descriptor
-        self._thread = threading.Thread(target=self._work)
+        self._thread = threading.Thread(target=self._read_all)
 
     def wake(self) -> None:
         self._thread.start()
@@ -29,25 +28,27 @@ class Reader:
         self._thread.join(30)
         return self.read.decode().splitlines()
 
-    def _work(self) -> None:
+    def _read_all(self) -> None:
         with open(self._descriptor, "rb", 0) as file:
             while chunk := file.read(65536):
                 self.read += chunk
 
 
-def late_word(writer: LineWriter, reader: Reader) -> list[str]:
+def write_late_line(writer: LineWriter, reader: Reader) -> list[str]:
     wait_until(lambda: len(reader.read) > 100_000)
-    writer.write("a late word")
-    return ["a late word"]
+    writer.write("a late line")
+    return ["a late line"]
 
 
-@pytest.mark.parametrize("afterwards", [lambda *_: [], late_word], ids=["at the end", "before a late word"])
-def test_what_a_stalled_reader_has_missed_is_counted(
+@pytest.mark.parametrize(
+    "afterwards", [lambda *_: [], write_late_line], ids=["at the end", "before a late line"]
+)
+def test_lines_dropped_for_a_stalled_reader_are_counted(
     afterwards: Callable[[LineWriter, Reader], list[str]],
 ) -> None:
     reading, writing = os.pipe()
     writer, reader = LineWriter(writing), Reader(reading)
-    total = MOST_LINES + MORE_THAN_A_PIPE_TAKES
+    total = MAX_QUEUED_LINES + MORE_THAN_A_PIPE_HOLDS
     for number in range(total):
         writer.write(f"line {number}")
     reader.wake()
@@ -59,4 +60,4 @@ def test_what_a_stalled_reader_has_missed_is_counted(
     note = NOTE.fullmatch(lines[len(kept)])
     assert note and lines[len(kept) + 1 :] == after
     assert kept == [f"line {number}" for number in range(len(kept))]
-    assert len(kept) >= MOST_LINES and len(kept) + int(note[1]) == total
+    assert len(kept) >= MAX_QUEUED_LINES and len(kept) + int(note[1]) == total

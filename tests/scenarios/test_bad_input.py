@@ -299,7 +299,7 @@ def _without_writing(home: Path) -> list[str]:
         (["--all", "--retries", "-1"], {}, 2, "--retries"),
         (["--all", "--max-iterations", "0"], {}, 2, "--max-iterations"),
         (["--all", "--none-such"], {}, 2, "--none-such"),
-        (["--all", "42"], {}, 2, "--all takes every pending item, and 42 is named besides: leave out one"),
+        (["--all", "42"], {}, 2, "--all selects every pending item, but 42 is named too: drop one"),
         (["--all", "--offline"], {"AGENTOS_CREDENTIAL_LIMIT": "two"}, 2, "AGENTOS_CREDENTIAL_LIMIT=two"),
         (["--all", "--offline"], {"AGENTOS_SIMULATE_429": "maybe"}, 2, "AGENTOS_SIMULATE_429=maybe"),
     ],

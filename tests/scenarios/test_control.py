@@ -9,7 +9,7 @@ import pytest
 
 from .harness import RunHarness, wait_until
 
-PAUSED = "Paused: no further item starts, workers wait at their next model call."
+PAUSED = "Paused: no new items start, workers wait before their next model call."
 
 
 def test_a_paused_run_calls_nobody_until_it_is_resumed(harness: RunHarness) -> None:
@@ -19,12 +19,12 @@ def test_a_paused_run_calls_nobody_until_it_is_resumed(harness: RunHarness) -> N
         wait_until(lambda: len(harness.events("lease_granted")) == 2)
         asked = harness.run("pause", program="agentos")
     assert asked.code == 0 and PAUSED in asked.out, asked
-    assert f"[COORDINATOR] {PAUSED} Go on with: agentos resume" in running.out
+    assert f"[COORDINATOR] {PAUSED} Resume with: agentos resume" in running.out
     wait_until(lambda: not open_leases(harness))
     granted = len(harness.events("lease_granted"))
     wait_until(lambda: len(harness.events("lease_requested")) > granted)
     status = harness.run("status", program="agentos")
-    assert "is paused" in status.out and status.lines[-1] == "Go on with: agentos resume"
+    assert "is paused" in status.out and status.lines[-1] == "Resume with: agentos resume"
     assert "  LLD-43  waiting" in status.lines and "0/4 workflows complete | PAUSED" in status.lines[-3]
     assert "keys in use: 0/4" in status.lines[-2]
     assert "already paused" in harness.run("pause", program="agentos").out
@@ -50,7 +50,7 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: Run
     assert "lld_workflow_40.db" in harness.databases()
     assert harness.run("resume", program="agentos").code == 0
     done = running.wait()
-    assert done.code == 0 and "LLD-40 is set aside at N3_review" in done.out, done.out
+    assert done.code == 0 and "LLD-40 is checkpointed at N3_review" in done.out, done.out
     assert not server.repeated_prompts() and harness.databases() == []
     assert [event["attempt"] for event in harness.events("item_started")] == [1, 1, 2, 2]
 
@@ -96,7 +96,7 @@ def test_a_failed_item_is_put_back_into_the_run(harness: RunHarness) -> None:
         os.kill(harness.worker("LLD-40"), signal.SIGKILL)
         wait_until(lambda: harness.events("item_ended"))
         again = harness.run("retry", "40", program="agentos")
-        assert again.code == 0 and "LLD-40 is tried again, from its checkpoint." in again.out, again
+        assert again.code == 0 and "LLD-40 is being retried from its checkpoint." in again.out, again
         unknown = harness.run("retry", "LLD-99", program="agentos")
         assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
         running_on = harness.run("retry", "lld-41", program="agentos")
@@ -131,12 +131,14 @@ def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(har
     assert asked.code == 0 and "Shutting down... waiting for workers to checkpoint" in asked.out
     done = running.wait(8)
     assert done.code == 143
-    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all"
+    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all"
     waited = waiting.wait(5)
-    assert waited.code == 143 and "Go on with: lld-workflow --all" in waited.err
+    assert waited.code == 143 and "Resume with: lld-workflow --all" in waited.err
     assert harness.run("wait", program="agentos").code == 143
     too_late = harness.run("stop", program="agentos")
-    assert too_late.code == 2 and "is not under way" in too_late.err and "lld-workflow --all" in too_late.err
+    assert (
+        too_late.code == 2 and "is not in progress" in too_late.err and "lld-workflow --all" in too_late.err
+    )
 
 
 @pytest.mark.slow
@@ -146,12 +148,12 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> 
         running = harness.start("--all")
         wait_until(lambda: harness.events("worker_started"))
         timed = harness.run("wait", "--timeout", "0.2s", program="agentos")
-        assert timed.code == 124 and "goes on" in timed.err
+        assert timed.code == 124 and "continues" in timed.err
         waiting = harness.start("wait", program="agentos")
         wait_until(lambda: "Waiting for run" in waiting.err)
         running.signal(signal.SIGKILL)
     assert waiting.wait(5).code == 137
-    assert "it was killed. Go on with: lld-workflow --all" in harness.run("pause", program="agentos").err
+    assert "it was killed. Resume with: lld-workflow --all" in harness.run("pause", program="agentos").err
 
 
 @pytest.mark.slow
@@ -166,7 +168,7 @@ def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) ->
             )
         )
         asked = harness.run("pause", program="agentos")
-        assert asked.code == 2 and "2 runs are under way, name one:" in asked.err
+        assert asked.code == 2 and "2 runs are in progress; choose one:" in asked.err
         name = harness.runs()[0].name
         assert f"agentos pause --run {name}   ({harness.project})" in asked.err
         assert f"Run {name}: Paused" in harness.run("pause", "--run", name, program="agentos").out

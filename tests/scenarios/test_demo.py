@@ -22,7 +22,10 @@ def test_the_demo_runs_without_a_key_and_what_it_says_can_be_typed(harness: RunH
     assert done.returncode == 0, done.stderr
     assert "9 approved, 1 needs revision" in done.stdout
     assert len(list((harness.root / "agentos-demo/docs/lld/active").iterdir())) == 9
-    assert "Read them: ls agentos-demo/docs/lld/active agentos-demo/docs/lld/needs-revision" in done.stdout
+    assert (
+        "Read the results: ls agentos-demo/docs/lld/active agentos-demo/docs/lld/needs-revision"
+        in done.stdout
+    )
 
     _, _, next_steps = done.stdout.partition("issues next:\n")
     *looking, last = next_steps.splitlines()
@@ -59,7 +62,7 @@ def test_a_second_demo_leaves_one_that_still_starts_alone(harness: RunHarness) -
     first.signal(signal.SIGSTOP)
     second = demo(harness, "try")
     assert second.code == 2, second.out + second.err
-    assert f"a run is under way in {place}, so nothing was changed there. Watch it with: " in second.err
+    assert f"a run is in progress in {place}, so nothing was changed there. Watch it with: " in second.err
     assert "AGENTOS_HOME=try/.agentos-home agentos watch" in second.err
     first.signal(signal.SIGCONT)
     first.wait_for("Executing: N1_design")
@@ -77,7 +80,7 @@ def test_a_demo_is_not_made_anew_around_another_kind_of_run(harness: RunHarness)
     running = harness.start("exec", "q", "--", "sh", "-c", "sleep 60", program="agentos", AGENTOS_HOME=home)
     running.wait_for("Starting")
     refused = demo(harness, "try")
-    assert refused.code == 2 and "a run is under way" in refused.err
+    assert refused.code == 2 and "a run is in progress" in refused.err
     assert not list((place / "issues").iterdir())
     running.signal(signal.SIGINT)
     assert running.wait().code == 130

@@ -51,7 +51,7 @@ def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(harness: Run
         time.sleep(0.02)
     assert 3 <= deepest <= 5, "at most half the screen"
     rows = screen.everything()
-    assert rows[-1] == "[COORDINATOR] Read them: ls docs/lld/active"
+    assert rows[-1] == "[COORDINATOR] Read the results: ls docs/lld/active"
     assert not [row for row in rows if "workflows complete" in row]
     for number in range(40, 45):
         assert f"[LLD-{number}] >>> Executing: N1_design" in rows
@@ -107,7 +107,7 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(
     for keys, said in (
         ("t", "Snapshot at"),
         ("x", "Keys: t or Enter for a snapshot"),
-        ("\n", "0 waiting, 3 at work, 0 ended"),
+        ("\n", "0 waiting, 3 running, 0 ended"),
     ):
         began = time.monotonic()
         screen.terminal.press(keys)
@@ -131,7 +131,7 @@ def test_keys_are_the_shells_when_the_screen_is_not_ours(harness: RunHarness, wo
     shell.screen.shows(">>> Executing: N1_design", PATIENCE)
     shell.type("echo it is $((40 + 2))")
     shell.screen.shows("it is 42", PATIENCE)
-    wait_until(lambda: "Read them: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
+    wait_until(lambda: "Read the results: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
     assert not [row for row in shell.screen.everything() if "Snapshot at" in row or "Keys: t" in row]
 
 
@@ -224,7 +224,7 @@ def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
     assert time.monotonic() - began < 2.0
     assert screen.terminal.wait(30).code == 130
     assert echo() == termios.ICANON | termios.ECHO
-    assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Go on with: lld-workflow")
+    assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Resume with: lld-workflow")
 
 
 @pytest.mark.slow
@@ -264,7 +264,9 @@ def test_a_pipe_gets_plain_lines_and_colours_only_by_force(harness: RunHarness) 
 def test_with_no_display_only_what_to_type_next_is_said(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()
-    assert harness.run("40", "--display", "none").lines == ["[COORDINATOR] Read them: ls docs/lld/active"]
+    assert harness.run("40", "--display", "none").lines == [
+        "[COORDINATOR] Read the results: ls docs/lld/active"
+    ]
 
 
 @pytest.mark.long
@@ -273,7 +275,7 @@ def test_the_display_is_a_setting_like_others(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()
     (harness.project / "agentos.toml").write_text('display = "none"\n')
-    only = ["[COORDINATOR] Read them: ls docs/lld/active"]
+    only = ["[COORDINATOR] Read the results: ls docs/lld/active"]
     assert harness.run("40").lines == only
     assert len(harness.run("40", "--fresh", AGENTOS_DISPLAY="plain").lines) > 10
     assert harness.run("40", "--fresh", "--display", "none", AGENTOS_DISPLAY="plain").lines == only
@@ -305,7 +307,7 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> Non
     shell.terminal.press("\x1a")
     shell.screen.shows("Stopped")
     rows = shell.screen.look()
-    assert "[COORDINATOR] Standing still (Ctrl-Z), the workers too. Go on with: fg" in rows
+    assert "[COORDINATOR] Suspended (workers too). Resume with: fg" in rows
     assert not [row for row in rows if "workflows complete" in row], "the footer is gone"
     wait_until(lambda: [state(pid) for pid in workers] == ["T", "T"], 3)
     shell.type("echo it is $((40 + 2))")
@@ -313,7 +315,7 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> Non
     time.sleep(1.0)
     assert harness.events("item_ended") == [] and [state(pid) for pid in workers] == ["T", "T"]
     shell.type("fg")
-    shell.screen.shows("Going on after")
+    shell.screen.shows("Continuing after")
     shell.screen.shows("2 approved", PATIENCE)
     shell.type("echo code $?")
     shell.screen.shows("code 0")
@@ -334,13 +336,13 @@ def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) 
     first.shows("  LLD-40")
     first.terminal.press("q")
     assert first.terminal.wait(30).code == 0 and running.process.poll() is None
-    assert "goes on. Watch it again with: agentos watch" in first.look()[-1]
+    assert "continues. Watch it again with: agentos watch" in first.look()[-1]
     second = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
     second.shows("[LLD-40] >>> Executing: N3_review", PATIENCE)
     assert harness.run("stop", program="agentos").code == 0
     assert second.terminal.wait(30).code == running.wait(30).code == 143
     assert (
-        second.look()[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all --parallel 2"
+        second.look()[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all --parallel 2"
     )
 
 

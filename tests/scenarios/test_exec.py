@@ -107,7 +107,7 @@ def test_ctrl_c_asks_programs_to_end_and_the_rest_runs_the_next_time(
     run.signal(signal.SIGINT)
     done = run.wait(10)
     assert done.code == 130 and "bye" in done.lines_of("a")
-    assert done.lines_of("COORDINATOR")[-1].startswith("Everything is saved. Go on with: agentos exec")
+    assert done.lines_of("COORDINATOR")[-1].startswith("Everything is saved. Resume with: agentos exec")
     wait_until(lambda: not any(process.alive for process in processes), 3)
     work(project, b="exit 0")
     assert exec_(harness).code == 0 and calls(project).count("work/a.sh") == 1
@@ -184,7 +184,7 @@ def test_a_run_that_is_refused_leaves_no_records(harness: RunHarness, project: P
     for place in ("/proc/x", "/dev/full"):
         assert exec_(harness, "--fresh", "--joblog", place).code == 3
     assert len(harness.runs()) == 1 and len(calls(project)) == 1
-    assert "Everything is done" in harness.run("status", program="agentos").out
+    assert "Every item is done" in harness.run("status", program="agentos").out
 
 
 def test_the_last_line_says_what_to_type_when_nothing_runs(harness: RunHarness, project: Path) -> None:
@@ -197,7 +197,7 @@ def test_the_last_line_says_what_to_type_when_nothing_runs(harness: RunHarness, 
     wait_until((project / "begun").exists)
     held = exec_(harness)
     assert held.code == 0 and held.lines[0].startswith("[COORDINATOR] b is being worked on by")
-    assert held.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
+    assert held.lines[-1] == "[COORDINATOR] List runs: agentos runs"
     running.signal(signal.SIGINT)
     assert running.wait().code == 130
 

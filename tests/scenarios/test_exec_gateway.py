@@ -61,8 +61,8 @@ def test_a_gateway_that_dies_is_started_again_and_no_program_is_lost(harness: Ru
     done = running.wait(60)
     assert done.code == 0, done.out + done.err
     said = done.lines_of("COORDINATOR")
-    assert "The gateway has ended (killed by SIGKILL). Starting it again..." in said
-    assert "The gateway is back. What has failed meanwhile is tried again." in said
+    assert "The gateway process ended (killed by SIGKILL). Restarting it..." in said
+    assert "The gateway is back. Items that failed meanwhile are retried." in said
     assert any(line.startswith("red: exit status 1. Trying again") for line in said)
     assert len(server.answered()) == 2 and "Traceback" not in done.err
     again = harness.run("exec", *words, program="agentos")

@@ -21,7 +21,10 @@ def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: Ru
     told = following.wait()
     assert told.code == 0 and told.out == (harness.home / "logs/parallel/latest/LLD-41.log").read_text()
     unknown = harness.run("logs", "-f", "99", program="agentos")
-    assert unknown.code == 5 and "no run has a log of '99'; the last one has: LLD-40, LLD-41" in unknown.err
+    assert (
+        unknown.code == 5
+        and "no run has a log of '99'; items logged in the last run: LLD-40, LLD-41" in unknown.err
+    )
 
 
 def test_watching_ends_when_nobody_reads_it(harness: RunHarness) -> None:

@@ -40,23 +40,23 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(ha
     server = harness.server()
     parked = harness.run("--all", "--parallel", 2, "--review", "draft")
     assert parked.code == 0, parked.out
-    assert "Parked at N2_human_edit: waits for a person" in parked.lines_of("LLD-42")
-    assert "  Parked: LLD-42 waits for a person: agentos review LLD-42" in parked.lines_of("COORDINATOR")
+    assert "Parked at N2_human_edit: waiting for a person" in parked.lines_of("LLD-42")
+    assert "  Parked: LLD-42 is waiting for a person: agentos review LLD-42" in parked.lines_of("COORDINATOR")
     assert "2 waiting for a person (LLD-42, LLD-43)" in parked.out
     assert parked.lines[-1].endswith("lld-workflow --all --parallel 2 --review draft")
     assert harness.databases() == ["lld_workflow_42.db", "lld_workflow_43.db"]
     status = harness.run("status", program="agentos")
-    assert "Parked for a person: LLD-42, LLD-43. Decide with: agentos review" in status.out
+    assert "Waiting for a person: LLD-42, LLD-43. Decide with: agentos review" in status.out
     stop = harness.run("stop", program="agentos")
-    assert "LLD-42, LLD-43 wait for a person. Decide with: agentos review" in stop.err
+    assert "LLD-42, LLD-43 are waiting for a person. Decide with: agentos review" in stop.err
     (row,) = harness.run("runs", program="agentos").lines
-    assert "2 items: 0 approved, 0 to revise, 0 failed, 2 waiting for a person" in row
+    assert "2 items: 0 approved, 0 need revision, 0 failed, 2 waiting for a person" in row
 
     again = harness.run("--all", "--review", "draft")
     assert again.code == 0 and len(harness.runs()) == 1
-    assert "[COORDINATOR] LLD-42 waits for a person: agentos review LLD-42" in again.lines
+    assert "[COORDINATOR] LLD-42 is waiting for a person: agentos review LLD-42" in again.lines
     named = harness.run(42)
-    assert named.code == 0 and "LLD-42 waits for a person" in named.out and len(server.calls()) == 2
+    assert named.code == 0 and "LLD-42 is waiting for a person" in named.out and len(server.calls()) == 2
 
     decided = review(harness, "LLD-42", "--approve")
     assert decided.code == 0, decided.err
@@ -64,7 +64,7 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(ha
     assert decided.lines[-1] == "  lld-workflow --all --parallel 2 --review draft"
     listed = harness.run("--all", "--dry-run")
     assert "LLD-42  approved by a person, resumes at N2_human_edit" in listed.out
-    assert "LLD-43 waits for a person" in listed.out
+    assert "LLD-43 is waiting for a person" in listed.out
     # Without --review: what a person has decided counts all the same, and no further gate is asked for.
     done = harness.run("--all")
     assert done.code == 0 and "A person has approved the draft" in done.lines_of("LLD-42")
@@ -160,10 +160,10 @@ def test_both_gates_of_the_issue_workflow_park_and_it_files_once(harness: RunHar
     harness.brief("17-thing.md", 17)
     harness.server()
     draft = harness.run("--all", "--review", "all", program="issue-workflow")
-    assert "Parked at N3_human_edit_draft: waits for a person" in draft.lines_of("ISSUE-17")
+    assert "Parked at N3_human_edit_draft: waiting for a person" in draft.lines_of("ISSUE-17")
     assert review(harness, "ISSUE-17", "--approve").code == 0
     verdict = harness.run("--all", "--review", "all", program="issue-workflow")
-    assert "Parked at N5_human_edit_verdict: waits for a person" in verdict.lines_of("ISSUE-17")
+    assert "Parked at N5_human_edit_verdict: waiting for a person" in verdict.lines_of("ISSUE-17")
     assert list((harness.project / "issues").glob("*.md")) == []
     assert "send-back" in review(harness, "ISSUE-17", "--send-back").err
     assert review(harness, "ISSUE-17", "--approve").code == 0
@@ -210,7 +210,7 @@ def test_a_run_that_is_under_way_takes_a_decision_up_by_itself(harness: RunHarne
     wait_until(lambda: len(server.calls(43)) == 1)
     decided = review(harness, "LLD-42", "--approve")
     assert "is under way and takes it up" in decided.out
-    running.wait_for("A person has decided on LLD-42 (approve). Going on with it.")
+    running.wait_for("LLD-42 was reviewed by a person (approve). Resuming it.")
     running.wait_for("[LLD-42] Approved after 1 review")
     assert harness.document(42).exists()
     running.signal(signal.SIGTERM)
@@ -230,7 +230,7 @@ def test_a_worker_killed_after_the_decision_neither_loses_nor_repeats_it(harness
     os.kill(harness.worker("LLD-42"), signal.SIGKILL)
     done = running.wait()
     assert done.code == 0 and "attempt 2 of 3" in done.out
-    assert "[LLD-42] Parked at N2_human_edit: waits for a person" in done.lines
+    assert "[LLD-42] Parked at N2_human_edit: waiting for a person" in done.lines
     assert lineage(harness, "42-lld") == ["001-issue.md", "002-draft.md", "003-feedback.md", "004-draft.md"]
     assert '"number": 2' in notes(harness)["parking"] and "decision 2" not in notes(harness)
 
@@ -286,7 +286,7 @@ def test_an_item_that_died_while_parking_is_parked_by_the_next_run(harness: RunH
         database.execute("DELETE FROM agentos_notes WHERE name = 'parking'")
     assert "LLD-42" not in review(harness).out
     again = harness.run("--all", "--review", "draft")
-    assert "waits for a person" in again.out and "LLD-42" in review(harness).out
+    assert "is waiting for a person" in again.out and "LLD-42" in review(harness).out
     assert len(server.calls()) == 1
 
 
@@ -308,4 +308,4 @@ def test_a_wrong_word_for_the_gates_in_the_project_file_is_named(harness: RunHar
     assert refused.code == 3 and "one of none, draft, verdict, all" in refused.err
     Path(harness.project / "agentos.toml").write_text('review = "draft"\n')
     harness.server()
-    assert "waits for a person" in harness.run("--all").out
+    assert "is waiting for a person" in harness.run("--all").out

@@ -64,7 +64,7 @@ def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
     assert (
         run(harness, github, 300, "--dry-run")
         .lines[-1]
-        .startswith("[COORDINATOR] LLD-300 is approved already")
+        .startswith("[COORDINATOR] LLD-300 is already approved")
     )
 
 
@@ -146,7 +146,7 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness,
     late = run(harness, github, "--all", "--max-wait", "10m", program="issue-workflow")
     assert late.code == 75, late.out
     assert "Stopped: GitHub's rate limit is used up until" in late.out
-    assert late.lines[-1].endswith("Go on with: issue-workflow --all --max-wait 10m")
+    assert late.lines[-1].endswith("Resume with: issue-workflow --all --max-wait 10m")
     done = run(harness, github, "--all", program="issue-workflow")
     assert done.code == 0 and len(github.issues) == 1 and len(server.calls()) == 2
 
@@ -249,7 +249,7 @@ def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
     terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint")
     done = terminal.wait(30)
     assert time.monotonic() - began < 7 and done.code == 130
-    assert done.lines[-1].endswith("Go on with: issue-workflow --all") and "Traceback" not in done.out
+    assert done.lines[-1].endswith("Resume with: issue-workflow --all") and "Traceback" not in done.out
     assert run(harness, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
 
 

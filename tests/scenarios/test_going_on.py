@@ -46,9 +46,9 @@ def test_every_command_says_how_to_go_on_from_another_folder(harness: RunHarness
     want = f"(cd {harness.project} && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
     for words in (["status"], ["wait"], ["watch"], ["stop"], ["pause"]):
         said = read_in(harness, harness.root, *words)
-        assert f"Go on with: {want}" in said.out + said.err, (words, said)
+        assert f"Resume with: {want}" in said.out + said.err, (words, said)
         near = read_in(harness, harness.project, *words)
-        assert "Go on with: lld-workflow 42 -j 3\n" in near.out + near.err, (words, near)
+        assert "Resume with: lld-workflow 42 -j 3\n" in near.out + near.err, (words, near)
     done = typed_in(harness, harness.root, want)
     assert done.code == 0 and "resumes at" not in done.err, done
     assert harness.document(42).exists() and not harness.databases()
@@ -63,7 +63,7 @@ def test_an_interrupted_demo_goes_on_from_inside_its_folder(harness: RunHarness)
     inside = harness.project / "agentos-demo"
     home = {"AGENTOS_HOME": str(inside / ".agentos-home")}
     harness.extra_env.update(home)
-    command = read_in(harness, inside, "status").lines[-1].partition("Go on with: ")[2]
+    command = read_in(harness, inside, "status").lines[-1].partition("Resume with: ")[2]
     assert command.startswith(
         f"(cd {harness.project} && AGENTOS_HOME=agentos-demo/.agentos-home lld-workflow"
     )
@@ -85,9 +85,9 @@ def test_who_watches_from_another_folder_reads_where_the_documents_are(harness: 
         )
         assert watching.stdout and b"Watching" in watching.stdout.readline()
     out, _ = watching.communicate(timeout=60)
-    assert running.wait().lines[-1] == "[COORDINATOR] Read them: ls docs/lld/active"
+    assert running.wait().lines[-1] == "[COORDINATOR] Read the results: ls docs/lld/active"
     last = out.decode().splitlines()[-1]
-    assert last == f"[COORDINATOR] Read them: ls {harness.project}/docs/lld/active"
+    assert last == f"[COORDINATOR] Read the results: ls {harness.project}/docs/lld/active"
 
 
 @pytest.mark.slow

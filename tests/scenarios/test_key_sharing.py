@@ -199,7 +199,7 @@ def test_a_key_that_is_disabled_during_a_run_is_not_used_any_more(harness: RunHa
         running = harness.start("--all", "--parallel", 2)
         wait_until(lambda: {event["key"] for event in harness.events("lease_granted")} == {"key-1", "key-2"})
         assert keys(harness, "disable", "key-1").code == 0
-        running.wait_for("The credentials were changed (disabled: key-1).")
+        running.wait_for("Credentials changed (disabled: key-1).")
     done = running.wait()
     assert done.code == 0, done.out
     later = [call["key"] for call in server.calls()][2:]
@@ -261,7 +261,7 @@ def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(harness: RunH
     assert stopped.code == 75 and harness.document(40).exists(), stopped.out
     assert re.search(r"Stopped: no key may be used within --max-wait; the first is key-1, at \d", stopped.out)
     waiting = harness.start("--all")
-    waiting.wait_for("[COORDINATOR] Every key is at its limit. The next call goes at ")
+    waiting.wait_for("[COORDINATOR] All keys are at their limits. Next call at ")
     waiting.signal(signal.SIGINT)
     assert waiting.wait().code == 130 and len(server.calls()) == 2
 
@@ -275,7 +275,9 @@ def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_a_larger_one(h
     server = harness.server(keys=KEYS[:1])
     none = harness.run("--all", "--budget", "0.0001")
     assert none.code == 75 and "Stopped: --budget 0.0001 is too low for the first call" in none.out
-    assert none.lines[-1].startswith("[COORDINATOR] Everything is saved. Go on, with more to spend, with: ")
+    assert none.lines[-1].startswith(
+        "[COORDINATOR] Everything is saved. Resume, with a higher budget, with: "
+    )
     done = harness.run("--all", "--budget", "0.0175")
     assert done.code == 75, done.out
     assert "--budget 0.0175" in done.out and "FAILED" not in done.out

@@ -106,7 +106,7 @@ def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(h
     lines = re.findall(
         r"All keys rate limited\. Pausing all workflows until \d\d:\d\d:\d\d \(key-1\)\.\.\.", done.out
     )
-    assert len(lines) == 1 and said(done, "Keys are back") == 1
+    assert len(lines) == 1 and said(done, "Keys are available again") == 1
     refused = {call["key"]: call["ended"] for call in server.calls() if call["status"] == 429}
     assert set(refused) == {"key-1", "key-2"}
     first = min(call["started"] for call in server.calls() if call["status"] == 200)
@@ -124,7 +124,7 @@ def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_g
     )
     done = harness.run("--all", "--parallel", 2, "--max-wait", "2s")
     assert done.code == 75, done.out
-    assert done.lines[-1].endswith("Go on with: lld-workflow --all --parallel 2 --max-wait 2s")
+    assert done.lines[-1].endswith("Resume with: lld-workflow --all --parallel 2 --max-wait 2s")
     assert "key-1" in done.out and "FAILED" not in done.out
     assert "lld_workflow_42.db" in harness.databases()
     refused = max(call["started"] for call in server.calls() if call["status"] == 429)
@@ -143,7 +143,7 @@ def test_a_day_quota_spares_its_key_until_the_reset(harness: RunHarness) -> None
     )
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 0
-    assert said(done, "Daily quota of key-2 is used up until ") == 1
+    assert said(done, "Daily quota of key-2 exhausted until ") == 1
     assert len([call for call in server.calls() if call["key"] == "key-2"]) <= 2
     assert len(server.answered()) == 8
     spent = sum(call["key"] == "key-2" for call in server.calls())
@@ -159,7 +159,7 @@ def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: R
     harness.server("--latency", "0.1,0.1", keys=KEYS[:1], fault={"kind": "429-day", "nth": 3, "times": None})
     done = harness.run("--all")
     assert done.code == 75, done.out
-    (spent,) = re.findall(r"Daily quota of key-1 is used up until (.*?) \(429", done.out)
+    (spent,) = re.findall(r"Daily quota of key-1 exhausted until (.*?) \(429", done.out)
     assert f"All keys rate limited. Pausing all workflows until {spent} (key-1)..." in done.out
     assert f"no key comes back within --max-wait; the first is key-1, at {spent}" in done.out
     said = harness.run("--all", "--dry-run").out
@@ -250,7 +250,7 @@ def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -
     running = harness.start("--all", "--parallel", 3)
     wait_until(lambda: len(server.calls()) >= 2)
     credentials(harness, url, "2", "3", "4")
-    running.wait_for("The credentials were changed (new: key-3, key-4; gone: key-1).")
+    running.wait_for("Credentials changed (added: key-3, key-4; removed: key-1).")
     done = running.wait()
     assert done.code == 0
     kinds = [event["type"] for event in harness.journal()]
@@ -272,10 +272,10 @@ def test_a_new_key_ends_the_wait_of_a_run_that_has_none_left(harness: RunHarness
     running = harness.start("--all")
     running.wait_for("All keys rate limited.")
     (harness.home / "credentials.toml").write_text("[[credential]]\nkey = 3\n")
-    running.wait_for("The credentials were changed, but cannot be used")
+    running.wait_for("The changed credentials cannot be used")
     credentials(harness, server.url, "1", "2")
     done = running.wait()
-    assert done.code == 0 and said(done, "Keys are back") == 1
+    assert done.code == 0 and said(done, "Keys are available again") == 1
     assert {call["key"] for call in server.answered()} == {"key-2"}
 
 

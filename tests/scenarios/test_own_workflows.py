@@ -59,8 +59,8 @@ def test_the_tutorial_workflow_has_forty_lines_and_works(harness: RunHarness, pr
     assert not harness.databases() and "Nothing is pending" in run(harness, "haiku_flow:Haiku", "--all").out
     again = re.findall(r"^\$ agentos (run .* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
     assert [harness.run(*command.split(), program="agentos").code for command in again] == [0], "needs no key"
-    assert "Everything is done. " in harness.run("status", program="agentos").lines[-1]
-    assert "everything is done. " in harness.run("wait", program="agentos").err
+    assert "Every item is done. " in harness.run("status", program="agentos").lines[-1]
+    assert "every item is done. " in harness.run("wait", program="agentos").err
 
 
 @pytest.mark.slow

@@ -206,7 +206,7 @@ def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harne
     assert harness.run("--label", "ui", "--offline").code == 0
     harness.issue(43)
     labelled = harness.run("--label", "ui", "--offline").lines[-1]
-    assert labelled.endswith("Nothing is pending that is labelled ui. See what was done: agentos status")
+    assert labelled.endswith("Nothing is pending with label ui. See what was done: agentos status")
 
 
 @pytest.mark.slow

@@ -63,20 +63,20 @@ def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harnes
     wait_until(lambda: len(harness.events("lease_granted")) == 2, 60)
     underway = report(harness)
     assert underway.code == 0 and "The run is running: this is how far it had come." in underway.out
-    assert "running" in underway.out and "died here" not in underway.out
+    assert "running" in underway.out and "killed" not in underway.out
     running.signal(signal.SIGKILL)
     running.process.wait()
     (run,) = harness.runs()
     with open(run / "events.jsonl", "ab") as journal:
         journal.write(b'{"at":17948,"type":"ItemEn')
-    wait_until(lambda: "died here" in report(harness).out)
+    wait_until(lambda: "killed" in report(harness).out)
     done = report(harness, run.name, "-o", harness.root / "r.html")
     assert done.code == 0 and done.out == "" and "Written: " in done.err and " items," in done.err
     text = "".join(ET.parse(harness.root / "r.html").getroot().itertext())
     assert "1 line of the journal cannot be read (the last one was torn while it was written)" in text
     again = f"(cd {harness.project} && AGENTOS_HOME={harness.home} lld-workflow --all --parallel 2)"
-    assert f"Go on with: {again}" in text, "a page is read anywhere"
-    assert "died here at N1_design" in text
+    assert f"Resume with: {again}" in text, "a page is read anywhere"
+    assert "killed at N1_design" in text
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_step_summary_that_cannot_be_written_fails_nothing(harness: RunHarness
     harness.issues(1)
     done = harness.run("--all", "--offline", GITHUB_STEP_SUMMARY=str(harness.root / "no" / "step.md"))
     assert done.code == 0
-    assert any("(GITHUB_STEP_SUMMARY) cannot be written" in line for line in done.lines_of("COORDINATOR"))
+    assert any("(GITHUB_STEP_SUMMARY): cannot" in line for line in done.lines_of("COORDINATOR"))
 
 
 @pytest.mark.slow

@@ -24,14 +24,14 @@ def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness)
         first, second = (harness.run("status", program="agentos") for _ in range(2))
         waited = harness.run("wait", "--timeout", "0.1s", program="agentos")
         watching = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-        watching.shows("STANDING STILL (fg)", PATIENCE)
+        watching.shows("SUSPENDED (fg)", PATIENCE)
         watching.terminal.press("q")
         watching.terminal.wait(30)
         shell.type("fg")
-        shell.screen.shows("Going on after")
-    still = re.compile(r"stands still \(Ctrl-Z\): type fg in its terminal, or kill -CONT \d+\.")
-    assert "(lld) stands still (Ctrl-Z), began" in first.out and "busy" not in first.out, first.out
-    assert re.fullmatch(r"Go on with it: type fg in its terminal, or kill -CONT \d+", first.lines[-1])
+        shell.screen.shows("Continuing after")
+    still = re.compile(r"is suspended \(Ctrl-Z\): type fg in its terminal, or kill -CONT \d+\.")
+    assert "(lld) is suspended (Ctrl-Z), started" in first.out and "busy" not in first.out, first.out
+    assert re.fullmatch(r"Wake it: type fg in its terminal, or kill -CONT \d+", first.lines[-1])
     assert first.out == second.out, "the rows grow no older"
     assert waited.code == 124 and len(still.findall(waited.err)) == 2, waited.err
     assert still.search(" ".join(watching.look())), watching.look()
@@ -47,7 +47,7 @@ def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(ha
         wait_until(lambda: "stands still" in harness.run("status", program="agentos").out, 10)
         asked = harness.run("status", program="agentos")
         running.signal(signal.SIGCONT)
-    assert asked.lines[-1] == f"Go on with it: type fg in its terminal, or kill -CONT {running.pid}"
+    assert asked.lines[-1] == f"Wake it: type fg in its terminal, or kill -CONT {running.pid}"
     assert running.wait().code == 0
 
 
@@ -88,7 +88,7 @@ def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHar
         running.signal(signal.SIGINT)
         assert running.wait().code == 130
     (row,) = harness.run("runs", program="agentos").lines
-    assert "3 items: 0 approved, 0 to revise, 0 failed, 1 interrupted, 2 not begun" in row
+    assert "3 items: 0 approved, 0 need revision, 0 failed, 1 interrupted, 2 not started" in row
 
 
 def test_a_program_that_failed_was_never_to_be_approved(harness: RunHarness) -> None:

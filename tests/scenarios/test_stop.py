@@ -35,7 +35,7 @@ def test_ctrl_c_in_a_terminal_saves_everything_and_the_same_command_finishes(har
     done = terminal.wait()
     assert done.code == 130
     assert "Traceback" not in done.out
-    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all --parallel 2"
+    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all --parallel 2"
     assert "[COORDINATOR] Execution complete:" in done.out and "interrupted" in done.out
     finished = [(call["item"], call["prompt_sha256"]) for call in server.answered()]
 
@@ -75,7 +75,7 @@ def test_ctrl_c_twice_is_over_at_once(harness: RunHarness) -> None:
     down(terminal, 4, family)
     assert time.monotonic() - began < 4
     done = terminal.wait()
-    assert done.code == 130 and "Killing LLD-42, LLD-43: their checkpoints stay." in done.out
+    assert done.code == 130 and "Killing LLD-42, LLD-43. Their checkpoints are kept." in done.out
     assert "Traceback" not in done.out
     assert "lld_workflow_42.db" in harness.databases()
 
@@ -128,7 +128,7 @@ def test_a_signal_stops_the_run_with_its_own_code(
     running.signal(number)
     done = running.wait(8)
     assert done.code == code and SHUTTING_DOWN in done.lines
-    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Go on with: lld-workflow --all"
+    assert done.lines[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all"
     wait_until(lambda: not [mark for mark in family if mark.alive], 1)
     assert done.err == "" and "FAILED" not in done.out
     assert "lld_workflow_42.db" in harness.databases()

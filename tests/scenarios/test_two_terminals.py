@@ -76,7 +76,7 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness)
         r"\[COORDINATOR\] LLD-(42|43) is being worked on by process (\d+), run (\S+)", second.out
     )
     assert [found[0] for found in held] == ["42", "43"]
-    assert second.lines[-1] == "[COORDINATOR] See the runs: agentos runs"
+    assert second.lines[-1] == "[COORDINATOR] List runs: agentos runs"
     assert {int(found[1]) for found in held} == {first.pid}
     assert {found[2] for found in held} == {harness.runs()[0].name}
     named = harness.run(42)
@@ -87,7 +87,7 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness)
     assert "[COORDINATOR] LLD-42 is being worked on by process" in third.out, "also when something is free"
     harness.issue(45)
     fourth = harness.run("44", "45", "--offline")
-    assert "[COORDINATOR] LLD-44 is approved already; do it again with --fresh 44" in fourth.lines
+    assert "[COORDINATOR] LLD-44 is already approved; redo it with --fresh 44" in fourth.lines
     assert harness.document(45).exists()
     first.signal(signal.SIGINT)
     assert first.wait().code == 130
@@ -123,7 +123,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
         fcntl.flock(held, fcntl.LOCK_EX)
         done = running.wait()
     assert done.code == 0, done.out
-    assert "[LLD-43] Left alone: another run works on it" in done.out
+    assert "[LLD-43] Skipped: another run works on it" in done.out
     assert "1 on another run (LLD-43)" in done.out
     assert not server.calls(43) and harness.document(42).exists()
 

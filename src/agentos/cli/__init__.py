@@ -1,4 +1,4 @@
-"""Words in, exit code out. Little is loaded here, so that an early Ctrl-C finds somebody to deal with it."""
+"""Entry points of the three programs. Almost nothing is imported here, so that an early Ctrl-C is handled."""
 
 import sys
 from collections.abc import Callable
@@ -7,25 +7,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
-STOPPED = "\nStopped before anything began. The same command starts it again.\n"
+STOPPED = "\nInterrupted before anything started. Run the same command again to start.\n"
 
 
 def main() -> None:
     """The command `agentos`."""
-    _finish(_group, "agentos")
+
+    def load() -> "click.Command":
+        from agentos.cli.group import LazyGroup
+
+        return LazyGroup()
+
+    _run_and_exit(load, "agentos")
 
 
 def lld_workflow() -> None:
-    """The command `lld-workflow`: `agentos run lld`."""
-    _finish(lambda: _workflow("lld"), "lld-workflow")
+    """The command `lld-workflow`, short for `agentos run lld`."""
+    _run_and_exit(lambda: _workflow_command("lld"), "lld-workflow")
 
 
 def issue_workflow() -> None:
-    """The command `issue-workflow`: `agentos run issue`."""
-    _finish(lambda: _workflow("issue"), "issue-workflow")
+    """The command `issue-workflow`, short for `agentos run issue`."""
+    _run_and_exit(lambda: _workflow_command("issue"), "issue-workflow")
 
 
-def _finish(load: "Callable[[], click.Command]", name: str) -> None:
+def _run_and_exit(load: "Callable[[], click.Command]", name: str) -> None:
     try:
         from agentos.cli.exit_codes import run_command
         from agentos.run.signals import ignore_stop_signals
@@ -38,13 +44,7 @@ def _finish(load: "Callable[[], click.Command]", name: str) -> None:
     sys.exit(code)
 
 
-def _group() -> "click.Command":
-    from agentos.cli.group import LazyGroup
-
-    return LazyGroup()
-
-
-def _workflow(name: str) -> "click.Command":
+def _workflow_command(name: str) -> "click.Command":
     from agentos.cli.run import workflow_command
 
     return workflow_command(name)

@@ -1,4 +1,4 @@
-"""`agentos config`: the settings, and where they come from."""
+"""`agentos config`: shows the settings and where they come from."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from agentos.cli.param_types import Duration, Workers, capped
 
-TIMES = ("timeout", "max_wait")
+DURATIONS = ("timeout", "max_wait")
 
 
 def _show(origin: bool, **flags: Any) -> int:
@@ -18,7 +18,10 @@ def _show(origin: bool, **flags: Any) -> int:
     if flags["parallel"]:
         flags["parallel"] = capped(flags["parallel"])
     rows = origins(Flags(**flags))
-    texts = [one_line(_time(row.value) if row.name in TIMES else _text(row.value)) for row in rows]
+    texts = [
+        one_line(_duration_text(row.value) if row.name in DURATIONS else _value_text(row.value))
+        for row in rows
+    ]
     names, values = max(len(row.name) for row in rows), min(48, max(len(text) for text in texts))
     for row, text in zip(rows, texts, strict=True):
         click.echo(
@@ -27,16 +30,15 @@ def _show(origin: bool, **flags: Any) -> int:
     return 0
 
 
-def _time(seconds: Any) -> str:
-    """In seconds, as files say it; and as a flag would, where that is shorter."""
+def _duration_text(seconds: Any) -> str:
+    """In seconds, as in the files, and in hours or minutes where that is a whole number."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds:g} ({seconds / length:g}{unit})"
     return f"{seconds:g}"
 
 
-def _text(value: object) -> str:
-    """In few words; a secret never shows itself."""
+def _value_text(value: object) -> str:
     from agentos.core.quota.budget import Price
 
     match value:
@@ -49,7 +51,7 @@ def _text(value: object) -> str:
         case (str() as model, Price() as price):
             return f"{model}: {price.input:g} in, {price.output:g} out"
         case tuple():
-            return ", ".join(_text(part) for part in value) or "-"
+            return ", ".join(_value_text(part) for part in value) or "-"
         case _:
             return str(value)
 
@@ -60,23 +62,27 @@ def _flag(name: str, kind: Any, help: str) -> click.Option:
 
 command = click.Group(
     "config",
-    help="The settings, and where they come from.",
+    help="Show the settings and where they come from.",
     commands={
         "show": click.Command(
             "show",
-            help="Every setting with its value, as a run in this project would have it; keys are never shown. "
-            "The flags of a run may be given, to see what they change.",
+            help="Show every setting as a run in this project would use it; keys are never shown. "
+            "Add the flags of a run to see their effect.",
             params=[
-                click.Option(["--origin"], is_flag=True, help="Who gave it: flag, variable, file and line."),
-                _flag(
-                    "--repo", click.Path(path_type=Path, file_okay=False), "The project's folder (this one)."
+                click.Option(
+                    ["--origin"],
+                    is_flag=True,
+                    help="Show where each value comes from: flag, variable, or file and line.",
                 ),
-                _flag("--parallel", Workers(), "As for a run."),
-                _flag("--max-iterations", click.IntRange(min=1), "As for a run."),
-                _flag("--timeout", Duration(), "As for a run."),
-                _flag("--retries", click.IntRange(min=0), "As for a run."),
-                _flag("--max-wait", Duration(), "As for a run."),
-                _flag("--budget", click.FloatRange(min=0, min_open=True), "As for a run."),
+                _flag(
+                    "--repo", click.Path(path_type=Path, file_okay=False), "Project folder (current folder)."
+                ),
+                _flag("--parallel", Workers(), "As for agentos run."),
+                _flag("--max-iterations", click.IntRange(min=1), "As for agentos run."),
+                _flag("--timeout", Duration(), "As for agentos run."),
+                _flag("--retries", click.IntRange(min=0), "As for agentos run."),
+                _flag("--max-wait", Duration(), "As for agentos run."),
+                _flag("--budget", click.FloatRange(min=0, min_open=True), "As for agentos run."),
             ],
             callback=_show,
             epilog="\b\nExamples:\n  agentos config show --origin\n  agentos config show --origin --parallel 5",

@@ -1,16 +1,19 @@
-"""Asking a run for something, and saying what came of it."""
+"""`agentos pause`, `resume`, `retry`, `set` and `stop`: requests to a run in progress."""
 
 import time
 
 import click
 
-from agentos.cli.find_run import complete_runs, ending_text, living_run
+from agentos.cli.find_run import describe_end, find_live_run, run_option
+from agentos.cli.param_types import Workers, capped
+from agentos.cli.shell_complete import completer, failed_items
 from agentos.control.client import NotListening, ask
+from agentos.core.constants import MAX_PARALLEL
 from agentos.core.errors import UsageError
 from agentos.core.protocol import events
 from agentos.outputs.format import event_text
 
-ANSWERS = (
+REPLIES = (
     events.RunPaused
     | events.RunResumed
     | events.ItemRequeued
@@ -20,29 +23,92 @@ ANSWERS = (
 )
 
 
-def send_request(name: str | None, request: events.Request, what: str) -> int:
-    """Reaches the run that is meant; gives the exit code."""
-    run = living_run(name, what)
+def send_request(run_id: str | None, request: events.Request, subcommand: str) -> int:
+    """Send a request to the chosen run, print its replies and return the exit code.
+
+    `subcommand` is what the user typed after `agentos`, to be repeated with `--run` when several runs match.
+    """
+    run = find_live_run(run_id, subcommand)
     try:
-        told = ask(run, request)
+        replies = ask(run, request)
     except NotListening as error:
-        raise UsageError(f"run {run.name} does not listen any more: {ending_text(run)}") from error
-    code = 0
-    for event in told:
+        raise UsageError(f"run {run.name} no longer accepts requests: {describe_end(run)}") from error
+    exit_code = 0
+    for event in replies:
         if isinstance(event, events.RequestDeclined):
             click.echo(f"Run {run.name}: {event.reason}", err=bool(event.exit_code))
-            code = code or event.exit_code
-        elif isinstance(event, ANSWERS):
+            exit_code = exit_code or event.exit_code
+        elif isinstance(event, REPLIES):
             click.echo(f"Run {run.name}: {event_text(event, time.time())}")
-    if not told:
-        click.echo(f"Run {run.name} is doing so already.")
-    return code
+    if not replies:
+        click.echo(f"Run {run.name} is already in that state.")
+    return exit_code
 
 
-def run_option() -> click.Option:
-    return click.Option(
-        ["--run", "run_id"],
-        metavar="RUN",
-        shell_complete=complete_runs,
-        help="Another run than the one under way.",
-    )
+def _pause(now: bool, run_id: str | None) -> int:
+    return send_request(run_id, events.PauseRequested(now), "pause --now" if now else "pause")
+
+
+def _resume(run_id: str | None) -> int:
+    return send_request(run_id, events.ResumeRequested(), "resume")
+
+
+def _stop(run_id: str | None) -> int:
+    return send_request(run_id, events.StopRequested("SIGTERM"), "stop")
+
+
+def _retry(item: str, run_id: str | None) -> int:
+    return send_request(run_id, events.RetryRequested(item), f"retry {item}")
+
+
+def _set_parallel(parallel: int, run_id: str | None) -> int:
+    return send_request(run_id, events.WorkerCountRequested(capped(parallel)), f"set parallel {parallel}")
+
+
+commands: dict[str, click.Command] = {
+    "pause": click.Command(
+        "pause",
+        help="Start no new items; workers wait before their next model call. Resume with: agentos resume.",
+        params=[
+            click.Option(["--now"], is_flag=True, help="Checkpoint and end all workers immediately."),
+            run_option(),
+        ],
+        callback=_pause,
+        epilog="\b\nExamples:\n  agentos pause\n  agentos pause --now",
+    ),
+    "resume": click.Command(
+        "resume",
+        help="Continue a paused run. To continue a run that has ended, repeat the command that started it.",
+        params=[run_option()],
+        callback=_resume,
+        epilog="\b\nExample:\n  agentos resume",
+    ),
+    "stop": click.Command(
+        "stop",
+        help="Checkpoint and end a run within 5 s, as Ctrl-C does; a second stop kills its workers. "
+        "The run exits with 143.",
+        params=[run_option()],
+        callback=_stop,
+        epilog="\b\nExamples:\n  agentos stop\n  agentos stop && agentos wait",
+    ),
+    "retry": click.Command(
+        "retry",
+        help="Put a failed item back into the run in progress; it continues from its checkpoint.",
+        params=[click.Argument(["item"], shell_complete=completer(failed_items)), run_option()],
+        callback=_retry,
+        epilog="\b\nExample:\n  agentos retry LLD-42",
+    ),
+    "set": click.Group(
+        "set",
+        help="Change a setting of the run in progress.",
+        commands=[
+            click.Command(
+                "parallel",
+                help=f"Change the number of workers, up to {MAX_PARALLEL}. Busy workers finish their items first.",
+                params=[click.Argument(["parallel"], type=Workers(), metavar="N"), run_option()],
+                callback=_set_parallel,
+                epilog="\b\nExample:\n  agentos set parallel 5",
+            )
+        ],
+    ),
+}

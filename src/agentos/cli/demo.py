@@ -1,5 +1,6 @@
-"""`agentos demo`: an example project, made and run."""
+"""`agentos demo`: creates an example project and runs it offline."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -13,20 +14,20 @@ LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAU
 
 
 def _run(directory: Path, parallel: int) -> int:
-    from agentos.cli.demo_folder import UnderWay, demo_folder
+    from agentos.cli.demo_folder import DemoInUse, demo_folder
 
     parallel = capped(parallel)
     try:
         with demo_folder(directory) as project:
-            return _show(directory, project, parallel)
-    except UnderWay as error:
-        raise UnderWay(
-            f"a run is under way in {error}, so nothing was changed there. "
-            f"Watch it with: {_ours(directory, 'agentos')} watch; or name another folder: agentos demo DIR"
+            return _run_demo(directory, project, parallel)
+    except DemoInUse as error:
+        raise DemoInUse(
+            f"a run is in progress in {error}, so nothing was changed there. "
+            f"Watch it with: {_program(directory, 'agentos')} watch; or choose another folder: agentos demo DIR"
         ) from error
 
 
-def _show(directory: Path, project: Path, parallel: int) -> int:
+def _run_demo(directory: Path, project: Path, parallel: int) -> int:
     from agentos.cli.demo_folder import HOME
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
@@ -34,59 +35,57 @@ def _show(directory: Path, project: Path, parallel: int) -> int:
     from agentos.run.request import RunRequest
 
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
-    click.echo(f"An example project in {directory}: ten issues to become designs, {parallel} at a time.")
+    click.echo(f"Example project in {directory}: turning ten issues into designs, {parallel} at a time.")
     click.echo(
-        "The built-in rule engine answers: no key, no network, no cost.\nOne rate limit is on its way.\n"
+        "The built-in model server answers: no key, no network, no cost. It will hit one rate limit.\n"
     )
     request = RunRequest(
         "lld",
         Selection(everything=True),
         settings,
-        _again(directory, parallel),
+        _resume_command(directory, parallel),
         offline=True,
         offline_arguments=LATENCY,
     )
     if code := run_workflow(request, click.echo):
         return code
-    click.echo("\nLook around, or turn the briefs into issues next:")
-    if place := _off_the_path():
-        click.echo(f"  export PATH={place}:$PATH")
-    click.echo(f"  cd {_shown(directory)} && export AGENTOS_HOME=$PWD/.agentos-home")
+    click.echo("\nLook around, or turn the briefs into issues:")
+    if folder := _programs_folder():
+        click.echo(f"  export PATH={folder}:$PATH")
+    click.echo(f"  cd {_quoted(directory)} && export AGENTOS_HOME=$PWD/.agentos-home")
     click.echo("  agentos status")
     click.echo("  issue-workflow --all --parallel --offline")
     return 0
 
 
-def _again(directory: Path, parallel: int) -> str:
-    program = _ours(directory, "lld-workflow")
-    return f"{program} --all -j {parallel} --offline --repo {_shown(directory)}"
+def _resume_command(directory: Path, parallel: int) -> str:
+    program = _program(directory, "lld-workflow")
+    return f"{program} --all -j {parallel} --offline --repo {_quoted(directory)}"
 
 
-def _ours(directory: Path, program: str) -> str:
-    """One of our commands as it is typed here for the demo's home."""
-    place = _off_the_path()
-    return f"AGENTOS_HOME={_shown(directory / '.agentos-home')} {f'{place}/{program}' if place else program}"
+def _program(directory: Path, name: str) -> str:
+    """How to call one of our programs with the demo's home."""
+    folder = _programs_folder()
+    return f"AGENTOS_HOME={_quoted(directory / '.agentos-home')} {f'{folder}/{name}' if folder else name}"
 
 
-def _off_the_path() -> str:
-    """The folder of our commands as a shell would write it, if typing their names does not find them."""
+def _programs_folder() -> str:
+    """The folder of our programs, quoted for a shell; empty if they are on the PATH."""
     ours = Path(sys.executable).parent
     found = shutil.which("agentos")
     if found and Path(found).parent == ours:
         return ""
     here = Path.cwd()
-    return f"$PWD/{_shown(ours.relative_to(here))}" if ours.is_relative_to(here) else _shown(ours)
+    return f"$PWD/{_quoted(ours.relative_to(here))}" if ours.is_relative_to(here) else _quoted(ours)
 
 
-def _shown(directory: Path) -> str:
-    import shlex
-
+def _quoted(directory: Path) -> str:
     return shlex.quote(str(directory))
 
 
 command = click.Command(
     "demo",
-    help="Make an example project in DIR (./agentos-demo) and run it: ten issues, three at a time, offline.",
+    help="Create an example project in DIR (./agentos-demo) and run it: ten issues, three at a time, offline.",
     params=[
         click.Argument(
             ["directory"],
@@ -100,7 +99,7 @@ command = click.Command(
             is_flag=False,
             flag_value="3",
             default="3",
-            help="Workers side by side (3).",
+            help="Number of parallel workers (3).",
         ),
     ],
     callback=_run,

@@ -1,6 +1,7 @@
-"""The folder of a demo: made, made anew or gone on with, and never while something works in it."""
+"""Creates, recreates or reuses the folder of a demo, but never while a run uses it."""
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,23 +13,23 @@ from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, LockFile, is_locked
 from agentos.storage.runs import is_alive, run_folders
 
-MARK = ".agentos-demo"
+MARKER = ".agentos-demo"
 HOME = ".agentos-home"
 
 
-class UnderWay(UsageError):
-    """Somebody works there."""
+class DemoInUse(UsageError):
+    """A run or another demo uses the folder."""
 
 
 @contextlib.contextmanager
 def demo_folder(directory: Path) -> Iterator[Path]:
-    """Ready for a demo, and no other demo's until this one ends."""
+    """Prepare the folder and keep other demos out of it until this one ends."""
     try:
-        lock = _claimed(directory.absolute())
+        lock = _prepare(directory.absolute())
     except OSError as error:
         raise PreflightError(
-            f"cannot make a demo in {directory}: {error.filename or directory}: {error.strerror}; "
-            "name a folder that can be written: agentos demo DIR"
+            f"cannot create a demo in {directory}: {error.filename or directory}: {error.strerror}; "
+            "choose a writable folder: agentos demo DIR"
         ) from error
     try:
         yield directory.absolute()
@@ -36,52 +37,44 @@ def demo_folder(directory: Path) -> Iterator[Path]:
         lock.release()
 
 
-def _claimed(project: Path) -> LockFile:
-    """A finished demo is made anew, an unfinished one goes on; a stranger's folder is left alone."""
-    lock = LockFile(project / MARK)
+def _prepare(project: Path) -> LockFile:
+    """Recreate a finished demo, keep an unfinished one to resume, refuse any other non-empty folder."""
+    lock = LockFile(project / MARKER)
     project.mkdir(parents=True, exist_ok=True)
     if any(project.iterdir()) and not lock.path.exists():
-        raise UsageError(f"{project} is not empty, and not a demo: name another folder: agentos demo DIR")
+        raise UsageError(f"{project} is not empty and not a demo; choose another folder: agentos demo DIR")
     if not lock.acquire():
-        raise UnderWay(str(project)) if is_locked(lock.path) else _may_not(lock.path)
+        if is_locked(lock.path):
+            raise DemoInUse(str(project))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(lock.path))
     try:
-        if _is_used(project):
-            raise UnderWay(str(project))
-        if not _unfinished(project):
+        if _in_use(project):
+            raise DemoInUse(str(project))
+        if not any((project / HOME).glob("checkpoints/*/*.db")):
             _clear(project)
-        _fill(project)
+        _copy_backlog(project)
     except BaseException:
         lock.release()
         raise
     return lock
 
 
-def _may_not(path: Path) -> OSError:
-    from errno import EACCES
-
-    return PermissionError(EACCES, os.strerror(EACCES), str(path))
-
-
-def _is_used(project: Path) -> bool:
-    """Whether a run of any kind lives in its home, or works on its items from another one."""
+def _in_use(project: Path) -> bool:
+    """Whether a live run uses the demo's home, or works on its items from another home."""
     runs = run_folders(Home(project / HOME).runs)
     return any(is_alive(run) for run in runs) or bool(ItemLocks(project).held())
 
 
-def _unfinished(project: Path) -> bool:
-    return any((project / HOME).glob("checkpoints/*/*.db"))
-
-
 def _clear(project: Path) -> None:
-    """All but the mark: whoever comes now finds it held."""
+    """Remove everything but the locked marker, so that no other demo can start meanwhile."""
     for entry in project.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        elif entry.name != MARK:
+        elif entry.name != MARKER:
             entry.unlink()
 
 
-def _fill(project: Path) -> None:
+def _copy_backlog(project: Path) -> None:
     with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
         for folder in ("issues", "ideas"):
             shutil.copytree(backlog / folder, project / folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""`agentos doctor`: is this machine, and this project, ready?"""
+"""`agentos doctor`: checks whether this machine and this project are ready for a run."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,27 +16,32 @@ def _run(repo: Path | None, offline: bool) -> int:
     from agentos.diagnostics.doctor import run_checks
 
     project = repo or Path.cwd()
-    github = list(_github(project, offline))
-    # Issues that are on GitHub need no folder here.
+    github = list(_check_github(project, offline))
+    # A project whose issues are on GitHub needs no issues folder.
     findings = [
-        one for one in run_checks(project, offline) if not (github and one.what == "project" and one.fix)
+        finding
+        for finding in run_checks(project, offline)
+        if not (github and finding.what == "project" and finding.fix)
     ]
     findings += github
-    cures = [finding for finding in findings if finding.fix]
+    failures = [finding for finding in findings if finding.fix]
     for finding in findings:
-        number = f"  -> cure {cures.index(finding) + 1}" if finding.fix else ""
-        mark = "FAIL" if finding.fix else "ok"
-        click.echo(f"{mark:<5}{finding.what:<12} {one_line(finding.found)}{number}")
-    for place, finding in enumerate(cures, 1):
-        click.echo(f"{place}. {finding.what}: {one_line(finding.fix)}")
-    again = "agentos doctor --offline" if offline else "agentos doctor"
-    go = "lld-workflow --all --parallel --offline" if offline else "lld-workflow --all --parallel"
-    click.echo(f"Mend these, then: {again}" if cures else f"Everything is ready: {go}")
-    return 3 if cures else 0
+        reference = f"  -> fix {failures.index(finding) + 1}" if finding.fix else ""
+        result = "FAIL" if finding.fix else "ok"
+        click.echo(f"{result:<5}{finding.what:<12} {one_line(finding.found)}{reference}")
+    for number, finding in enumerate(failures, 1):
+        click.echo(f"{number}. {finding.what}: {one_line(finding.fix)}")
+    flag = " --offline" if offline else ""
+    click.echo(
+        f"Fix these, then run: agentos doctor{flag}"
+        if failures
+        else f"Everything is ready. Start with: lld-workflow --all --parallel{flag}"
+    )
+    return 3 if failures else 0
 
 
-def _github(project: Path, offline: bool) -> Iterator["Finding"]:
-    """Settings that cannot be read are a finding of the checkup already."""
+def _check_github(project: Path, offline: bool) -> Iterator["Finding"]:
+    """Access to the GitHub repository; unreadable settings are reported by run_checks."""
     from agentos.config.settings import Flags, read_settings
     from agentos.core.errors import AgentosError
     from agentos.diagnostics.doctor import Finding
@@ -52,15 +57,15 @@ def _github(project: Path, offline: bool) -> Iterator["Finding"]:
 
 command = click.Command(
     "doctor",
-    help="Check this machine and this project: python, home, permissions, disk, locks, clock, settings, keys, models, "
-    "layout. Each trouble comes with its cure; nothing is changed.",
+    help="Check this machine and this project: Python, home, permissions, disk, locks, clock, settings, keys, models, "
+    "layout. Each problem comes with a fix; nothing is changed.",
     params=[
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="The project's folder (this one).",
+            help="Project folder (current folder).",
         ),
-        click.Option(["--offline"], is_flag=True, help="For work without a key."),
+        click.Option(["--offline"], is_flag=True, help="Check for offline runs, which need no key."),
     ],
     callback=_run,
     epilog="\b\nExamples:\n  agentos doctor\n  agentos doctor --repo ../shop --offline",

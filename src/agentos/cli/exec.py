@@ -1,4 +1,4 @@
-"""`agentos exec`: any program, once for every item."""
+"""`agentos exec`: runs any program once per item."""
 
 import glob
 import re
@@ -17,131 +17,125 @@ from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 EXAMPLES = """\b
 Examples:
   agentos exec --items 'ideas/active/*.md' --parallel 3 -- my-agent --prompt-file {item}
-  agentos exec 'docs/*.md' -j -- wc -w {item}          GLOBs may stand alone
+  agentos exec 'docs/*.md' -j -- wc -w {item}          --items may be left out
   git ls-files '*.py' | agentos exec --items-from - -j 4 -- ./check.sh {item}
-  agentos exec --items '*.md' --failed -- my-agent {item}     those that failed the last time
+  agentos exec --items '*.md' --failed -- my-agent {item}     only items that failed last time
   agentos exec --items '*.md' --retries 5 --retry-on any --timeout 10m -- my-agent {item}
   agentos exec --items '*.md' --env GITHUB_TOKEN --joblog jobs.tsv -- my-agent {item}
-  agentos exec --items '*.md' --dry-run -- my-agent {item}    what would run; starts nothing
+  agentos exec --items '*.md' --dry-run -- my-agent {item}    list what would run; start nothing
 
 \b
-In the command: {item} (or {}), {id}, {name}, {stem}, {folder}, {number}; {{item}} is {item} itself.
-Without any of them, the item is the last word. No shell reads it: for one, write sh -c '...' sh {item}.
+Placeholders in the command: {item} (or {}), {id}, {name}, {stem}, {folder}, {number}; {{item}} is a literal {item}.
+Without a placeholder, the item is appended as the last argument. The command is not run by a shell;
+if you need one, write: sh -c '...' sh {item}.
 
 \b
-What the program's exit code means: 0 done, not run again by the same command; 75 try again;
-anything else failed. Exit codes of agentos exec: as those of agentos run.
+Exit codes of the program: 0 done, and not run again by the same command; 75 retry; any other: failed.
+agentos exec itself exits with the same codes as agentos run.
 """
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def _natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", text)]
 
 
 class ExecCommand(click.Command):
-    """What stands behind `--` is the program's, word for word."""
+    """Passes everything after `--` to the program unchanged."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours, dashes, theirs = _split(args)
-        ctx.meta["agentos.program"] = tuple(theirs)
-        if not dashes and not {"-h", "--help"} & set(ours):
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta["agentos.program"] = tuple(args[end + 1 :])
+        if end == len(args) and not {"-h", "--help"} & set(args):
             raise click.UsageError(
                 "no command: expected -- and then the program, such as: agentos exec --items '*.md' -- wc -w {item}",
                 ctx,
             )
-        return super().parse_args(ctx, ours)
-
-
-def _split(args: list[str]) -> tuple[list[str], bool, list[str]]:
-    if "--" not in args:
-        return args, False, []
-    place = args.index("--")
-    return args[:place], True, args[place + 1 :]
+        return super().parse_args(ctx, args[:end])
 
 
 @click.pass_context
-def _run(ctx: click.Context, /, **words: Any) -> int:
+def _run(ctx: click.Context, /, **options: Any) -> int:
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
     from agentos.exec.builder import ExecRequest, run_exec
 
     program: tuple[str, ...] = ctx.meta["agentos.program"]
     if not program:
-        raise click.UsageError("nothing stands behind --; expected the program and its words")
-    parallel = None if words["parallel"] is None else capped(words["parallel"])
+        raise click.UsageError("no command after --: expected the program and its arguments")
+    parallel = None if options["parallel"] is None else capped(options["parallel"])
     settings = read_settings(
         Flags(
-            words["repo"],
-            timeout=words["timeout"],
-            retries=words["retries"],
+            options["repo"],
+            timeout=options["timeout"],
+            retries=options["retries"],
             parallel=parallel,
-            display=words["display"],
+            display=options["display"],
         )
     )
-    warn_held_back(settings, err=words["json"])
-    codes, everything = _codes(words["retry_on"])
+    warn_held_back(settings, err=options["json"])
+    codes, any_code = _retry_codes(options["retry_on"])
     request = ExecRequest(
-        sources=tuple(_sources(words, settings.project)),
+        sources=tuple(_sources(options, settings.project)),
         program=program,
         selection=Selection(
-            everything=True, limit=words["limit"], failed=words["failed"], fresh=words["fresh"]
+            everything=True, limit=options["limit"], failed=options["failed"], fresh=options["fresh"]
         ),
         settings=settings,
         command=shlex.join(["agentos", *sys.argv[1:]]).encode("utf-8", "replace").decode(),
         retry_codes=codes,
-        retry_any=everything,
-        variables=_variables(words["env"]),
-        joblog=words["joblog"],
-        json=words["json"],
+        retry_any=any_code,
+        variables=_variables(options["env"]),
+        joblog=options["joblog"],
+        json=options["json"],
         display=settings.display,
-        gateway=not words["no_gateway"],
+        gateway=not options["no_gateway"],
     )
-    if words["dry_run"]:
+    if options["dry_run"]:
         return _dry_run(request)
     return run_exec(request, lambda text: click.echo(text, err=request.json))
 
 
-def _sources(words: dict[str, Any], project: Path) -> list[str]:
-    """What is named, what the patterns find, what the list says; nothing named is a usage error."""
+def _sources(options: dict[str, Any], project: Path) -> list[str]:
+    """The named items, the matches of the patterns and the lines of the list, in this order."""
     from agentos.core.errors import NothingMatches
 
-    if not words["items"] and not words["named"] and words["items_from"] is None:
+    if not options["items"] and not options["named"] and options["items_from"] is None:
         raise click.UsageError("no items: name them with --items 'GLOB', --items-from FILE, or before the --")
     found: list[str] = []
-    for pattern in (*words["items"], *words["named"]):
-        matches = sorted(glob.glob(pattern, root_dir=project, recursive=True), key=_natural)
+    for pattern in (*options["items"], *options["named"]):
+        matches = sorted(glob.glob(pattern, root_dir=project, recursive=True), key=_natural_sort_key)
         if not matches and glob.has_magic(pattern):
             raise NothingMatches(f"nothing matches {pattern!r} in {project}")
         found += matches or [pattern]
-    if words["items_from"] is not None:
-        found += _listed(words["items_from"].read())
+    if options["items_from"] is not None:
+        found += _split_list(options["items_from"].read())
     return found
 
 
-def _listed(text: str) -> Iterable[str]:
+def _split_list(text: str) -> Iterable[str]:
     if "\0" in text:
         return [part for part in text.split("\0") if part]
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _codes(word: str) -> tuple[tuple[int, ...], bool]:
+def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
     from agentos.core.planning.exec_command import TRY_AGAIN
 
-    if word == "any":
+    if text == "any":
         return (), True
-    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", word or str(TRY_AGAIN)):
+    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text or str(TRY_AGAIN)):
         raise click.UsageError(
-            f"--retry-on {word!r} is not what was expected: exit codes such as 1,2 or the word any"
+            f"invalid --retry-on {text!r}: expected exit codes such as 1,2 or the word any"
         )
-    return (TRY_AGAIN, *(int(code) for code in word.split(",") if code)), False
+    return (TRY_AGAIN, *(int(code) for code in text.split(",") if code)), False
 
 
-def _variables(words: tuple[str, ...]) -> dict[str, str]:
+def _variables(definitions: tuple[str, ...]) -> dict[str, str]:
     from agentos.config.settings import environment
 
     found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for definition in definitions:
+        name, equals, value = definition.partition("=")
         if not equals and name not in environment():
             raise click.UsageError(
                 f"--env {name}: the variable is not set; give a value with --env {name}=VALUE"
@@ -166,68 +160,73 @@ def _dry_run(request: Any) -> int:
         say(
             f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.program, entry.item))}"
         )
-    say("[COORDINATOR] To start it, leave out --dry-run.")
+    say("[COORDINATOR] To start the run, leave out --dry-run.")
     return 0
 
 
 command = ExecCommand(
     "exec",
     params=[
-        click.Argument(["named"], nargs=-1, metavar="[ITEM]... -- COMMAND [WORD]..."),
-        click.Option(["--items"], multiple=True, metavar="GLOB", help="Files to work on; may be repeated."),
+        click.Argument(["named"], nargs=-1, metavar="[ITEM]... -- COMMAND [ARG]..."),
+        click.Option(["--items"], multiple=True, metavar="GLOB", help="Files to use as items; repeatable."),
         click.Option(
             ["--items-from"],
             type=click.File("r", errors="surrogateescape"),
             metavar="FILE",
-            help="Items, one a line or between NULs; - is stdin.",
+            help="File with one item per line, or separated by NULs; - is stdin.",
         ),
-        click.Option(["--limit"], type=click.IntRange(min=1), help="At most so many items."),
-        click.Option(["--failed"], is_flag=True, help="Only those that the last run left failed."),
-        click.Option(["--fresh"], is_flag=True, help="Also those that are done already."),
+        click.Option(["--limit"], type=click.IntRange(min=1), help="Select at most this many items."),
+        click.Option(["--failed"], is_flag=True, help="Only items that failed in the last run."),
+        click.Option(["--fresh"], is_flag=True, help="Include items that are already done."),
         click.Option(
             ["--parallel", "-j"],
             type=Workers(),
             is_flag=False,
             flag_value=str(DEFAULT_PARALLEL),
-            help=f"Programs side by side: without a number {DEFAULT_PARALLEL}, at most {MAX_PARALLEL}. Not given: 1.",
+            help=f"Number of parallel programs, at most {MAX_PARALLEL}. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(["--dry-run", "-n"], is_flag=True, help="List what would run; start nothing."),
-        click.Option(["--timeout"], type=Duration(), help="For one try of one item (30m)."),
-        click.Option(["--retries"], type=click.IntRange(min=0), help="For what can pass (2)."),
+        click.Option(["--timeout"], type=Duration(), help="Time limit per attempt (30m)."),
+        click.Option(
+            ["--retries"], type=click.IntRange(min=0), help="Retries per item after transient errors (2)."
+        ),
         click.Option(
             ["--retry-on"],
             default="",
             metavar="CODES",
-            help="Exit codes that can pass, beside 75: 1,2 or any.",
+            help="Exit codes to retry besides 75, such as 1,2, or any.",
         ),
         click.Option(
-            ["--env"], multiple=True, metavar="NAME[=VALUE]", help="A variable that the program is to have."
+            ["--env"],
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="Environment variable to pass to the program; repeatable.",
         ),
         click.Option(
             ["--joblog"],
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Append a line for every try, as GNU parallel does.",
+            help="Append a line per attempt, in the format of GNU parallel.",
         ),
         click.Option(
             ["--no-gateway"],
             is_flag=True,
-            help="Leave the keys alone: the program brings its own, or needs none.",
+            help="Do not offer the keys: the program has its own or needs none.",
         ),
         click.Option(
             ["--display"],
             type=click.Choice(DISPLAYS),
-            help="A footer that stays, or plain lines; auto looks at the terminal.",
+            help="Fixed footer (live), plain lines (plain) or only the next command (none); auto checks the terminal.",
         ),
         click.Option(
-            ["--json"], is_flag=True, help="One JSON event a line on stdout, people's text on stderr."
+            ["--json"], is_flag=True, help="One JSON event per line on stdout; text for people on stderr."
         ),
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="The folder that the program runs in (this one).",
+            help="Folder to run the program in (current folder).",
         ),
     ],
-    help="Run any program once for every item, side by side, and go on where it stopped.",
+    help="Run any program once per item, in parallel, and resume where it stopped.",
     epilog=EXAMPLES,
     callback=_run,
     context_settings={"max_content_width": 100},

@@ -1,4 +1,4 @@
-"""Carries one command out; whatever comes of it becomes an exit code and a word."""
+"""Runs one command and turns its result, or the error it raised, into an exit code and a message."""
 
 import errno
 
@@ -7,9 +7,9 @@ import click
 from agentos.core.errors import AgentosError
 
 
-def run_command(command: click.Command, words: list[str], name: str) -> int:
+def run_command(command: click.Command, args: list[str], name: str) -> int:
     try:
-        result = command.main(words, prog_name=name, standalone_mode=False)
+        result = command.main(args, prog_name=name, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
@@ -22,17 +22,20 @@ def run_command(command: click.Command, words: list[str], name: str) -> int:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
     except BrokenPipeError:
-        return _reader_gone()
+        _discard_stdout()
+        return 0
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
-        click.echo(f"Error: {error.strerror}: allow more (ulimit -n 256), and type the same again", err=True)
+        click.echo(
+            f"Error: {error.strerror}: raise the limit (ulimit -n 256) and run the same command again",
+            err=True,
+        )
         return 3
 
 
-def _reader_gone() -> int:
-    """The reader of our output has closed it, as head does: nothing more is to be said."""
+def _discard_stdout() -> None:
+    """The reader of our output (such as head) is gone: flushing at exit must not fail."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0

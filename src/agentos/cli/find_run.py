@@ -1,14 +1,35 @@
-"""Finding the run that somebody asks about."""
+"""Finds the run that a command refers to, and describes its state."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from agentos.core.errors import NothingMatches, PreflightError, UsageError
 
 if TYPE_CHECKING:
-    import click
-
     from agentos.core.run_state.run_stats import RunStats
+
+
+def run_option() -> click.Option:
+    return click.Option(
+        ["--run", "run_id"],
+        metavar="RUN",
+        shell_complete=complete_runs,
+        help="Run to address, if not the one in progress.",
+    )
+
+
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The run ids that a shell offers."""
+    from agentos.storage.runs import LATEST, run_folders
+
+    try:
+        names = [LATEST, *(folder.name for folder in run_folders(runs_folder()))]
+    except PreflightError:
+        # The command itself reports what is wrong; a shell cannot show it.
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def runs_folder() -> Path:
@@ -19,7 +40,10 @@ def runs_folder() -> Path:
 
 
 def find_run(name: str | None) -> Path:
-    """The newest run that lives, else the newest; the one of this id or of an id that begins so, or a folder with a journal in it."""
+    """The run with this id, unique prefix of an id, or path of a folder with a journal.
+
+    Without a name: the newest run in progress, else the newest of all.
+    """
     from agentos.storage.journal import NAME
     from agentos.storage.runs import LATEST, is_alive, run_folders
 
@@ -27,7 +51,7 @@ def find_run(name: str | None) -> Path:
         return Path(name)
     folders = run_folders(runs_folder())
     if not folders:
-        raise NothingMatches(f"there is no run in {runs_folder()} yet; start one with: lld-workflow --all")
+        raise NothingMatches(f"no runs in {runs_folder()} yet; start one with: lld-workflow --all")
     if name is None:
         return next((folder for folder in folders if is_alive(folder)), folders[0])
     if name == LATEST:
@@ -35,32 +59,37 @@ def find_run(name: str | None) -> Path:
     same = [folder for folder in folders if folder.name == name]
     found = same or [folder for folder in folders if name and folder.name.startswith(name)]
     if not found:
-        raise NothingMatches(f"no run is called {name!r}; see them with: agentos runs")
+        raise NothingMatches(f"no run with id {name!r}; list them with: agentos runs")
     if len(found) > 1:
         raise NothingMatches(
-            f"{len(found)} runs are called {name}..., such as {found[0].name} and {found[1].name}; say more of the id"
+            f"{len(found)} run ids start with {name}, such as {found[0].name} and {found[1].name}; "
+            "give more of the id"
         )
     return found[0]
 
 
-def living_run(name: str | None, what: str) -> Path:
-    """The run that is meant, which must live; of several, the one on the project we stand in."""
+def find_live_run(name: str | None, subcommand: str) -> Path:
+    """The chosen run, which must be in progress; of several, the only one on the current folder's project.
+
+    `subcommand` is what the user typed after `agentos`, for the suggestions when the choice is ambiguous.
+    """
     from agentos.storage.runs import is_alive, run_folders
 
     run = find_run(name)
     if name is None:
-        living = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
-        here = [folder for folder in living if _project(folder) == str(Path.cwd())]
-        if len(living) > 1 and len(here) != 1:
-            raise UsageError(f"{len(living)} runs are under way, name one:{_choices(living, what)}")
-        run = here[0] if len(living) > 1 else run
+        live = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
+        here = [folder for folder in live if _project(folder) == str(Path.cwd())]
+        if len(live) > 1 and len(here) != 1:
+            choices = (f"\n  agentos {subcommand} --run {run.name}   ({_project(run)})" for run in live)
+            raise UsageError(f"{len(live)} runs are in progress; choose one:{''.join(choices)}")
+        run = here[0] if len(live) > 1 else run
     if not is_alive(run):
-        raise UsageError(f"run {run.name} is not under way: {ending_text(run)}")
+        raise UsageError(f"run {run.name} is not in progress: {describe_end(run)}")
     return run
 
 
-def ending_text(run: Path) -> str:
-    """In a few words, with what to type next."""
+def describe_end(run: Path) -> str:
+    """How a run that is no longer in progress ended, and what to type next."""
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
     from agentos.outputs.resume_command import resume_command, retry_command, review_command
@@ -68,50 +97,35 @@ def ending_text(run: Path) -> str:
 
     stats, here = load_run_stats(run), current_folder()
     if stats.started is None:
-        return "it never began. See the others with: agentos runs"
+        return "it never started. List other runs with: agentos runs"
     if stats.ended is None:
-        return f"it was killed. Go on with: {resume_command(stats.started, here)}"
+        return f"it was killed. Resume with: {resume_command(stats.started, here)}"
     code = stats.ended.exit_code
     if parked := [row.item for row in stats.ending(Ending.PARKED)]:
-        wait = "waits" if len(parked) == 1 else "wait"
-        return f"{', '.join(parked)} {wait} for a person. Decide with: {review_command(stats.started, here)}"
+        verb = "is" if len(parked) == 1 else "are"
+        command = review_command(stats.started, here)
+        return f"{', '.join(parked)} {verb} waiting for a person. Decide with: {command}"
     if not code:
-        return f"{everything_over(stats)}. See it with: agentos status"
-    again = retry_command if code == 1 else resume_command
-    return f"it ended with exit code {code}. Go on with: {again(stats.started, here)}"
+        return f"{completion_text(stats)}. See it with: agentos status"
+    command = (retry_command if code == 1 else resume_command)(stats.started, here)
+    return f"it ended with exit code {code}. Resume with: {command}"
 
 
-def everything_over(stats: "RunStats") -> str:
-    """What is true of all items of a run that has nothing left to do."""
-    return "everything reached a verdict" if stats.reviewed else "everything is done"
+def completion_text(stats: "RunStats") -> str:
+    """What holds for all items of a run that has nothing left to do."""
+    return "every item reached a verdict" if stats.reviewed else "every item is done"
 
 
 def liveness_text(run: Path) -> str:
-    """Of a run that lives: whether it goes on, or what makes it."""
+    """Of a live run: that it continues, or that it is suspended and how to wake it."""
     from agentos.storage.runs import stopped_process
 
     pid = stopped_process(run)
-    return "goes on." if pid is None else f"stands still (Ctrl-Z): {waking(pid)}."
+    return "continues." if pid is None else f"is suspended (Ctrl-Z): {wake_hint(pid)}."
 
 
-def waking(pid: int) -> str:
+def wake_hint(pid: int) -> str:
     return f"type fg in its terminal, or kill -CONT {pid}"
-
-
-def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[str]:
-    """What the shell offers where a run is named."""
-    from agentos.storage.runs import LATEST, run_folders
-
-    try:
-        names = [LATEST, *(folder.name for folder in run_folders(runs_folder()))]
-    except PreflightError:
-        # The command itself says what is wrong; a shell has no place for it.
-        return []
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _choices(living: list[Path], what: str) -> str:
-    return "".join(f"\n  agentos {what} --run {folder.name}   ({_project(folder)})" for folder in living)
 
 
 def _project(run: Path) -> str:

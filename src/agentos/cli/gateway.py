@@ -1,4 +1,4 @@
-"""`agentos gateway`: the pool of keys, for agents that know nothing of agentos."""
+"""`agentos gateway`: shares the key pool with agents that know nothing about agentos."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,13 @@ Examples:
   agentos gateway --offline
 
 \b
-It speaks, below http://127.0.0.1:PORT:
-  /gemini       Gemini's API, as at generativelanguage.googleapis.com
-  /anthropic    Anthropic's API, as at api.anthropic.com
-  /openai/v1    OpenAI's API, as at api.openai.com/v1
-Every path and method of it is forwarded, streams piece by piece. A call that is
-refused before its first byte goes to another key; the agent sees nothing of it.
-When no key comes back in time, it is told so with 429 and Retry-After.
+Endpoints below http://127.0.0.1:PORT:
+  /gemini       the Gemini API, as at generativelanguage.googleapis.com
+  /anthropic    the Anthropic API, as at api.anthropic.com
+  /openai/v1    the OpenAI API, as at api.openai.com/v1
+Every path and method is forwarded; responses are streamed. A call that is refused
+before its first byte is retried with another key, unseen by the agent. If no key
+becomes free in time, the agent gets a 429 with Retry-After.
 """
 
 
@@ -42,10 +42,11 @@ def _run(
     offline: bool,
     die_with_parent: bool,
 ) -> int:
-    """Let any agent share the keys: forward Gemini's, Anthropic's and OpenAI's calls, each with a key leased from the pool.
+    """Let any agent share the keys: forward its Gemini, Anthropic and OpenAI calls, each with a key leased from the pool.
 
-    Prints the variables that bring an agent here, with a token in the place of a key; the token is good as
-    long as the gateway runs. What it does, it says on stderr; Ctrl-C ends it, with tokens and cost per item.
+    Prints the environment variables that point an agent at the gateway, with a token in place of a key; the
+    token is valid while the gateway runs. Progress goes to stderr. Ctrl-C stops it and prints tokens and cost
+    per item.
     """
     from agentos.config.settings import Flags, read_settings
     from agentos.gateway.server import GatewayOptions, run_gateway
@@ -53,26 +54,30 @@ def _run(
     settings = read_settings(Flags(repo=repo, budget=budget))
     warn_held_back(settings, err=True)
     items = item or ("agent",)
-    service = GatewayOptions(
+    options = GatewayOptions(
         settings, max_wait, port, offline, ends_with_stdin=die_with_parent, emit_events=format == "events"
     )
     try:
-        return run_gateway(service, lambda ready: click.echo(_words(ready, items, format), nl=False))
+        return run_gateway(options, lambda ready: click.echo(_variables_text(ready, items, format), nl=False))
     except OSError as error:
-        raise click.UsageError(f"cannot listen on port {port}: {error.strerror or error}") from error
+        raise click.UsageError(
+            f"cannot listen on port {port}: {error.strerror or error}; choose another with --port"
+        ) from error
 
 
-def _words(ready: "Ready", items: tuple[str, ...], format: str) -> str:
+def _variables_text(ready: "Ready", items: tuple[str, ...], format: str) -> str:
     from agentos.gateway.tokens import client_variables, shell_exports
 
     if format == "events":
         return json.dumps({"url": ready.url, "providers": ready.providers}) + "\n"
-    found = {item: client_variables(ready.url, ready.providers, ready.signer.token(item)) for item in items}
+    variables = {
+        item: client_variables(ready.url, ready.providers, ready.signer.token(item)) for item in items
+    }
     if format == "json":
-        return json.dumps({"url": ready.url, "items": found}) + "\n"
+        return json.dumps({"url": ready.url, "items": variables}) + "\n"
     if len(items) == 1:
-        return shell_exports(found[items[0]])
-    return "".join(f"# {item}\n{shell_exports(one)}" for item, one in found.items())
+        return shell_exports(variables[items[0]])
+    return "".join(f"# {item}\n{shell_exports(values)}" for item, values in variables.items())
 
 
 command = click.Command(
@@ -83,44 +88,47 @@ command = click.Command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(
-            ["--port"], type=click.IntRange(0, 65535), default=0, help="Where to listen; 0 takes a free one."
+            ["--port"],
+            type=click.IntRange(0, 65535),
+            default=0,
+            help="Port to listen on; 0 picks a free one.",
         ),
         click.Option(
             ["--item"],
             multiple=True,
             metavar="NAME",
-            help="Whom to make a token for, and count calls by; repeatable (agent).",
+            help="Name to issue a token for and count calls by; repeatable (agent).",
         ),
         click.Option(
             ["--format"],
             type=click.Choice(["env", "json", "events"]),
             default="env",
-            help="How to print the variables: lines for a shell, JSON, or JSON followed by an event a line (env).",
+            help="Output: lines for a shell, JSON, or JSON followed by one event per line (env).",
         ),
         click.Option(
             ["--max-wait"],
             type=Duration(),
             default="5m",
-            help="How long a call may wait for a key before it is told to come back later (5m).",
+            help="How long a call may wait for a key before it gets a 429 (5m).",
         ),
         click.Option(
             ["--budget"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="USD",
-            help="Refuse calls beyond this cost.",
+            help="Refuse calls that would exceed this cost.",
         ),
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path),
-            help="The project whose agentos.toml has prices and a budget (here).",
+            help="Project whose agentos.toml sets prices and a budget (current folder).",
         ),
         click.Option(
-            ["--offline"], is_flag=True, help="Forward to the built-in rule engine; no key, no network."
+            ["--offline"], is_flag=True, help="Forward to the built-in model server: no key, no network."
         ),
         click.Option(
             ["--die-with-parent"],
             is_flag=True,
-            help="End when stdin ends; its first line is the seed of the tokens.",
+            help="Exit when stdin closes; its first line is the seed of the tokens.",
         ),
     ],
 )

@@ -1,48 +1,54 @@
-"""The commands of agentos, each loaded when it is wanted."""
+"""The `agentos` command group, which imports a subcommand's module only when it is used."""
 
 import importlib
 
 import click
 
 COMMANDS = {
-    "run": "Carry items through a workflow: agentos run lld --all --parallel 3",
-    "exec": "Run any program once for every item: agentos exec --items '*.md' -- my-agent {item}",
-    "demo": "Make an example project and run it, offline",
-    "init": "Make a project of your own to begin with",
-    "status": "What the last run did, or is doing",
-    "watch": "The live display of a run that another terminal started",
-    "wait": "Wait for the end of a run, and exit with its code",
-    "logs": "What an item's worker said: agentos logs LLD-42",
-    "review": "Decide on items that wait for a person: agentos review LLD-42",
-    "pause": "Start no further item and no further call",
-    "resume": "Go on with a paused run",
+    "run": "Run a workflow on backlog items: agentos run lld --all --parallel 3",
+    "exec": "Run any program once per item: agentos exec --items '*.md' -- my-agent {item}",
+    "demo": "Create an example project and run it offline",
+    "init": "Create a project in a folder of your own",
+    "status": "Show what the last run did or is doing",
+    "watch": "Show the live display of a run started in another terminal",
+    "wait": "Wait for a run to end and exit with its code",
+    "logs": "Print an item's output: agentos logs LLD-42",
+    "review": "Decide on items that are waiting for a person: agentos review LLD-42",
+    "pause": "Start no new items and no new model calls",
+    "resume": "Continue a paused run",
     "stop": "Checkpoint and end a run, as Ctrl-C does",
-    "retry": "Try a failed item of the run again: agentos retry LLD-42",
-    "set": "Change the run under way: agentos set parallel 5",
-    "report": "A run as Markdown, a page with a timeline, JUnit or CSV",
-    "runs": "The runs of the past: list, compare, prune",
-    "keys": "The credentials, and where they stand",
-    "gateway": "Share the keys with any agent: a loopback endpoint for its calls",
+    "retry": "Retry a failed item of the run in progress: agentos retry LLD-42",
+    "set": "Change the run in progress: agentos set parallel 5",
+    "report": "Export a run as Markdown, HTML with a timeline, JUnit or CSV",
+    "runs": "List, compare and prune past runs",
+    "keys": "Manage API keys and show their state",
+    "gateway": "Share the keys with any agent through a local endpoint",
     "doctor": "Check this machine and this project",
-    "config": "The settings, and where they come from",
-    "trust": "Let a project's agentos.toml name a GitHub repository, prices, retention",
-    "completion": "Complete commands in bash, zsh or fish",
-    "offline-server": "Run the embedded model server by itself",
+    "config": "Show the settings and where they come from",
+    "trust": "Trust a project's agentos.toml to set a GitHub repository, prices and retention",
+    "completion": "Print a completion script for bash, zsh or fish",
+    "offline-server": "Run the built-in model server on its own",
 }
+MODULES = {
+    **dict.fromkeys(("pause", "resume", "stop", "retry", "set"), "control"),
+    **dict.fromkeys(("watch", "wait", "logs"), "follow"),
+    "completion": "shell_complete",
+}
+"""Modules that define several commands, or whose name differs from their command's."""
 
 
 class LazyGroup(click.Group):
-    """`--help` loads none of them."""
+    """Lists all commands without importing any of them, so that `--help` stays fast."""
 
     def __init__(self) -> None:
         from agentos import __version__
 
         super().__init__(
             "agentos",
-            help="Turn a backlog into reviewed documents.",
+            help="Turn a backlog into reviewed documents with many LLM workers and one pool of API keys.",
             context_settings={"help_option_names": ["-h", "--help"]},
-            params=[_version(__version__)],
-            epilog="Begin with: agentos demo (no key, no network), or agentos init in a folder of your own.",
+            params=[_version_option(__version__)],
+            epilog="Start with: agentos demo (no key, no network), or agentos init in a folder of your own.",
         )
 
     def resolve_command(
@@ -52,8 +58,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, 3, 0.5)
-            meant = f"did you mean {' or '.join(close)}? " if close else ""
-            ctx.fail(f"no command is called {args[0]!r}; {meant}See all: agentos --help")
+            suggestion = f"did you mean {' or '.join(close)}? " if close else ""
+            ctx.fail(f"unknown command {args[0]!r}; {suggestion}List all commands: agentos --help")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,8 +68,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"agentos.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        module = importlib.import_module(f"agentos.cli.{name}")
+        command: click.Command = module.commands[cmd_name] if cmd_name in MODULES else module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -71,10 +78,10 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _version(number: str) -> click.Parameter:
+def _version_option(version: str) -> click.Parameter:
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value:
-            click.echo(f"agentos {number}")
+            click.echo(f"agentos {version}")
             ctx.exit()
 
     return click.Option(
@@ -83,5 +90,5 @@ def _version(number: str) -> click.Parameter:
         expose_value=False,
         is_eager=True,
         callback=show,
-        help="Show the version.",
+        help="Show the version and exit.",
     )

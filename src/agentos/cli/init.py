@@ -1,4 +1,4 @@
-"""`agentos init`: a project folder to begin with."""
+"""`agentos init`: creates a project folder with examples."""
 
 import shlex
 from pathlib import Path
@@ -15,39 +15,39 @@ def _run(directory: Path) -> int:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name in (SETTINGS, *EXAMPLES.values()):
-            _make(directory, name)
+            _create(directory, name)
     except OSError as error:
         raise PreflightError(
-            f"cannot make a project in {directory}: {error.filename or directory}: {error.strerror}; "
-            "name a folder that can be written"
+            f"cannot create a project in {directory}: {error.filename or directory}: {error.strerror}; "
+            "choose a writable folder: agentos init DIR"
         ) from error
     if directory != Path():
         click.echo(f"Go there:                   cd {shlex.quote(str(directory))}")
-    click.echo("Look whether all is ready:  agentos doctor --offline")
-    click.echo("Then try it, without a key: lld-workflow --all --offline")
+    click.echo("Check that all is ready:    agentos doctor --offline")
+    click.echo("Try it without a key:       lld-workflow --all --offline")
     return 0
 
 
-def _make(project: Path, name: str) -> None:
-    """What is there stays: a file, and a folder that somebody uses gets no example."""
+def _create(project: Path, name: str) -> None:
+    """Copy a file from the template; keep existing files, and add no example to a folder in use."""
     from importlib import resources
 
     from agentos.storage.files import Folder
 
     folder = next((folder for folder, example in EXAMPLES.items() if example == name), "")
     if Folder(project).exists(name):
-        click.echo(f"  kept  {name}")
-    elif folder and (own := _own(project, folder)):
-        click.echo(f"  kept  {folder}/ ({own}, so no example)")
+        click.echo(f"  kept     {name}")
+    elif folder and (own := _own_files(project, folder)):
+        click.echo(f"  kept     {folder}/ ({own}, so no example)")
     else:
         content = resources.files("agentos.project_template").joinpath(name).read_bytes()
         Folder(project).write(name, content)
-        click.echo(f"  made  {name}")
+        click.echo(f"  created  {name}")
 
 
-def _own(project: Path, folder: str) -> str:
-    """What somebody has put there, or had done from there; empty if nobody uses it."""
-    here, done = (len(list((project / place).glob("*.md"))) for place in (folder, "ideas/done"))
+def _own_files(project: Path, folder: str) -> str:
+    """How many files the user has in the folder, or had finished from it; empty if none."""
+    here, done = (len(list((project / name).glob("*.md"))) for name in (folder, "ideas/done"))
     if here:
         return f"{here} of your own"
     return f"{done} of your own in ideas/done/" if done and folder.startswith("ideas") else ""
@@ -55,7 +55,7 @@ def _own(project: Path, folder: str) -> str:
 
 command = click.Command(
     "init",
-    help="Make a project in DIR (this folder): an example issue, an example brief, a commented agentos.toml. "
+    help="Create a project in DIR (current folder): an example issue, an example brief and a commented agentos.toml. "
     "Overwrites nothing.",
     params=[
         click.Argument(

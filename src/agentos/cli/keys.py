@@ -1,4 +1,4 @@
-"""`agentos keys`: the credentials, and where they stand."""
+"""`agentos keys`: shows the state of the API keys, and adds, checks, enables and disables them."""
 
 import sys
 import time
@@ -22,12 +22,12 @@ def _list() -> int:
         click.echo(warning, err=True)
     rows = view_keys()
     if not rows:
-        click.echo("No keys. Set GEMINI_API_KEY_1, or type: agentos keys add")
+        click.echo("No keys. Set GEMINI_API_KEY_1 or run: agentos keys add")
         return 0
     width = max(len(row.credential.name) for row in rows)
     for row in rows:
-        stands = "; ".join(_standing(one) for one in row.statuses)
-        parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {stands}"]
+        states = "; ".join(_status_text(status) for status in row.statuses)
+        parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {states}"]
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
         parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]
@@ -37,14 +37,15 @@ def _list() -> int:
     return 0
 
 
-def _standing(one: "KeyStatus") -> str:
+def _status_text(status: "KeyStatus") -> str:
     """`exhausted for the day for gemini-2.5-flash, until 2026-11-17 08:00:00 (in 20h 58m)`."""
     from agentos.outputs.format import clock, duration
 
     now = time.time()
-    models = f" for {', '.join(one.models)}" if one.models else ""
-    until = f", until {clock(now + one.seconds, now)} (in {duration(one.seconds)})" if one.seconds else ""
-    return f"{one.state}{models}{until}"
+    models = f" for {', '.join(status.models)}" if status.models else ""
+    seconds = status.seconds
+    until = f", until {clock(now + seconds, now)} (in {duration(seconds)})" if seconds else ""
+    return f"{status.state}{models}{until}"
 
 
 def _add(provider: str, name: str | None) -> int:
@@ -57,7 +58,7 @@ def _add(provider: str, name: str | None) -> int:
     home = Home(home_folder()).open()
     append_credential(CredentialSource(home.credentials, environment()), provider, key.strip(), name)
     click.echo(
-        f"Kept in {home.credentials}. Runs that are under way take it up by themselves. See: agentos keys"
+        f"Saved in {home.credentials}. Runs in progress pick it up automatically. List keys: agentos keys"
     )
     return 0
 
@@ -66,8 +67,8 @@ def _check(names: tuple[str, ...]) -> int:
     from agentos.diagnostics.key_admin import check_keys
 
     findings = check_keys(names)
-    for name, trouble in findings.items():
-        click.echo(f"{name}: {trouble or 'answers'}")
+    for name, problem in findings.items():
+        click.echo(f"{name}: {problem or 'works'}")
     return 4 if all(findings.values()) else 0
 
 
@@ -76,26 +77,26 @@ def _rest(name: str, seconds: float) -> int:
     from agentos.outputs.format import duration
 
     cool_down_key(name, seconds)
-    click.echo(f"{name} rests for {duration(seconds)}, in every run on this machine. See: agentos keys")
+    click.echo(f"No run on this machine uses {name} for {duration(seconds)}. List keys: agentos keys")
     return 0
 
 
-def _switch(enabled: str) -> click.Command:
-    word = {"true": "enable", "false": "disable"}[enabled]
+def _switch_command(enabled: str) -> click.Command:
+    verb = {"true": "enable", "false": "disable"}[enabled]
 
     def run(name: str) -> int:
         from agentos.diagnostics.key_admin import set_key_enabled
 
         set_key_enabled(name, enabled)
-        click.echo(f"{name} is {word}d. Runs that are under way take it up by themselves.")
+        click.echo(f"{name} is {verb}d. Runs in progress pick it up automatically.")
         return 0
 
     return click.Command(
-        word,
-        help=f"{word.capitalize()} a key of credentials.toml; runs take it up by themselves.",
+        verb,
+        help=f"{verb.capitalize()} a key of credentials.toml; runs in progress pick it up automatically.",
         params=[click.Argument(["name"])],
         callback=run,
-        epilog=f"\b\nExample:\n  agentos keys {word} key-2",
+        epilog=f"\b\nExample:\n  agentos keys {verb} key-2",
     )
 
 
@@ -106,41 +107,41 @@ def _default(ctx: click.Context) -> int:
 
 command = click.Group(
     "keys",
-    help="The credentials, and where they stand; secrets are never shown.",
+    help="Manage API keys and show their state; secrets are never shown.",
     invoke_without_command=True,
     callback=_default,
     commands={
         "list": click.Command(
             "list",
-            help="Every key: state, until when, used of what limit, last refusal.",
+            help="List every key with its state, usage against known limits and last refusal.",
             callback=_list,
             epilog="\b\nExample:\n  agentos keys list",
         ),
         "add": click.Command(
             "add",
-            help="Keep a key in credentials.toml; asks without echo, or reads one line from stdin.",
+            help="Add a key to credentials.toml; prompts without echo, or reads one line from stdin.",
             callback=_add,
             params=[
                 click.Option(
                     ["--provider"],
                     type=click.Choice(["gemini", "anthropic", "openai"]),
                     default="gemini",
-                    help="Whose key it is (gemini).",
+                    help="Provider of the key (gemini).",
                 ),
-                click.Option(["--name"], help="What it is called; without it key-1, key-2, ..."),
+                click.Option(["--name"], help="Name of the key (key-1, key-2, ...)."),
             ],
             epilog="\b\nExamples:\n  agentos keys add\n  pass show gemini | agentos keys add --name work",
         ),
         "check": click.Command(
             "check",
-            help="One cheap call with each key: does it answer?",
+            help="Make one cheap call with each key to see whether it works.",
             callback=_check,
             params=[click.Argument(["names"], nargs=-1)],
             epilog="\b\nExamples:\n  agentos keys check\n  agentos keys check key-2",
         ),
         "rest": click.Command(
             "rest",
-            help="Leave a key alone for a time, in every run on this machine.",
+            help="Do not use a key for a while, in any run on this machine.",
             callback=_rest,
             params=[
                 click.Argument(["name"]),
@@ -148,7 +149,7 @@ command = click.Group(
             ],
             epilog="\b\nExample:\n  agentos keys rest key-2 --for 30m",
         ),
-        "enable": _switch("true"),
-        "disable": _switch("false"),
+        "enable": _switch_command("true"),
+        "disable": _switch_command("false"),
     },
 )

@@ -1,7 +1,7 @@
-"""What the flags of the offline server mean."""
+"""Turns the flags of `agentos offline-server` into keys and a server configuration."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from agentos.offline.config import Latency, OfflineKey, ServerConfig
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class OfflineOptions(TypedDict):
-    """The flags as click gives them."""
+    """The flags as click parsed them."""
 
     host: str
     port: int
@@ -41,76 +41,75 @@ class OfflineOptions(TypedDict):
     die_with_parent: bool
 
 
-def keys_of(words: OfflineOptions) -> "tuple[tuple[OfflineKey, ...], tuple[OfflineKey, ...]]":
+class ServerKeys(NamedTuple):
+    generated: "tuple[OfflineKey, ...]"
+    all: "tuple[OfflineKey, ...]"
+
+
+def server_keys(options: OfflineOptions) -> ServerKeys:
     from agentos.offline.config import make_keys, parse_key
 
-    lines = [*words["key"], *_lines(words["keys_file"])]
+    file = options["keys_file"]
+    lines = [*options["key"], *(file.read_text(encoding="utf-8").splitlines() if file else [])]
     given = tuple(parse_key(line) for line in lines if line.strip() and not line.startswith("#"))
-    number = words["keys"] if words["keys"] is not None else (0 if given else 4)
-    made = make_keys(number)
-    if len({key.name for key in (*given, *made)}) < len(given) + len(made):
+    number = options["keys"] if options["keys"] is not None else (0 if given else 4)
+    generated = make_keys(number)
+    if len({key.name for key in (*given, *generated)}) < len(given) + len(generated):
         raise ValueError(
-            "two keys have one name; made keys are called key-1, key-2, ...: name yours otherwise"
+            "two keys have the same name; generated keys are named key-1, key-2, ...: choose other names for yours"
         )
-    return made, (*given, *made)
+    return ServerKeys(generated, (*given, *generated))
 
 
-def _lines(file: Path | None) -> list[str]:
-    return file.read_text(encoding="utf-8").splitlines() if file else []
-
-
-def behaviour_of(words: OfflineOptions) -> "ServerConfig":
+def server_config(options: OfflineOptions) -> "ServerConfig":
     from agentos.offline.config import Hints, ServerConfig
+    from agentos.offline.rate_limits import parse_limits
 
-    limits = _limits(words)
+    limits = _limits(options)
+    special_limits = [parse_limits(text, limits) for text in options["limit"]]
     return ServerConfig(
-        latency=_latency(words["latency"]),
-        review_latency=_latency(words["review_latency"]) if words["review_latency"] else None,
-        seed=words["seed"],
+        latency=_latency(options["latency"]),
+        review_latency=_latency(options["review_latency"]) if options["review_latency"] else None,
+        seed=options["seed"],
         limits=limits,
-        buckets=dict(_pair(text) for text in words["bucket"]),
-        special_limits=_special_limits(words["limit"], limits),
-        per_model=words["per_model"],
-        hints=Hints.NONE if words["no_hints"] else Hints.VENDOR,
-        any_key=words["any_key"],
-        faults=_faults(words),
-        ledger_file=words["ledger"],
+        buckets=dict(_parse_bucket(text) for text in options["bucket"]),
+        special_limits={named.name: named.limits for named in special_limits},
+        per_model=options["per_model"],
+        hints=Hints.NONE if options["no_hints"] else Hints.VENDOR,
+        any_key=options["any_key"],
+        faults=_faults(options),
+        ledger_file=options["ledger"],
     )
 
 
-def _limits(words: OfflineOptions) -> "OfflineLimits":
+def _limits(options: OfflineOptions) -> "OfflineLimits":
     from agentos.offline.rate_limits import OfflineLimits
     from agentos.offline.rate_windows import WindowKind
 
     return OfflineLimits(
-        rate=words["rpm"],
-        seconds=words["seconds"],
-        window=WindowKind(words["window"]),
-        burst=words["burst"],
-        concurrency=words["concurrency"],
-        per_day=words["rpd"],
-        tokens=words["tpm"],
-        input_tokens=words["itpm"],
-        output_tokens=words["otpm"],
-        refused_count=words["refused_count"],
+        rate=options["rpm"],
+        seconds=options["seconds"],
+        window=WindowKind(options["window"]),
+        burst=options["burst"],
+        concurrency=options["concurrency"],
+        per_day=options["rpd"],
+        tokens=options["tpm"],
+        input_tokens=options["itpm"],
+        output_tokens=options["otpm"],
+        refused_count=options["refused_count"],
     )
 
 
-def _special_limits(texts: tuple[str, ...], usual: "OfflineLimits") -> "dict[str, OfflineLimits]":
-    from agentos.offline.rate_limits import parse_limits
-
-    found = [parse_limits(text, usual) for text in texts]
-    return {named.name: named.limits for named in found}
-
-
 def check_limits(config: "ServerConfig", keys: "tuple[OfflineKey, ...]") -> None:
-    """A limit under a name that nobody has would limit nobody, unnoticed."""
-    alone = {key.name for key in keys} - set(config.buckets)
+    """Reject a limit for an unknown name: it would silently limit nothing."""
+    unshared = {key.name for key in keys} - set(config.buckets)
     for name in config.special_limits:
         if name in config.buckets:
-            raise ValueError(f"{name} shares the bucket {config.buckets[name]}: give that one the limit")
-        if name not in alone and name not in config.buckets.values():
-            raise ValueError(f"a limit is for a key or a bucket; there is none called {name}")
+            raise ValueError(
+                f"{name} shares the bucket {config.buckets[name]}: set the limit for that bucket"
+            )
+        if name not in unshared and name not in config.buckets.values():
+            raise ValueError(f"invalid --limit: no key or bucket is named {name}")
 
 
 def _latency(text: str) -> "Latency":
@@ -120,23 +119,21 @@ def _latency(text: str) -> "Latency":
     try:
         return Latency(float(low), float(high or low))
     except ValueError as error:
-        raise ValueError(
-            f"a latency is written MIN,MAX in seconds, such as 0.2,0.8; found: {text}"
-        ) from error
+        raise ValueError(f"invalid latency {text!r}: expected MIN,MAX in seconds, such as 0.2,0.8") from error
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, sign, bucket = text.partition("=")
-    if not sign:
-        raise ValueError(f"a bucket is written KEY=BUCKET, such as key-1=project-a; found: {text}")
+def _parse_bucket(text: str) -> tuple[str, str]:
+    name, equals, bucket = text.partition("=")
+    if not equals:
+        raise ValueError(f"invalid bucket {text!r}: expected KEY=BUCKET, such as key-1=project-a")
     return name, bucket
 
 
-def _faults(words: OfflineOptions) -> "tuple[Fault, ...]":
+def _faults(options: OfflineOptions) -> "tuple[Fault, ...]":
     from agentos.offline.faults import parse_faults
 
     texts = [
-        *words["fault"],
-        *([words["faults"].read_text(encoding="utf-8")] if words["faults"] else []),
+        *options["fault"],
+        *([options["faults"].read_text(encoding="utf-8")] if options["faults"] else []),
     ]
     return tuple(fault for text in texts for fault in parse_faults(text))

@@ -1,4 +1,4 @@
-"""What words on the command line mean."""
+"""Click parameter types: durations, sizes and worker counts."""
 
 import re
 
@@ -6,50 +6,50 @@ import click
 
 from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
 
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_SIZES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 class Duration(click.ParamType[float]):
-    """`90`, `90s`, `30m`, `1h`, `30d`."""
+    """`90`, `90s`, `30m`, `1h`, `30d`, as seconds."""
 
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|d)?", str(value).strip())
         if not found or float(found[1]) <= 0:
-            self.fail(f"{value!r} is not a time; expected such as 90s, 30m or 1h", param, ctx)
-        return float(found[1]) * _UNITS[found[2] or ""]
+            self.fail(f"invalid time {value!r}: expected a value such as 90s, 30m or 1h", param, ctx)
+        return float(found[1]) * _SECONDS[found[2] or ""]
 
 
 class Age(Duration):
-    """`12h`, `30d`: by a number alone, a person may mean seconds or days."""
+    """`12h`, `30d`. The unit is required: a bare number could mean seconds or days."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if str(value).strip().isdigit():
-            self.fail(f"{value!r} of what? Expected such as 12h or 30d", param, ctx)
+            self.fail(f"{value!r} has no unit: expected a value such as 12h or 30d", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class ByteSize(click.ParamType[int]):
-    """`200MB`, `1GB`, `1GiB`."""
+    """`200MB`, `1GB`, `1GiB`, as bytes."""
 
     name = "size"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)", str(value).strip())
-        units = {unit.casefold(): factor for unit, factor in _SIZES.items()}
+        units = {unit.casefold(): factor for unit, factor in _BYTES.items()}
         if not found or found[2].casefold() not in units:
-            self.fail(f"{value!r} is not a size; expected such as 200MB, 1GB or 1GiB", param, ctx)
+            self.fail(f"invalid size {value!r}: expected a value such as 200MB, 1GB or 1GiB", param, ctx)
         return int(float(found[1]) * units[found[2].casefold()])
 
 
 class ImpliedInt(int):
-    """A number that nobody typed: what an option without its value stands for."""
+    """The number that an option without a value stands for, to tell it from one that was typed."""
 
 
 class Workers(click.ParamType[int]):
-    """How many workers; over the maximum is capped with a warning."""
+    """A number of workers; `capped` lowers one above the maximum, with a warning."""
 
     name = "n"
 
@@ -58,11 +58,11 @@ class Workers(click.ParamType[int]):
             return value
         text = str(value)
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
-            # An option without its number stands for the usual; an argument has no such form.
-            unsaid = "" if isinstance(param, click.Argument) else f", or nothing for {DEFAULT_PARALLEL}"
-            self.fail(
-                f"{text!r} is not a number of workers; expected 1 to {MAX_PARALLEL}{unsaid}", param, ctx
+            # The number of an option may be left out, that of an argument may not.
+            optional = (
+                "" if isinstance(param, click.Argument) else f" (or leave it out for {DEFAULT_PARALLEL})"
             )
+            self.fail(f"invalid worker count {text}: must be 1 to {MAX_PARALLEL}{optional}", param, ctx)
         return int(text)
 
 

@@ -1,4 +1,4 @@
-"""`agentos report`: a run as a document."""
+"""`agentos report`: exports a run as Markdown, HTML, JUnit or CSV."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,30 +20,32 @@ def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
     from agentos.outputs.format import count
     from agentos.storage.runs import load_run_record
 
-    chosen = form or _form_of(output)
+    chosen = form or _format_for(output)
     run = find_run(run_id)
     try:
         record = load_run_record(run)
     except FileNotFoundError as error:
         raise NothingMatches(
-            f"run {run.name} has no journal ({error.filename}); see the others with: agentos runs"
+            f"run {run.name} has no journal ({error.filename}); list other runs with: agentos runs"
         ) from error
     text = write_report(record, chosen)
     if output is None:
         click.echo(text, nl=False)
         return 0
-    _keep(output, text)
+    _write(output, text)
     items = count(len(record.stats.rows), "item")
-    click.echo(f"Written: {output} ({chosen}, {items}, the run {record.state})", err=True)
+    click.echo(f"Wrote {output} ({chosen}, {items}; the run {record.state})", err=True)
     return 0
 
 
-def _form_of(output: Path | None) -> str:
+def _format_for(output: Path | None) -> str:
     if output is None or not output.suffix:
         return "md"
     if output.suffix.lower() not in SUFFIXES:
         expected = ", ".join(SUFFIXES)
-        raise click.UsageError(f"{output.name} ends in {output.suffix}, expected {expected}; or say --format")
+        raise click.UsageError(
+            f"unknown file type {output.suffix} of {output.name}: expected {expected}, or choose with --format"
+        )
     return SUFFIXES[output.suffix.lower()]
 
 
@@ -54,48 +56,46 @@ def write_report(record: "RunRecord", form: str) -> str:
 
             return render_html(record)
         case "junit":
-            from agentos.outputs.report.junit import junit
+            from agentos.outputs.report.junit import render_junit
 
-            return junit(record)
+            return render_junit(record)
         case "csv":
             from agentos.outputs.report.csv_table import render_csv
 
             return render_csv(record)
         case _:
-            from agentos.outputs.report.markdown import markdown
+            from agentos.outputs.report.markdown import render_markdown
 
-            return markdown(record)
+            return render_markdown(record)
 
 
-def _keep(path: Path, text: str) -> None:
-    """Whole or not at all: a report that was there stays until the new one is complete."""
+def _write(path: Path, text: str) -> None:
+    """Replace the file atomically: an older report stays until the new one is complete."""
     from agentos.core.errors import PreflightError
     from agentos.storage.files import Folder
 
     try:
         Folder(path.parent).write(path.name, text.encode(errors="replace"))
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise PreflightError(
-            f"cannot write {path}: {why}; name a file in a folder that can be written"
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise PreflightError(f"cannot write {path}: {reason}; choose a file in a writable folder") from error
 
 
 command = click.Command(
     "report",
-    help="A run as Markdown, as a page with a timeline, as JUnit or CSV; the last run if none is named. "
-    "Works on a run that is under way, has ended or was killed.",
+    help="Export a run as Markdown, HTML with a timeline, JUnit or CSV; by default the last run. "
+    "Works for runs that are in progress, have ended or were killed.",
     params=[
         click.Argument(["run_id"], required=False, metavar="[RUN]", shell_complete=complete_runs),
         click.Option(
             ["--format", "form"],
             type=click.Choice(FORMATS),
-            help="If not given: by the name of the file, or md.",
+            help="Format; by default from the file name, else md.",
         ),
         click.Option(
             ["--output", "-o"],
             type=click.Path(path_type=Path, dir_okay=False),
-            help="A file instead of stdout.",
+            help="File to write instead of stdout.",
         ),
     ],
     callback=_run,

@@ -1,4 +1,4 @@
-"""`agentos review`: a person's word on items that are parked."""
+"""`agentos review`: lists parked items and records a person's decision on them."""
 
 import sys
 import time
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.shell_complete import completer, parked
+from agentos.cli.shell_complete import completer, parked_items
 
 if TYPE_CHECKING:
     from agentos.core.planning.gates import ReviewDecision
     from agentos.review.queue import PendingReview, ReviewContext
 
 NO_TERMINAL = (
-    "nothing was decided: the input is not a terminal. Say it with a flag: --approve, --send-back TEXT or "
-    "--reject TEXT, each also with --edit; or only look, with --show"
+    "nothing was decided: stdin is not a terminal. Decide with a flag: --approve, --send-back TEXT or "
+    "--reject TEXT, each optionally with --edit; or only read the item with --show"
 )
 MENU = "Approve, send back, reject, edit, or decide later? [a/s/r/e/l]"
-ORDER = 'name the item first: agentos review LLD-42 --send-back "what is to change"'
+NO_ITEM = 'no item is named; expected such as: agentos review LLD-42 --send-back "what to change"'
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewOptions:
-    """The flags as they were given."""
+    """The flags as click parsed them."""
 
     item: str | None
     approve: bool
@@ -39,226 +39,235 @@ class ReviewOptions:
         return self.approve or self.send_back is not None or self.reject is not None
 
 
-def _run(**given: object) -> int:
+def _run(**parsed: object) -> int:
     from agentos.config.settings import Flags, read_settings
     from agentos.review.queue import ReviewContext, find_review
     from agentos.storage.home import Home
 
-    words = ReviewOptions(**given)  # type: ignore[arg-type]
-    _check(words)
-    settings = read_settings(Flags(repo=words.repo))
-    place = ReviewContext(settings.project, Home(settings.home), settings.database)
-    if words.item is None:
-        return _list(place)
-    one = find_review(place, words.item)
-    if one.state.decision is not None:
-        return _tell_decided(place, one, decides=words.decides or words.edit)
-    if not words.decides:
-        _show(place, one)
-    if words.show:
+    options = ReviewOptions(**parsed)  # type: ignore[arg-type]
+    _check(options)
+    settings = read_settings(Flags(repo=options.repo))
+    context = ReviewContext(settings.project, Home(settings.home), settings.database)
+    if options.item is None:
+        return _list(context)
+    pending = find_review(context, options.item)
+    if pending.state.decision is not None:
+        return _report_decided(context, pending, decides=options.decides or options.edit)
+    if not options.decides:
+        _show(context, pending)
+    if options.show:
         return 0
-    if not words.decides and not sys.stdin.isatty():
+    if not options.decides and not sys.stdin.isatty():
         raise click.UsageError(NO_TERMINAL)
-    if words.edit:
-        one = _edit(place, one)
-    return _decide(place, one, words) if words.decides else _ask(place, one)
+    if options.edit:
+        pending = _edit(context, pending)
+    return _decide(context, pending, options) if options.decides else _ask(context, pending)
 
 
-def _check(words: ReviewOptions) -> None:
-    said = [words.approve, words.send_back is not None, words.reject is not None, words.show]
-    if sum(said) > 1:
-        raise click.UsageError("say one of --approve, --send-back, --reject and --show")
-    if words.item is None and (any(said) or words.edit):
-        raise click.UsageError(ORDER)
+def _check(options: ReviewOptions) -> None:
+    chosen = [options.approve, options.send_back is not None, options.reject is not None, options.show]
+    if sum(chosen) > 1:
+        raise click.UsageError("--approve, --send-back, --reject and --show exclude each other: choose one")
+    if options.item is None and (any(chosen) or options.edit):
+        raise click.UsageError(NO_ITEM)
 
 
-def _list(place: "ReviewContext") -> int:
+def _list(context: "ReviewContext") -> int:
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import clock
     from agentos.review.queue import command_for, continue_command, pending_reviews
 
-    found = pending_reviews(place)
-    open_ones = [one for one in found if one.state.decision is None]
-    width = max((len(one.parked_item.item) for one in found), default=0)
-    for one in found:
-        parking, decision = one.parked_item, one.state.decision
+    found = pending_reviews(context)
+    undecided = [pending for pending in found if pending.state.decision is None]
+    width = max((len(pending.parked_item.item) for pending in found), default=0)
+    for pending in found:
+        parked, decision = pending.parked_item, pending.state.decision
         state = (
-            f"{decision.action.past_tense}, goes on with: {continue_command(place, parking)}"
+            f"{decision.action.past_tense}; resume with: {continue_command(context, parked)}"
             if decision
-            else f"{_subject(one)} waits since {clock(parking.at, time.time())}: {one_line(parking.title)}"
+            else f"{_subject(pending)} waiting since {clock(parked.at, time.time())}: {one_line(parked.title)}"
         )
-        click.echo(f"{parking.item:<{width}}  {state}")
-    if open_ones:
-        click.echo(
-            f"Read one and decide: {command_for(place, f'agentos review {open_ones[0].parked_item.item}')}"
-        )
+        click.echo(f"{parked.item:<{width}}  {state}")
+    if undecided:
+        command = command_for(context, f"agentos review {undecided[0].parked_item.item}")
+        click.echo(f"Read one and decide: {command}")
     elif not found:
-        click.echo("Nothing waits for a person. Ask for it with: lld-workflow --all --review draft")
+        click.echo("No items are waiting for a person. Park drafts with: lld-workflow --all --review draft")
     return 0
 
 
-def _subject(one: "PendingReview") -> str:
-    asked = one.request
-    if not asked.verdict:
-        return f"draft {asked.round}"
-    return f"verdict on draft {asked.round} ({'approved' if asked.approved else 'needs revision'})"
+def _subject(pending: "PendingReview") -> str:
+    request = pending.request
+    if not request.verdict:
+        return f"draft {request.round}"
+    return f"verdict on draft {request.round} ({'approved' if request.approved else 'needs revision'})"
 
 
-def _tell_decided(place: "ReviewContext", one: "PendingReview", decides: bool) -> int:
+def _report_decided(context: "ReviewContext", pending: "PendingReview", decides: bool) -> int:
     from agentos.core.errors import NothingMatches
     from agentos.review.queue import continue_command
 
-    assert one.state.decision
-    said = f"{one.parked_item.item} was {one.state.decision.action.past_tense} by a person"
-    told = f"{said}; it goes on with: {continue_command(place, one.parked_item)}"
+    assert pending.state.decision
+    text = (
+        f"{pending.parked_item.item} was already {pending.state.decision.action.past_tense}; "
+        f"resume with: {continue_command(context, pending.parked_item)}"
+    )
     if decides:
-        raise NothingMatches(told)
-    click.echo(told)
+        raise NothingMatches(text)
+    click.echo(text)
     return 0
 
 
-def _show(place: "ReviewContext", one: "PendingReview") -> None:
+def _show(context: "ReviewContext", pending: "PendingReview") -> None:
     from agentos.core.text.line_assembler import clean, one_line
     from agentos.outputs.format import clock
     from agentos.review.queue import draft_text, lineage
 
-    parking, pages = one.parked_item, lineage(place, one.parked_item)
-    click.echo(f"{parking.item}: {one_line(parking.title)}")
-    click.echo(f"  {_subject(one)} waits since {clock(parking.at, time.time())} at {parking.node}")
-    click.echo(f"  history, in {parking.lineage}/:")
+    parked, pages = pending.parked_item, lineage(context, pending.parked_item)
+    click.echo(f"{parked.item}: {one_line(parked.title)}")
+    click.echo(f"  {_subject(pending)} waiting since {clock(parked.at, time.time())} at {parked.node}")
+    click.echo(f"  history in {parked.lineage}/:")
     width = max((len(page.name) for page in pages), default=0)
     for page in pages:
         click.echo(f"    {page.name:<{width}}  {page.heading}")
     for page in pages:
-        if one.request.verdict.endswith(f"/{page.name}"):
+        if pending.request.verdict.endswith(f"/{page.name}"):
             click.echo(f"\n----- {page.name} -----\n{page.text}")
-    name = "the draft as you edited it" if one.state.edited is not None else Path(one.request.draft).name
+    name = (
+        "the draft as you edited it" if pending.state.edited is not None else Path(pending.request.draft).name
+    )
     click.echo(f"\n----- {name} -----")
-    click.echo("\n".join(clean(line) for line in draft_text(place, one).splitlines()) + "\n")
+    click.echo("\n".join(clean(line) for line in draft_text(context, pending).splitlines()) + "\n")
 
 
-def _edit(place: "ReviewContext", one: "PendingReview") -> "PendingReview":
-    """Opens the editor; what comes out of it is the draft from now on."""
+def _edit(context: "ReviewContext", pending: "PendingReview") -> "PendingReview":
+    """Open the draft in the editor and keep what was saved."""
     from agentos.review.queue import draft_text, save_edit
 
-    before = draft_text(place, one)
+    before = draft_text(context, pending)
     after = click.edit(before, extension=".md", require_save=False) or ""
     if not after.strip():
-        raise click.UsageError("the editor left nothing: the draft stays as it was, and nothing was decided")
+        raise click.UsageError("the edited text is empty: the draft was not changed and nothing was decided")
     if after == before:
         click.echo("The draft was not changed.")
-        return one
-    save_edit(place, one, after)
-    click.echo("The draft is now as you edited it.")
-    return replace(one, state=replace(one.state, edited=after))
+        return pending
+    save_edit(context, pending, after)
+    click.echo("Your edited draft was saved.")
+    return replace(pending, state=replace(pending.state, edited=after))
 
 
-def _ask(place: "ReviewContext", one: "PendingReview") -> int:
+def _ask(context: "ReviewContext", pending: "PendingReview") -> int:
     while True:
         match click.prompt(MENU, type=click.Choice(list("asrel")), show_choices=False):
             case "a":
-                return _conclude(place, one, "approve", "")
+                return _conclude(context, pending, "approve", "")
             case "s":
-                hint = "What is to change" + (" (empty: what the reviewer says)" if _revises(one) else "")
-                text = click.prompt(hint, default="" if _revises(one) else None, show_default=False)
-                return _conclude(place, one, "send back", text)
+                hint = "What should change" + (
+                    " (empty: use the reviewer's feedback)" if _has_feedback(pending) else ""
+                )
+                text = click.prompt(hint, default="" if _has_feedback(pending) else None, show_default=False)
+                return _conclude(context, pending, "send back", text)
             case "r":
-                return _conclude(place, one, "reject", click.prompt("Why"))
+                return _conclude(context, pending, "reject", click.prompt("Reason"))
             case "e":
-                one = _edit(place, one)
+                pending = _edit(context, pending)
             case _:
-                click.echo(f"Nothing was decided. Come back with: agentos review {one.parked_item.item}")
+                click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
                 return 0
 
 
-def _decide(place: "ReviewContext", one: "PendingReview", words: ReviewOptions) -> int:
-    if words.approve:
-        return _conclude(place, one, "approve", "")
-    if words.reject is not None:
-        return _conclude(place, one, "reject", words.reject)
-    text = words.send_back or ""
-    if not text.strip() and not _revises(one):
-        raise click.UsageError('say what is to change: --send-back "the second section lacks a limit"')
-    return _conclude(place, one, "send back", text)
+def _decide(context: "ReviewContext", pending: "PendingReview", options: ReviewOptions) -> int:
+    if options.approve:
+        return _conclude(context, pending, "approve", "")
+    if options.reject is not None:
+        return _conclude(context, pending, "reject", options.reject)
+    text = options.send_back or ""
+    if not text.strip() and not _has_feedback(pending):
+        raise click.UsageError(
+            'no feedback: say what should change, such as --send-back "name the limit in section 2"'
+        )
+    return _conclude(context, pending, "send back", text)
 
 
-def _conclude(place: "ReviewContext", one: "PendingReview", act: str, text: str) -> int:
+def _conclude(context: "ReviewContext", pending: "PendingReview", action: str, text: str) -> int:
     from agentos.core.planning.gates import ReviewAction, ReviewDecision
     from agentos.review.queue import continue_command, decide, is_run_alive
 
-    decision = ReviewDecision(ReviewAction(act), text.strip(), one.state.edited)
-    decide(place, one, decision)
-    click.echo(f"{one.parked_item.item} is {decision.action.past_tense}: {_following(one, decision)}.")
-    if is_run_alive(place, one.parked_item):
+    decision = ReviewDecision(ReviewAction(action), text.strip(), pending.state.edited)
+    decide(context, pending, decision)
+    click.echo(
+        f"{pending.parked_item.item} is {decision.action.past_tense}: {_next_step(pending, decision)}."
+    )
+    if is_run_alive(context, pending.parked_item):
         click.echo(
-            f"Run {one.parked_item.run} is under way and takes it up while it has other work. Else go on with:"
+            f"Run {pending.parked_item.run} is in progress and picks it up unless it ends first. Otherwise resume with:"
         )
     else:
-        click.echo("Go on with:")
-    click.echo(f"  {continue_command(place, one.parked_item)}")
+        click.echo("Resume with:")
+    click.echo(f"  {continue_command(context, pending.parked_item)}")
     return 0
 
 
-def _following(one: "PendingReview", decision: "ReviewDecision") -> str:
+def _next_step(pending: "PendingReview", decision: "ReviewDecision") -> str:
     if decision.action == "approve":
-        return "its verdict is approved" if one.request.verdict else "it goes on to its review"
+        return "it ends as approved" if pending.request.verdict else "it goes to review"
     if decision.action == "send back":
-        return "a new draft is next"
-    return f"it ends as needs revision{', with your reasons' if decision.text else ''}"
+        return "a new draft will be written"
+    return f"it ends as needs revision{', with your reason' if decision.text else ''}"
 
 
-def _revises(one: "PendingReview") -> bool:
-    """Whether there is a reviewer's feedback that a draft can be sent back with."""
-    return bool(one.request.verdict) and not one.request.approved
+def _has_feedback(pending: "PendingReview") -> bool:
+    """Whether the reviewer asked for changes, so that a draft can be sent back without text."""
+    return bool(pending.request.verdict) and not pending.request.approved
 
 
 class ReviewCommand(click.Command):
-    """Takes what follows --send-back or --reject for its text, also when it begins with a dash."""
+    """Takes the argument after --send-back or --reject as its text, even if it starts with a dash."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flags = {name for param in self.params for name in param.opts} | {"--help", "-h"}
-        words = [
-            f" {word}" if before in ("--send-back", "--reject") and word not in flags else word
-            for before, word in zip(["", *args], args, strict=False)
+        protected = [
+            f" {arg}" if before in ("--send-back", "--reject") and arg not in flags else arg
+            for before, arg in zip(["", *args], args, strict=False)
         ]
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, protected)
 
 
 command = ReviewCommand(
     "review",
-    help="Decide on items that are parked for a person; without ITEM, list them.",
+    help="Decide on items that are waiting for a person; without ITEM, list them.",
     params=[
-        click.Argument(["item"], required=False, shell_complete=completer(parked)),
-        click.Option(["--approve"], is_flag=True, help="The draft goes to review; a verdict is approved."),
+        click.Argument(["item"], required=False, shell_complete=completer(parked_items)),
+        click.Option(["--approve"], is_flag=True, help="Send the draft to review, or approve a verdict."),
         click.Option(
             ["--send-back"],
             is_flag=False,
             flag_value="",
             metavar="[TEXT]",
-            help="A new draft, with TEXT as feedback; without it, with what the reviewer says.",
+            help="Ask for a new draft with TEXT, or else the reviewer's comments, as feedback.",
         ),
         click.Option(
             ["--reject"],
             is_flag=False,
             flag_value="",
             metavar="[TEXT]",
-            help="The item ends as needs revision, with TEXT as the reason.",
+            help="End the item as needs revision, with TEXT as the reason.",
         ),
         click.Option(["--edit"], is_flag=True, help="Open the draft in $EDITOR first."),
-        click.Option(["--show"], is_flag=True, help="Only show the item."),
+        click.Option(["--show"], is_flag=True, help="Show the item and decide nothing."),
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="The project's folder (this one).",
+            help="Project folder (current folder).",
         ),
     ],
     callback=_run,
     epilog="""\b
 Examples:
-  agentos review                                  what waits
+  agentos review                                  list waiting items
   agentos review LLD-42                           read it, then decide
   agentos review LLD-42 --approve
   agentos review LLD-42 --send-back "name the limit in section 2"
   agentos review LLD-42 --reject "we do not want this"
-  agentos review LLD-42 --edit --approve          with the draft as you edited it""",
+  agentos review LLD-42 --edit --approve          approve the draft as you edited it""",
 )

@@ -1,31 +1,35 @@
-"""`agentos run`, `lld-workflow`, `issue-workflow`."""
+"""`agentos run`, `lld-workflow` and `issue-workflow`."""
 
+import json
 import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import ImpliedInt, Workers, capped
-from agentos.cli.run_options import EXAMPLES, RunOptions, options
+from agentos.cli.run_options import EXAMPLES, RunOptions, run_parameters
 from agentos.cli.shell_complete import completer, workflows
 from agentos.core.constants import MAX_PARALLEL
+
+if TYPE_CHECKING:
+    from agentos.run.request import RunRequest
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
     "issue": "Turn briefs (ideas/active/) into filed issues.",
 }
-_BELOW_ZERO = re.compile(r"(?:^| )(?:--parallel[ =]|-j ?)(-\d+)(?: |$)")
+_NEGATIVE_PARALLEL = re.compile(r"(?:^| )(?:--parallel[ =]|-j ?)(-\d+)(?: |$)")
 
 
 class RunCommand(click.Command):
-    """Takes `--parallel -1` for a wrong number of workers, not for an option called -1."""
+    """Reports `--parallel -1` as an invalid worker count rather than as an unknown option -1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if found := _BELOW_ZERO.search(" ".join(args)):
+        if found := _NEGATIVE_PARALLEL.search(" ".join(args)):
             Workers().convert(found[1], None, ctx)
         return super().parse_args(ctx, args)
 
@@ -34,114 +38,146 @@ def workflow_command(workflow: str) -> click.Command:
     name = f"{workflow}-workflow"
     return RunCommand(
         name,
-        params=options(),
+        params=run_parameters(),
         help=HELP[workflow],
         epilog=EXAMPLES.format(name=name),
-        callback=lambda **words: execute(workflow, RunOptions(**words), name),
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            "max_content_width": 100,
-        },
+        callback=lambda **options: execute(workflow, RunOptions(**options), name),
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
 
-def _run(workflow: str, **words: Any) -> int:
-    return execute(workflow, RunOptions(**words), f"agentos run {workflow}")
+def _run(workflow: str, **options: Any) -> int:
+    return execute(workflow, RunOptions(**options), f"agentos run {workflow}")
 
 
 command = RunCommand(
     "run",
-    params=[click.Argument(["workflow"], shell_complete=completer(workflows)), *options()],
-    help="Carry items through a workflow: lld or issue.",
+    params=[click.Argument(["workflow"], shell_complete=completer(workflows)), *run_parameters()],
+    help="Run a workflow on backlog items: lld, issue or one of your own.",
     epilog=EXAMPLES.format(name="agentos run lld"),
     callback=_run,
     context_settings={"max_content_width": 100},
 )
 
 
-def execute(workflow: str, words: RunOptions, name: str) -> int:
+def execute(workflow: str, options: RunOptions, name: str) -> int:
     try:
-        return _execute(workflow, words, name)
+        return _execute(workflow, options, name)
     except KeyboardInterrupt:
-        # While everything is loaded: a run that has begun deals with it itself.
-        click.echo(f"\n[COORDINATOR] Stopped, nothing is lost. Go on with: {_command(name)}", err=True)
+        # Only while modules are loading: a run that has started handles Ctrl-C itself.
+        click.echo(
+            f"\n[COORDINATOR] Interrupted; nothing is lost. Resume with: {_command_line(name)}", err=True
+        )
         return 130
 
 
-def _execute(workflow: str, words: RunOptions, name: str) -> int:
+def _execute(workflow: str, options: RunOptions, name: str) -> int:
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
     from agentos.run.api import run_workflow
     from agentos.run.request import RunRequest
 
-    _check_selection(words, name)
+    _check_selection(options, name)
     settings = read_settings(
         Flags(
-            repo=words.repo,
-            max_iterations=words.max_iterations,
-            timeout=words.timeout,
-            retries=words.retries,
-            max_wait=words.max_wait,
-            parallel=None if words.parallel is None else capped(words.parallel),
-            budget=words.budget,
-            review=words.review,
-            display=words.display,
-            trust=words.trust or None,
+            repo=options.repo,
+            max_iterations=options.max_iterations,
+            timeout=options.timeout,
+            retries=options.retries,
+            max_wait=options.max_wait,
+            parallel=None if options.parallel is None else capped(options.parallel),
+            budget=options.budget,
+            review=options.review,
+            display=options.display,
+            trust=options.trust or None,
         )
     )
-    warn_held_back(settings, workflow, err=words.json)
+    warn_held_back(settings, workflow, err=options.json)
     selection = Selection(
-        everything=words.all,
-        words=tuple(_relative(word, settings.project) for word in words.items),
-        labels=words.label,
-        limit=words.limit,
-        failed=words.failed,
-        fresh=words.fresh,
+        everything=options.all,
+        words=tuple(_relative_to(settings.project, word) for word in options.items),
+        labels=options.label,
+        limit=options.limit,
+        failed=options.failed,
+        fresh=options.fresh,
     )
     request = RunRequest(
         workflow,
         selection,
         settings,
-        _command(name),
-        words.offline,
-        words.json,
+        _command_line(name),
+        options.offline,
+        options.json,
         display=settings.display,
     )
-    if words.dry_run:
-        from agentos.cli.dry_run import dry_run
-
-        return dry_run(request)
-    return run_workflow(request, lambda text: click.echo(text, err=words.json))
+    if options.dry_run:
+        return _dry_run(request)
+    return run_workflow(request, lambda text: click.echo(text, err=options.json))
 
 
-def _check_selection(words: RunOptions, name: str) -> None:
-    if words.all and words.items:
+def _check_selection(options: RunOptions, name: str) -> None:
+    if options.all and options.items:
         raise click.UsageError(
-            f"--all takes every pending item, and {words.items[0]} is named besides: leave out one of the two"
+            f"--all selects every pending item, but {options.items[0]} is named too: drop one of the two"
         )
-    if words.all or words.items or words.label or words.failed:
+    if options.all or options.items or options.label or options.failed:
         return
-    if words.parallel is not None and not isinstance(words.parallel, ImpliedInt):
+    if options.parallel is not None and not isinstance(options.parallel, ImpliedInt):
         raise click.UsageError(
-            f"nothing is selected: {words.parallel} was read as the number of workers. "
-            f"For item {words.parallel} type: {name} {words.parallel} --parallel; "
-            f"for every pending item: {name} --all --parallel {min(words.parallel, MAX_PARALLEL)}"
+            f"nothing is selected: {options.parallel} was read as the number of workers. "
+            f"For item {options.parallel} type: {name} {options.parallel} --parallel; "
+            f"for every pending item: {name} --all --parallel {min(options.parallel, MAX_PARALLEL)}"
         )
     raise click.UsageError(
-        f"nothing is selected: name items ({name} 42), or take every pending one ({name} --all)"
+        f"nothing is selected: name items ({name} 42) or select every pending one ({name} --all)"
     )
 
 
-def _relative(word: str, project: Path) -> str:
-    """A file's path as the project knows it; other words stay."""
+def _relative_to(project: Path, word: str) -> str:
+    """A file inside the project by its path from there; anything else unchanged."""
     if "/" in word or word.endswith(".md"):
-        place = Path(word).absolute()
-        if place.is_relative_to(project):
-            return str(place.relative_to(project))
+        path = Path(word).absolute()
+        if path.is_relative_to(project):
+            return str(path.relative_to(project))
     return word
 
 
-def _command(name: str) -> str:
-    words = sys.argv[1:]
+def _command_line(name: str) -> str:
+    """What the user typed, as the command to repeat."""
     skip = 2 if name.startswith("agentos run") else 0
-    return shlex.join([*name.split(), *words[skip:]])
+    return shlex.join([*name.split(), *sys.argv[1 + skip :]])
+
+
+def _dry_run(request: "RunRequest") -> int:
+    from agentos.outputs.forecast_text import forecast_json, forecast_lines
+    from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
+    from agentos.run.api import plan_run
+    from agentos.run.forecast_inputs import forecast_plan
+
+    def say(text: str) -> None:
+        click.echo(text, err=request.json)
+
+    plan = plan_run(request, say)
+    if not plan.entries:
+        return explain_empty_plan(plan, request.selection, say)
+    say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
+    width = max(len(entry.item.id) for entry in plan.entries)
+    # Printed in one go: there may be thousands.
+    say(
+        "\n".join(
+            f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}" for entry in plan.entries
+        )
+    )
+    if request.json:
+        rows = (
+            {"type": "item_planned", "item": entry.item.id, "reason": entry.reason, "title": entry.item.title}
+            for entry in plan.entries
+        )
+        click.echo("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    explain_skipped(plan, say)
+    forecast = forecast_plan(plan, request.workflow, request.settings, offline=request.offline)
+    if request.json:
+        click.echo(json.dumps(forecast_json(forecast), ensure_ascii=False))
+    for line in (*forecast_lines(forecast), "To start the run, leave out --dry-run."):
+        say(f"[COORDINATOR] {line}")
+    return 0

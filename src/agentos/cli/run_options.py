@@ -1,4 +1,4 @@
-"""The words that a run understands."""
+"""The options of `agentos run`, `lld-workflow` and `issue-workflow`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,31 +12,31 @@ from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL, REV
 EXAMPLES = """\b
 Examples:
   {name} --all --parallel              every pending item, three at a time
-  {name} --all -j 5 --timeout 45m      five at a time, 45 minutes an item
+  {name} --all -j 5 --timeout 45m      five at a time, 45 minutes per item
   {name} 42 43 40-45 --dry-run         what would run, and why; starts nothing
-  {name} --all --offline               no key, no network: the built-in model
-  {name} --failed                      those that the last run left failed
+  {name} --all --offline               no key, no network: the built-in model server
+  {name} --failed                      the items that failed in the last run
   {name} --fresh 42                    item 42 from the beginning
-  {name} --all --label ui --limit 5    the first five labelled ui
-  {name} --all --max-iterations 3      at most three reviews an item
-  {name} --all --retries 0             never try a crashed item again
-  {name} --all --max-wait 10m          give up when no key comes back in ten minutes
-  {name} --all --budget 5              stop, resumable, before it costs over five dollars
-  {name} --all --review draft          every draft waits for a person: agentos review
+  {name} --all --label ui --limit 5    the first five items labelled ui
+  {name} --all --max-iterations 3      at most three reviews per item
+  {name} --all --retries 0             never retry a crashed item
+  {name} --all --max-wait 10m          stop if no key is usable again within ten minutes
+  {name} --all --budget 5              stop (resumable) before the cost exceeds five dollars
+  {name} --all --review draft          park every draft for a person: agentos review
   {name} --all --display plain         lines only, no footer
-  {name} --all --json                  one JSON event a line on stdout
+  {name} --all --json                  one JSON event per line on stdout
   {name} --all --repo ../shop          another project
 
 \b
-Exit codes: 0 every item reached a verdict or waits for a person; 1 some item failed; 2 usage; 3 no project or home;
-4 no usable key; 5 nothing matches; 75 stopped for quota or budget; 130, 143, 129 interrupted.
-After anything but 0, the same command goes on where it stopped.
+Exit codes: 0 every item reached a verdict or is waiting for a person; 1 an item failed; 2 usage error;
+3 no project or unusable home; 4 no usable key; 5 nothing matches; 75 stopped for quota or budget;
+130, 143, 129 interrupted. After any code but 0, the same command resumes where the run stopped.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The flags as they were given."""
+    """The flags as click parsed them."""
 
     items: tuple[str, ...]
     all: bool
@@ -59,19 +59,19 @@ class RunOptions:
     trust: bool
 
 
-def options() -> list[click.Parameter]:
+def run_parameters() -> list[click.Parameter]:
     positive = click.IntRange(min=1)
     return [
         click.Argument(["items"], nargs=-1, metavar="[ITEM]...", shell_complete=complete_pending),
-        click.Option(["--all"], is_flag=True, help="Every pending item."),
+        click.Option(["--all"], is_flag=True, help="Select every pending item."),
         click.Option(
             ["--label"],
             multiple=True,
             shell_complete=completer(labels),
-            help="Only items with this label; may be repeated.",
+            help="Only items with this label; repeatable.",
         ),
-        click.Option(["--limit"], type=positive, help="At most so many items."),
-        click.Option(["--failed"], is_flag=True, help="Only those that the last run left failed."),
+        click.Option(["--limit"], type=positive, help="Select at most this many items."),
+        click.Option(["--failed"], is_flag=True, help="Only the items that failed in the last run."),
         click.Option(
             ["--fresh"],
             is_flag=True,
@@ -82,7 +82,7 @@ def options() -> list[click.Parameter]:
             type=Workers(),
             is_flag=False,
             flag_value=ImpliedInt(DEFAULT_PARALLEL),
-            help=f"Workers side by side: without a number {DEFAULT_PARALLEL}, at most {MAX_PARALLEL}. Not given: 1.",
+            help=f"Number of parallel workers, at most {MAX_PARALLEL}. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(
             ["--dry-run", "-n"],
@@ -97,48 +97,48 @@ def options() -> list[click.Parameter]:
         click.Option(
             ["--max-iterations"],
             type=positive,
-            help="At most so many reviews an item (5).",
+            help="Maximum number of reviews per item (5).",
         ),
         click.Option(
             ["--timeout"],
             type=Duration(),
-            help="For a whole item, waiting for keys aside (30m).",
+            help="Time limit per item, not counting waits for keys (30m).",
         ),
         click.Option(
             ["--retries"],
             type=click.IntRange(min=0),
-            help="For errors that can pass (2).",
+            help="Retries per item after transient errors (2).",
         ),
         click.Option(
             ["--max-wait"],
             type=Duration(),
-            help="For a key to come back; then exit 75 (1h).",
+            help="How long to wait for a usable key before exiting with 75 (1h).",
         ),
         click.Option(
             ["--budget"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="USD",
-            help="Stop, resumable, before a call that would pass it.",
+            help="Stop (resumable) before a call that would exceed it.",
         ),
         click.Option(
             ["--review"],
             type=click.Choice(REVIEWS),
-            help="Park items for a person at their draft, their verdict, or both (none).",
+            help="Park items for a person after their draft, their verdict or both (none).",
         ),
         click.Option(
             ["--display"],
             type=click.Choice(DISPLAYS),
-            help="A footer that stays (live), lines (plain), or only what to type next (none).",
+            help="Fixed footer (live), plain lines (plain) or only the next command (none); auto checks the terminal.",
         ),
         click.Option(
             ["--json"],
             is_flag=True,
-            help="One JSON event a line on stdout, people's text on stderr.",
+            help="One JSON event per line on stdout; text for people on stderr.",
         ),
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="The project's folder (this one).",
+            help="Project folder (current folder).",
         ),
         click.Option(
             ["--trust"],

@@ -1,4 +1,4 @@
-"""`agentos runs`: the runs of the past, listed, compared, pruned."""
+"""`agentos runs`: lists, compares and prunes past runs."""
 
 import time
 from pathlib import Path
@@ -37,20 +37,27 @@ def _list(limit: int) -> int:
         seconds = end.seconds if end else stats.last - stats.began
         click.echo(
             f"{folder.name:<20} {stats.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{count(len(stats.rows), 'item')}: {_came_to(stats)}  {stats.started.project}"
+            f"{count(len(stats.rows), 'item')}: {_outcomes(stats)}  {stats.started.project}"
         )
     if len(folders) > limit:
-        click.echo(f"({len(folders) - limit} older ones: agentos runs --limit {len(folders)})")
-    click.echo("One of them: agentos status RUN, agentos report RUN; two: agentos runs compare", err=True)
+        click.echo(
+            f"({len(folders) - limit} older runs not shown; list all: agentos runs --limit {len(folders)})"
+        )
+    click.echo(
+        "Inspect one: agentos status RUN, agentos report RUN; compare two: agentos runs compare", err=True
+    )
     return 0
 
 
-def _came_to(stats: "RunStats") -> str:
+def _outcomes(stats: "RunStats") -> str:
     from agentos.core.protocol.results import Ending, Verdict
 
     stopped = stats.ending(Ending.INTERRUPTED)
     always = (
-        {"approved": stats.verdicts(Verdict.APPROVED), "to revise": stats.verdicts(Verdict.NEEDS_REVISION)}
+        {
+            "approved": stats.verdicts(Verdict.APPROVED),
+            "need revision": stats.verdicts(Verdict.NEEDS_REVISION),
+        }
         if stats.reviewing
         else {"done": stats.ending(Ending.FINISHED)}
     )
@@ -71,62 +78,60 @@ def _compare(first: str | None, second: str | None) -> int:
     from agentos.storage.runs import load_run_record
 
     newer = find_run(second)
-    older = find_run(first) if first else _before(newer)
+    older = find_run(first) if first else _previous_run(newer)
     if older == newer:
         raise click.UsageError(
-            f"{older.name} would be compared with itself: name two runs (see: agentos runs)"
+            f"cannot compare {older.name} with itself: name two runs (list them: agentos runs)"
         )
     for line in comparison(load_run_record(older), load_run_record(newer)):
         click.echo(line)
     return 0
 
 
-def _before(run: Path) -> Path:
+def _previous_run(run: Path) -> Path:
     from agentos.cli.find_run import runs_folder
     from agentos.core.errors import NothingMatches
     from agentos.storage.runs import run_folders
 
     folders = run_folders(runs_folder())
     if run == folders[-1]:
-        raise NothingMatches(
-            f"there is no run before {run.name} to compare it with; see them with: agentos runs"
-        )
+        raise NothingMatches(f"no run before {run.name} to compare it with; list runs with: agentos runs")
     return folders[folders.index(run) + 1]
 
 
 def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry_run: bool) -> int:
-    """What is not said does not count; when nothing is said, what every run prunes by itself."""
+    """Apply the given limits, or without any the retention policy that every run applies."""
     from agentos.cli.find_run import runs_folder
     from agentos.config.settings import Flags, read_settings
     from agentos.outputs.format import count
     from agentos.storage.runs import RetentionPolicy, old_runs, prune, run_folders
 
-    said = {"runs": keep, "bytes": max_size, "seconds": older_than}
-    known = {name: value for name, value in said.items() if value is not None}
-    endless = {name: float("inf") for name in said}
-    usual = RetentionPolicy(runs=read_settings(Flags()).keep_runs)
-    limits = RetentionPolicy(**{**endless, **known}) if known else usual  # type: ignore[arg-type]
-    old = old_runs(runs_folder(), limits, time.time())
+    options = {"runs": keep, "bytes": max_size, "seconds": older_than}
+    given = {name: value for name, value in options.items() if value is not None}
+    unlimited = {name: float("inf") for name in options}
+    default = RetentionPolicy(runs=read_settings(Flags()).keep_runs)
+    policy = RetentionPolicy(**{**unlimited, **given}) if given else default  # type: ignore[arg-type]
+    old = old_runs(runs_folder(), policy, time.time())
     for run in old:
         click.echo(
-            f"{run.path.name:<20} {shown_size(run.bytes):>9}  {run.seconds / DAY:.1f} days old: {run.reason}"
+            f"{run.path.name:<20} {format_size(run.bytes):>9}  {run.seconds / DAY:.1f} days old: {run.reason}"
         )
     left = len(run_folders(runs_folder())) - len(old)
-    total = f"{count(len(old), 'run')}, {shown_size(sum(run.bytes for run in old))}"
+    total = f"{count(len(old), 'run')}, {format_size(sum(run.bytes for run in old))}"
     if dry_run:
-        click.echo(f"Would remove {total}; {left} stay. To do it, leave out --dry-run.")
+        click.echo(f"Would remove {total} and keep {left}. To remove them, leave out --dry-run.")
         return 0
-    gone = prune(runs_folder(), limits, time.time())
+    gone = prune(runs_folder(), policy, time.time())
     for run in old:
         if run.path.exists():
-            click.echo(f"Could not remove {run.path}: remove it by hand", err=True)
+            click.echo(f"Could not remove {run.path}: delete it by hand", err=True)
     click.echo(
-        f"Removed {total}; {left} stay." if len(gone) == len(old) else f"Removed {count(len(gone), 'run')}."
+        f"Removed {total}; kept {left}." if len(gone) == len(old) else f"Removed {count(len(gone), 'run')}."
     )
     return 0 if len(gone) == len(old) else 1
 
 
-def shown_size(number: int) -> str:
+def format_size(number: int) -> str:
     """12 kB, 3.4 MB."""
     for unit, factor in (("GB", 1000**3), ("MB", 1000**2), ("kB", 1000)):
         if number >= factor:
@@ -140,12 +145,14 @@ def _default(ctx: click.Context, limit: int) -> int:
 
 
 def _limit() -> click.Option:
-    return click.Option(["--limit"], type=click.IntRange(min=1), default=20, help="At most so many (20).")
+    return click.Option(
+        ["--limit"], type=click.IntRange(min=1), default=20, help="Show at most this many (20)."
+    )
 
 
 command = click.Group(
     "runs",
-    help="The runs of the past, newest first; needs no running process.",
+    help="List, compare and prune past runs, newest first; needs no running process.",
     invoke_without_command=True,
     params=[_limit()],
     callback=_default,
@@ -153,15 +160,15 @@ command = click.Group(
     commands={
         "list": click.Command(
             "list",
-            help="Every run: workflow, how it ended, time, verdicts, project.",
+            help="List runs: id, workflow, how it ended, duration, results, project.",
             params=[_limit()],
             callback=_list,
             epilog="\b\nExample:\n  agentos runs list --limit 5",
         ),
         "compare": click.Command(
             "compare",
-            help="Two runs side by side: time, calls, tokens, cost, verdicts, refusals. "
-            "Without B the last one; without A the one before.",
+            help="Compare two runs: time, calls, tokens, cost, verdicts, refusals. "
+            "By default, B is the last run and A the one before B.",
             params=[
                 click.Argument(["first"], required=False, metavar="[A]", shell_complete=complete_runs),
                 click.Argument(["second"], required=False, metavar="[B]", shell_complete=complete_runs),
@@ -171,13 +178,17 @@ command = click.Group(
         ),
         "prune": click.Command(
             "prune",
-            help="Remove old runs: those that pass any limit that is given. Without one, what every run removes by "
-            "itself. Never a run that lives, never the newest.",
+            help="Remove old runs that exceed any of the given limits; without one, apply the limits that every run "
+            "applies. Never removes the newest run or one in progress.",
             params=[
                 click.Option(["--keep"], type=click.IntRange(min=1), metavar="N", help="Keep the newest N."),
-                click.Option(["--older-than"], type=Age(), help="Remove what is older, such as 30d."),
-                click.Option(["--max-size"], type=ByteSize(), help="Keep the newest that fit, such as 1GB."),
-                click.Option(["--dry-run", "-n"], is_flag=True, help="List them; remove nothing."),
+                click.Option(["--older-than"], type=Age(), help="Remove older runs; for example 30d."),
+                click.Option(
+                    ["--max-size"], type=ByteSize(), help="Keep the newest runs that fit; for example 1GB."
+                ),
+                click.Option(
+                    ["--dry-run", "-n"], is_flag=True, help="List what would be removed; remove nothing."
+                ),
             ],
             callback=_prune,
             epilog="\b\nExamples:\n  agentos runs prune --keep 20 --dry-run\n  agentos runs prune --older-than 30d --max-size 1GB",

@@ -1,119 +1,127 @@
-"""What the shell offers where an item, a label or a workflow is named: from disk alone, and never an error."""
+"""`agentos completion`, and the candidates a shell offers: read from disk alone, never failing."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from click.shell_completion import CompletionItem
 
 from agentos.core.errors import AgentosError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import click
-
     from agentos.core.planning.plan import Candidate
 
-    Offer = Callable[[click.Context], Iterable[CompletionItem]]
-    Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Source = Callable[[click.Context], Iterable[CompletionItem]]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+PROGRAMS = ("agentos", "lld-workflow", "issue-workflow")
+SHELLS = ("bash", "zsh", "fish")
+INSTALL = {
+    "bash": "echo 'source <(agentos completion bash)' >> ~/.bashrc",
+    "zsh": "echo 'source <(agentos completion zsh)' >> ~/.zshrc   (after compinit)",
+    "fish": "agentos completion fish > ~/.config/fish/completions/agentos.fish",
+}
 
 
-def completer(offer: "Offer") -> "Complete":
-    """What begins as was typed, in whatever case; what was said before is not offered again."""
+def completer(source: Source) -> Complete:
+    """Offers what starts with the typed text, ignoring case, except what is on the command line already."""
 
-    def complete(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[CompletionItem]:
-        prestarted = incomplete.casefold()
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        start = incomplete.casefold()
         try:
-            found = [one for one in offer(ctx) if str(one.value).casefold().startswith(prestarted)]
+            found = [option for option in source(ctx) if str(option.value).casefold().startswith(start)]
         except (AgentosError, OSError):
-            # The command itself says what is wrong; a shell has no place for it.
+            # The command itself reports what is wrong; a shell cannot show it.
             return []
-        said = ctx.params.get(param.name or "") or ()
-        return [one for one in found if not (isinstance(said, tuple) and one.value in said)]
+        given = ctx.params.get(param.name or "") or ()
+        return [option for option in found if not (isinstance(given, tuple) and option.value in given)]
 
     return complete
 
 
-def complete_pending(
-    ctx: "click.Context", param: "click.Parameter", incomplete: str
-) -> "list[CompletionItem]":
-    """Items of a workflow by id, or by number where one is begun; a path is left to the shell."""
+def complete_pending(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Pending items by id, or by number once a digit is typed; paths are left to the shell."""
     if "/" in incomplete or "." in incomplete:
         return [CompletionItem(incomplete, type="file")]
     by_number = incomplete[:1].isdigit()
 
-    def offer(ctx: "click.Context") -> "list[CompletionItem]":
+    def pending(ctx: click.Context) -> list[CompletionItem]:
+        from agentos.core.planning.plan import ItemStatus
+
+        fresh = bool(ctx.params.get("fresh"))
+        hidden = (ItemStatus.CLOSED,) if fresh else (ItemStatus.APPROVED, ItemStatus.CLOSED)
+        items = [candidate.item for candidate in _candidates(ctx) if candidate.status not in hidden]
         return [
-            CompletionItem(str(one.item.number) if by_number else one.item.id, help=one.item.title or None)
-            for one in _candidates(ctx)
-            if _is_worth_naming(one, fresh=bool(ctx.params.get("fresh")))
+            CompletionItem(str(item.number) if by_number else item.id, help=item.title or None)
+            for item in items
         ]
 
-    return completer(offer)(ctx, param, incomplete)
+    return completer(pending)(ctx, param, incomplete)
 
 
-def labels(ctx: "click.Context") -> "list[CompletionItem]":
-    names = sorted({label for one in _candidates(ctx) for label in one.item.labels})
+def labels(ctx: click.Context) -> list[CompletionItem]:
+    names = sorted({label for candidate in _candidates(ctx) for label in candidate.item.labels})
     return [CompletionItem(name) for name in names]
 
 
-def workflows(ctx: "click.Context") -> "list[CompletionItem]":
+def workflows(ctx: click.Context) -> list[CompletionItem]:
     from agentos.workflows.registry import workflow_names
 
     return [CompletionItem(name) for name in workflow_names()]
 
 
-def logged(ctx: "click.Context") -> "list[CompletionItem]":
-    """Items that have a log in the run that is meant."""
+def logged_items(ctx: click.Context) -> list[CompletionItem]:
+    """Items that have a log in the chosen run."""
     from agentos.cli.find_run import find_run
 
     run = find_run(ctx.params.get("run_id"))
     return [CompletionItem(path.stem) for path in sorted(run.glob("*.log"))]
 
 
-def failed(ctx: "click.Context") -> "list[CompletionItem]":
-    """Items of the run under way that can be put back."""
-    from agentos.cli.find_run import living_run
+def failed_items(ctx: click.Context) -> list[CompletionItem]:
+    """Items of the run in progress that can be retried."""
+    from agentos.cli.find_run import find_live_run
     from agentos.core.protocol.results import Ending
     from agentos.storage.runs import load_run_stats
 
-    run = living_run(ctx.params.get("run_id"), "retry")
+    run = find_live_run(ctx.params.get("run_id"), "retry")
     return [CompletionItem(row.item) for row in load_run_stats(run).ending(Ending.FAILED)]
 
 
-def parked(ctx: "click.Context") -> "list[CompletionItem]":
-    """Items that nobody has decided on."""
+def parked_items(ctx: click.Context) -> list[CompletionItem]:
+    """Items that are waiting for a decision."""
     from agentos.config.settings import Flags, read_settings
     from agentos.review.queue import ReviewContext, pending_reviews
     from agentos.storage.home import Home
 
     settings = read_settings(Flags(repo=ctx.params.get("repo")))
     found = pending_reviews(ReviewContext(settings.project, Home(settings.home), settings.database))
-    undecided = [one.parked_item for one in found if one.state.decision is None]
-    return [CompletionItem(one.item, help=one.title or None) for one in undecided]
+    undecided = [pending.parked_item for pending in found if pending.state.decision is None]
+    return [CompletionItem(parked.item, help=parked.title or None) for parked in undecided]
 
 
-def _candidates(ctx: "click.Context") -> "list[Candidate]":
-    """Nothing is asked of GitHub: there the items are those of the last run."""
+def _candidates(ctx: click.Context) -> "list[Candidate]":
+    """The workflow's items. Completion never calls GitHub: with GitHub issues, those of the last run."""
     from agentos.config.settings import Flags, read_settings
     from agentos.storage.home import Home
     from agentos.workflows.registry import find_workflow
 
     settings = read_settings(Flags(repo=ctx.params.get("repo")))
-    name = _workflow(ctx)
+    name = _workflow_name(ctx)
     if settings.github and name == "lld":
-        return _of_the_last_run(Home(settings.home).runs, name, settings.project)
+        return _items_of_last_run(Home(settings.home).runs, name, settings.project)
     return find_workflow(name, settings.project).candidates(settings.project)
 
 
-def _workflow(ctx: "click.Context") -> str:
+def _workflow_name(ctx: click.Context) -> str:
     if ctx.command.name != "run":
         return str(ctx.command.name).removesuffix("-workflow")
-    # While an option still lacks its value, click has not told words apart.
+    # While an option still lacks its value, click has not assigned the arguments yet.
     return ctx.params.get("workflow") or next(iter(ctx.args), "")
 
 
-def _of_the_last_run(runs: Path, workflow: str, project: Path) -> "list[Candidate]":
+def _items_of_last_run(runs: Path, workflow: str, project: Path) -> "list[Candidate]":
     from agentos.core.planning.items import Item
     from agentos.core.planning.plan import Candidate, ItemStatus
     from agentos.storage.runs import last_run_of
@@ -129,9 +137,27 @@ def _of_the_last_run(runs: Path, workflow: str, project: Path) -> "list[Candidat
     return [Candidate(item, ItemStatus.PENDING) for item in items]
 
 
-def _is_worth_naming(candidate: "Candidate", *, fresh: bool) -> bool:
-    from agentos.core.planning.plan import ItemStatus
+def _completion(shell: str) -> int:
+    from click.shell_completion import get_completion_class
 
-    return candidate.status not in (
-        (ItemStatus.CLOSED,) if fresh else (ItemStatus.APPROVED, ItemStatus.CLOSED)
+    from agentos.cli.group import LazyGroup
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    for program in PROGRAMS:
+        variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
+        completion = completion_class(LazyGroup(), {}, program, variable)
+        # Not source(): it runs bash to check its version, even when the script is for another machine.
+        click.echo(completion.source_template % completion.source_vars())
+    return 0
+
+
+commands: dict[str, click.Command] = {
+    "completion": click.Command(
+        "completion",
+        help="Print a script that makes a shell complete commands, flags, items and runs.",
+        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
+        callback=_completion,
+        epilog="\b\nInstall it once:\n" + "\n".join(f"  {line}" for line in INSTALL.values()),
     )
+}

@@ -126,11 +126,13 @@ def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) 
     for candidate in plan.elsewhere:
         echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
     if plan.elsewhere:
-        echo("[COORDINATOR] See the runs: agentos runs")
+        echo("[COORDINATOR] List runs: agentos runs")
     elif selection.failed:
-        echo("[COORDINATOR] None of these failed in the last run. For every pending item, leave out --failed")
+        echo(
+            "[COORDINATOR] No selected item failed in the last run. To run every pending item, leave out --failed"
+        )
     else:
-        echo("[COORDINATOR] Nothing is pending: every item is done. Do them again with --fresh")
+        echo("[COORDINATOR] Nothing is pending: every item is done. Redo them with --fresh")
     return 0
 
 

@@ -1,1 +1,1 @@
-"""What people see."""
+"""Everything that people and files receive from a run: displays, logs, summaries and reports."""

@@ -1,4 +1,4 @@
-"""Which display a person gets."""
+"""Chooses the display of a run: live footer, plain lines, or only the final line."""
 
 import contextlib
 import os
@@ -9,17 +9,19 @@ from agentos.config.settings import TerminalInfo
 from agentos.core.protocol import events
 from agentos.core.run_state.run_stats import RunStats
 from agentos.core.text.line_assembler import one_line
-from agentos.outputs.colour import paint, plain
-from agentos.outputs.console import COORDINATOR, Console
+from agentos.outputs.console import COORDINATOR, Console, paint, unpainted
 from agentos.outputs.keyboard import Keyboard
-from agentos.outputs.live import Live, Look
+from agentos.outputs.live import LiveDisplay, LiveOptions
 from agentos.outputs.resume_command import Here
 from agentos.outputs.summary import next_steps
 from agentos.outputs.writer import LineWriter
 
+RUN_KEYS = "Keys: t or Enter for a snapshot, Ctrl-C to stop and save, Ctrl-Z to suspend."
+WATCH_KEYS = "Keys: t or Enter for a snapshot, q or Ctrl-C to quit; the run continues."
+
 
 class Display(Protocol):
-    """A listener that also takes single lines, and can give the terminal away for a while."""
+    """A listener that also writes single lines and can hand the terminal back to the shell for a while."""
 
     def on_event(self, event: events.Event, at: float) -> None: ...
 
@@ -38,28 +40,31 @@ def open_display(
     kind: str,
     descriptor: int,
     redact: Callable[[str], str],
-    profile: TerminalInfo,
-    leave: Callable[[], None] | None = None,
+    info: TerminalInfo,
+    quit: Callable[[], None] | None = None,
 ) -> Display:
-    """`auto` is live on a terminal that can do it, and plain lines elsewhere; any terminal's keys are answered."""
+    """The display for `--display kind`; `auto` is live on a capable terminal and plain elsewhere.
+
+    `quit` is called when the user presses q; without it, q does nothing. Keys work on any terminal.
+    """
     terminal = _is_terminal(descriptor)
-    colours = profile.colours if profile.colours is not None else terminal and not profile.is_simple
+    colours = info.colours if info.colours is not None else terminal and not info.is_simple
     if kind == "none":
-        return QuietDisplay(LineWriter(descriptor), redact, _here())
+        return QuietDisplay(LineWriter(descriptor), redact, _current_folder())
     if terminal:
-        footer = kind == "live" or (kind == "auto" and not profile.is_simple)
+        footer = kind == "live" or (kind == "auto" and not info.is_simple)
         keyboard = Keyboard(0 if _is_terminal(0) else descriptor)
-        return Live(
-            descriptor, keyboard, redact, Look(colours, profile.reflows, footer, _hint(leave), leave, _here())
-        )
-    shown = Plain(LineWriter(descriptor), redact, paint if colours else plain, _here())
+        hint = RUN_KEYS if quit is None else WATCH_KEYS
+        options = LiveOptions(colours, info.reflows, footer, hint, quit, _current_folder())
+        return LiveDisplay(descriptor, keyboard, redact, options)
+    display = PlainDisplay(LineWriter(descriptor), redact, paint if colours else unpainted, _current_folder())
     if kind == "live":
-        shown.write(f"{COORDINATOR} --display live needs a terminal. Showing plain lines.")
-    return shown
+        display.write(f"{COORDINATOR} --display live needs a terminal. Showing plain lines.")
+    return display
 
 
-class Plain:
-    """Whole lines for a pipe or a file, in the order in which things happen."""
+class PlainDisplay:
+    """Writes lines to a pipe or a file in the order of events."""
 
     def __init__(
         self, writer: LineWriter, redact: Callable[[str], str], paint: Callable[[str], str], here: Here
@@ -88,22 +93,22 @@ class Plain:
 
 
 class QuietDisplay:
-    """Nothing until the end, and then what to type next."""
+    """Writes nothing until the run ends, then only what to type next."""
 
     def __init__(self, writer: LineWriter, redact: Callable[[str], str], here: Here) -> None:
         self._writer = writer
         self._here = here
         self._redact = redact
-        self._tally = RunStats()
+        self._stats = RunStats()
 
     def on_event(self, event: events.Event, at: float) -> None:
-        self._tally.handle(event, at)
+        self._stats.handle(event, at)
         if isinstance(event, events.RunEnded):
-            for line in next_steps(self._tally, self._here):
+            for line in next_steps(self._stats, self._here):
                 self.write(f"{COORDINATOR} {one_line(line)}")
 
     def update_only(self, event: events.Event, at: float) -> None:
-        self._tally.handle(event, at)
+        self._stats.handle(event, at)
 
     def write(self, line: str) -> None:
         self._writer.write(self._redact(line))
@@ -118,14 +123,8 @@ class QuietDisplay:
         self._writer.close()
 
 
-def _hint(leave: Callable[[], None] | None) -> str:
-    if leave is not None:
-        return "Keys: t or Enter for a snapshot, q or Ctrl-C to leave; the run goes on."
-    return "Keys: t or Enter for a snapshot, Ctrl-C to stop and save, Ctrl-Z to stand still."
-
-
-def _here() -> Here:
-    """Where people type what is said to them; a folder that is gone is no place."""
+def _current_folder() -> Here:
+    """Where the user will type the commands we print; None if that folder was deleted."""
     with contextlib.suppress(OSError):
         return os.getcwd()
     return None

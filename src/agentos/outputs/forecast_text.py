@@ -1,4 +1,4 @@
-"""A forecast in words and as data."""
+"""Renders a forecast as text and as JSON."""
 
 from typing import Any
 
@@ -6,108 +6,106 @@ from agentos.core.forecast.forecast import Forecast, Unknown
 from agentos.core.forecast.simulation import Bottleneck, WaitCause
 from agentos.outputs.format import count, dollars, duration, tokens
 
-SAME = 0.02
+NO_CHANGE = 0.02  # relative difference
 
 
-def forecast_lines(found: Forecast) -> list[str]:
-    """What a dry run says below its list; `?` where nothing is known."""
-    calls = "?" if found.usage is None else f"{found.usage.calls:,}"
-    used = "?" if found.usage is None else tokens(found.usage.tokens)
-    cost = "?" if found.usage is None else dollars(found.cost)
-    first = f"Forecast: calls {calls}, tokens {used}, cost {cost}, time {_time(found)}"
-    if found.usage is None:
-        return [f"{first} ({_unknown(found)})"]
-    told = f"{first} (as {count(found.lives, 'item')} of {count(found.runs, 'earlier run')} went)"
-    if stop := _stop(found):
-        # What stops it is what holds it up.
-        return [told, *stop]
-    return [told, *_bottleneck(found.bottleneck), *_changes(found)]
+def forecast_lines(forecast: Forecast) -> list[str]:
+    """The forecast lines of a dry run; `?` where nothing is known."""
+    calls = "?" if forecast.usage is None else f"{forecast.usage.calls:,}"
+    used = "?" if forecast.usage is None else tokens(forecast.usage.tokens)
+    cost = "?" if forecast.usage is None else dollars(forecast.cost)
+    first = f"Forecast: calls {calls}, tokens {used}, cost {cost}, time {_time(forecast)}"
+    if forecast.usage is None:
+        return [f"{first} ({_why_unknown(forecast)})"]
+    first += f" (based on {count(forecast.lives, 'item')} of {count(forecast.runs, 'earlier run')})"
+    if forecast.exit_code == 75:
+        return [
+            first,
+            f"The run would stop for quota or budget (exit 75) after {forecast.ended} of "
+            f"{count(forecast.items, 'item')}; the same command would resume it later",
+        ]
+    return [first, *_bottleneck(forecast.bottleneck), *_changes(forecast)]
 
 
-def forecast_json(found: Forecast) -> dict[str, Any]:
-    """The same for programs; null where nothing is known."""
-    narrow, usage = found.bottleneck, found.usage
+def forecast_json(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as one JSON object; null where nothing is known."""
+    bottleneck, usage = forecast.bottleneck, forecast.usage
     return {
         "type": "forecast",
-        "items": found.items,
+        "items": forecast.items,
         "calls": usage.calls if usage else None,
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,
-        "cost": _rounded(found.cost, 6) if usage else None,
-        "seconds": _rounded(found.seconds, 1),
-        "items_ended": found.ended if usage else None,
-        "exit_code": found.exit_code,
-        "bottleneck": str(narrow.what) if narrow else None,
-        "waiting_share": _rounded(narrow.share, 3) if narrow else None,
-        "seconds_with_one_more_worker": _rounded(found.one_more_worker, 1),
-        "seconds_with_one_more_key": _rounded(found.one_more_key, 1),
-        "earlier_items": found.lives,
-        "earlier_runs": found.runs,
+        "cost": _rounded(forecast.cost, 6) if usage else None,
+        "seconds": _rounded(forecast.seconds, 1),
+        "items_ended": forecast.ended if usage else None,
+        "exit_code": forecast.exit_code,
+        "bottleneck": str(bottleneck.what) if bottleneck else None,
+        "waiting_share": _rounded(bottleneck.share, 3) if bottleneck else None,
+        "seconds_with_one_more_worker": _rounded(forecast.one_more_worker, 1),
+        "seconds_with_one_more_key": _rounded(forecast.one_more_key, 1),
+        "earlier_items": forecast.lives,
+        "earlier_runs": forecast.runs,
     }
 
 
-def _time(found: Forecast) -> str:
-    if found.seconds is not None:
-        return duration(found.seconds)
-    return "?" if found.usage is None else "over 3 days"
+def _time(forecast: Forecast) -> str:
+    if forecast.seconds is not None:
+        return duration(forecast.seconds)
+    return "?" if forecast.usage is None else "over 3 days"
 
 
-def _unknown(found: Forecast) -> str:
-    match found.unknown:
+def _why_unknown(forecast: Forecast) -> str:
+    match forecast.unknown:
         case Unknown.NO_KEY:
-            return "there is no key to ask with: agentos keys add"
+            return "no key to forecast with; add one: agentos keys add"
         case Unknown.NO_START:
-            return f"a run would not begin: {found.trouble}"
+            return f"the run would not start: {forecast.trouble}"
         case Unknown.OTHERS:
-            return "earlier runs asked other models, or finished no item from its beginning"
+            return "earlier runs used other models, or completed no item from start to finish"
         case _:
-            return f"known after a first run of {found.like} on this project"
+            return f"available after a first run of {forecast.like} in this project"
 
 
-def _stop(found: Forecast) -> list[str]:
-    if found.exit_code == 75:
-        return [
-            f"It would stop for quota or budget (exit 75) with {found.ended} of {count(found.items, 'item')} "
-            "ended; the same command would go on later"
-        ]
-    return []
-
-
-def _bottleneck(narrow: Bottleneck | None) -> list[str]:
-    if narrow is None:
+def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
+    if bottleneck is None:
         return []
-    waits = f"calls wait for it {100 * narrow.share:.0f} % of the workers' time"
-    match narrow.what:
+    waits = f"workers spend {100 * bottleneck.share:.0f} % of their time waiting for it"
+    match bottleneck.what:
         case "workers":
-            return [f"Bottleneck: {count(int(narrow.amount), 'worker')}; keys and quotas have room"]
+            return [
+                f"Bottleneck: {count(int(bottleneck.amount), 'worker')}; keys and quotas have capacity left"
+            ]
         case "items":
-            return ["Bottleneck: the longest item; every item has a worker, keys and quotas have room"]
+            return [
+                "Bottleneck: the longest item; every item has a worker, and keys and quotas have capacity left"
+            ]
         case WaitCause.SLOTS:
-            return [f"Bottleneck: {count(int(narrow.amount), 'key slot')}; {waits}"]
+            return [f"Bottleneck: {count(int(bottleneck.amount), 'key slot')}; {waits}"]
         case WaitCause.COOLDOWN:
-            return [f"Bottleneck: every key rests; {waits}"]
+            return [f"Bottleneck: all keys are cooling down; {waits}"]
         case WaitCause.PACE:
-            return [f"Bottleneck: the pace of an untold limit; {waits}"]
+            return [f"Bottleneck: the pace learnt for an unannounced limit; {waits}"]
         case dimension:
             return [
-                f"Bottleneck: {dimension}, {narrow.amount:,.4g} in {duration(narrow.seconds)} over all keys; {waits}"
+                f"Bottleneck: {dimension}, {bottleneck.amount:,.4g} per {duration(bottleneck.seconds)} across all keys; {waits}"
             ]
 
 
-def _changes(found: Forecast) -> list[str]:
+def _changes(forecast: Forecast) -> list[str]:
     parts = []
-    if found.one_more_worker is not None:
-        parts.append(f"One more worker: {_against(found.one_more_worker, found.seconds)}")
-    if found.one_more_key is not None:
-        parts.append(f"one more key with a quota of its own: {_against(found.one_more_key, found.seconds)}")
+    if forecast.one_more_worker is not None:
+        parts.append(f"One more worker: {_compared(forecast.one_more_worker, forecast.seconds)}")
+    if forecast.one_more_key is not None:
+        parts.append(f"one more key with its own quota: {_compared(forecast.one_more_key, forecast.seconds)}")
     text = "; ".join(parts)
     return [text[0].upper() + text[1:]] if text else []
 
 
-def _against(seconds: float, before: float | None) -> str:
+def _compared(seconds: float, before: float | None) -> str:
     if before is None:
         return duration(seconds)
-    if abs(seconds - before) <= SAME * before:
+    if abs(seconds - before) <= NO_CHANGE * before:
         return "no change"
     return f"{duration(seconds)} ({100 * (seconds - before) / before:+.0f} %)"
 

@@ -1,4 +1,4 @@
-"""Times, numbers and events as people read them."""
+"""Formats durations, times, costs and events as text for people."""
 
 from datetime import datetime
 from typing import assert_never
@@ -9,7 +9,7 @@ from agentos.core.text.line_assembler import one_line
 
 
 def prefixed(prefix: str, text: str) -> str:
-    """One line that says who speaks."""
+    """One line with a prefix such as `[LLD-42]`."""
     return f"{prefix} {one_line(text)}".rstrip()
 
 
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(wall: float, now: float | None = None) -> str:
-    """The time of day; with its date when that is another than that of `now`."""
+    """The time of day, with the date if it is not that of `now`."""
     moment = datetime.fromtimestamp(wall)
     same = now is None or moment.date() == datetime.fromtimestamp(now).date()
     return moment.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M:%S")
@@ -41,7 +41,7 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """`?` where nobody knows."""
+    """`?` if the cost is unknown."""
     if cost is None:
         return "?"
     return f"${cost:.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
@@ -51,54 +51,56 @@ def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
 
 
-Told = (
+AnnouncedEvent = (
     events.News | events.CredentialsRejected | events.ItemDecided | events.RunSuspended | events.RunContinued
 )
 
 
-def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  # noqa: C901 - one case an event
-    """The coordinator's line for an event; None for what is told in other ways. `paused`: by a person."""
-    resuming = "Still paused. Go on with: agentos resume" if paused else "Resuming workflows..."
+def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str | None:  # noqa: C901 - one case an event
+    """The coordinator's line for an event; None if it has none. `paused`: a user has paused the run."""
+    resuming = "Still paused. Resume with: agentos resume" if paused else "Resuming workflows..."
     match event:
         case events.RunStarted():
             return _started(event)
         case events.KeysFewerThanWorkers():
             return (
-                f"{count(event.slots, 'key slot')} for {event.workers} workers: each key carries one call at a "
+                f"{count(event.slots, 'key slot')} for {event.workers} workers: each key serves one call at a "
                 "time, so workers will wait for each other. Add keys, or set AGENTOS_KEY_CONCURRENCY=2 "
-                "(or concurrency = 2 in credentials.toml) if your quota allows calls side by side."
+                "(or concurrency = 2 in credentials.toml) if your quota allows concurrent calls."
             )
         case events.ItemRetried():
             return (
-                f"{event.item}: {event.reason}. Trying again in {duration(event.seconds)} "
+                f"{event.item}: {event.reason}. Retrying in {duration(event.seconds)} "
                 f"(attempt {event.attempt} of {event.max_attempts})"
             )
         case events.ItemQuiet():
             where = f" in {event.node}" if event.node else ""
-            return f"{event.item} is {event.level}: no sign of life for {duration(event.seconds)}{where}"
+            return f"{event.item} is {event.level}: no activity for {duration(event.seconds)}{where}"
         case events.KeyLimited():
             return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. Redistributing work..."
         case events.KeyExhausted():
             until = clock(at + event.seconds, at)
-            return f"Daily quota of {event.key} is used up until {until} ({event.reason}). Redistributing work..."
+            return (
+                f"Daily quota of {event.key} exhausted until {until} ({event.reason}). Redistributing work..."
+            )
         case events.KeyQuarantined():
-            return f"{event.key} was rejected ({event.reason}). Not used again until its credential changes."
+            return f"{event.key} was rejected ({event.reason}). It is not used again until its credential changes."
         case events.KeyRecovered():
-            return f"{event.key} answers again before its time. Using it."
+            return f"{event.key} recovered early, back in use"
         case events.LimitLearned():
-            return f"{event.key} ({event.model}): the provider allows {event.amount:,.0f} {event.dimension} in {duration(event.seconds)}. Pacing calls."
+            return f"{event.key} ({event.model}): the provider allows {event.amount:,.0f} {event.dimension} per {duration(event.seconds)}. Pacing calls."
         case events.KeysChanged():
-            return _changed(event)
+            return _credentials_changed(event)
         case events.CredentialsRejected():
-            return f"The credentials were changed, but cannot be used: {event.reason}. Going on with those from before."
+            return f"The changed credentials cannot be used: {event.reason}. Keeping the previous ones."
         case events.ItemDecided():
-            return f"A person has decided on {event.item} ({event.action}). Going on with it."
+            return f"{event.item} was reviewed by a person ({event.action}). Resuming it."
         case events.PoolLow():
-            return f"Only {count(event.slots, 'usable key slot')} left. Starting no further item while one is running..."
+            return f"Only {count(event.slots, 'usable key slot')} left. Starting no new items while one is running..."
         case events.PoolExhausted():
             return (
                 f"Credential pool exhausted. Pausing all workflows... ({count(event.waiting, 'call')} waiting for "
-                f"{'the one slot' if event.slots == 1 else f'one of {event.slots} slots'} to be given back)"
+                f"{'the one slot' if event.slots == 1 else f'one of {event.slots} slots'} to be released)"
             )
         case events.PoolRestored():
             return f"Credentials available again after {duration(event.seconds)}. {resuming}"
@@ -106,52 +108,52 @@ def event_text(event: Told, at: float, *, paused: bool = False) -> str | None:  
             until = clock(at + event.seconds, at)
             return f"All keys rate limited. Pausing all workflows until {until} ({event.key})..."
         case events.KeysAvailable():
-            return f"Keys are back after {duration(event.seconds)}. {resuming}"
+            return f"Keys are available again after {duration(event.seconds)}. {resuming}"
         case events.CallsThrottled():
-            return f"Every key is at its limit. The next call goes at {clock(at + event.seconds, at)} ({event.key})..."
+            return (
+                f"All keys are at their limits. Next call at {clock(at + event.seconds, at)} ({event.key})..."
+            )
         case events.BreakerOpened():
             return (
-                f"{event.provider} is failing for everybody ({event.reason}). Holding calls back, "
-                f"trying one at {clock(at + event.seconds, at)}..."
+                f"{event.provider} is failing for all calls ({event.reason}). Holding calls back; "
+                f"next probe at {clock(at + event.seconds, at)}..."
             )
         case events.BreakerClosed():
-            return f"{event.provider} answers again after {duration(event.seconds)}. {resuming}"
+            return f"{event.provider} is back after {duration(event.seconds)}. {resuming}"
         case events.DiskWaitStarted():
             return (
-                f"No space left on the disk of {event.path}. Pausing all workflows: free some, and they go on "
-                "by themselves..."
+                f"No space left on the disk of {event.path}. Pausing all workflows; they resume when "
+                "you free some space..."
             )
         case events.DiskWaitEnded():
-            return f"There is space again after {duration(event.seconds)}. {resuming}"
+            return f"Disk space is available again after {duration(event.seconds)}. {resuming}"
         case events.SlotCooldownStarted():
             return f"Worker slot {event.slot} failed 3 times in a row ({event.reason}). Restarting it in {duration(event.seconds)}"
         case events.SlotRetired():
-            return (
-                f"Worker slot {event.slot} keeps failing. Going on with {count(event.slots_left, 'worker')}."
-            )
+            return f"Worker slot {event.slot} keeps failing. Continuing with {count(event.slots_left, 'worker')}."
         case events.ShutdownStarted():
             return _stopping(event, at)
         case events.RunPaused():
             return _paused(event)
         case events.RunResumed():
-            return f"Resumed after {duration(event.seconds)}: items start and calls begin again."
+            return f"Resumed after {duration(event.seconds)}."
         case events.ItemSuspended():
-            return f"{event.item} is set aside{f' at {event.node}' if event.node else ''}: checkpointed, until the run is resumed."
+            return f"{event.item} is checkpointed{f' at {event.node}' if event.node else ''} and waits until the run is resumed."
         case events.ItemRequeued():
-            return f"{event.item} is tried again, from its checkpoint."
+            return f"{event.item} is being retried from its checkpoint."
         case events.WorkerCountChanged():
             return _workers(event)
         case events.RunSuspended():
-            return "Standing still (Ctrl-Z), the workers too. Go on with: fg"
+            return "Suspended (workers too). Resume with: fg"
         case events.RunContinued():
-            return f"Going on after {duration(event.seconds)}."
+            return f"Continuing after {duration(event.seconds)}."
         case events.GatewayExited():
-            following = "Starting it again..." if event.restarting else "Programs have no keys from now on."
-            return f"The gateway has ended ({event.cause}). {following}"
+            following = "Restarting it..." if event.restarting else "Programs get no keys from now on."
+            return f"The gateway process ended ({event.cause}). {following}"
         case events.GatewayRestored():
-            return "The gateway is back. What has failed meanwhile is tried again."
+            return "The gateway is back. Items that failed meanwhile are retried."
         case events.WorkersKilled():
-            return f"Killing {', '.join(event.items)}: their checkpoints stay."
+            return f"Killing {', '.join(event.items)}. Their checkpoints are kept."
         case (
             events.ItemStarted()
             | events.ItemEnded()
@@ -175,33 +177,35 @@ def _started(event: events.RunStarted) -> str:
 
 def _paused(event: events.RunPaused) -> str:
     if event.now:
-        return "Paused: workers checkpoint and end, no item starts. Go on with: agentos resume"
-    return "Paused: no further item starts, workers wait at their next model call. Go on with: agentos resume"
+        return "Paused: workers checkpoint and exit, no new items start. Resume with: agentos resume"
+    return (
+        "Paused: no new items start, workers wait before their next model call. Resume with: agentos resume"
+    )
 
 
 def _workers(event: events.WorkerCountChanged) -> str:
-    fewer = " Those at work finish their items first." if event.workers < event.previous else ""
-    return f"{count(event.workers, 'worker')} from now on (before: {event.previous}).{fewer}"
+    fewer = " Busy workers finish their items first." if event.workers < event.previous else ""
+    return f"{count(event.workers, 'worker')} from now on (previously {event.previous}).{fewer}"
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.0f}s" if seconds >= 1 else f"{seconds:.1f}s"
 
 
-def _changed(event: events.KeysChanged) -> str:
+def _credentials_changed(event: events.KeysChanged) -> str:
     parts = {
-        "new": event.added,
-        "gone": event.removed,
+        "added": event.added,
+        "removed": event.removed,
         "disabled": event.disabled,
         "enabled": event.enabled,
         "changed": event.changed,
     }
-    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts.items() if names)
-    return f"The credentials were changed ({told})."
+    changes = "; ".join(f"{change}: {', '.join(names)}" for change, names in parts.items() if names)
+    return f"Credentials changed ({changes})."
 
 
-def why_stopped(event: events.ShutdownStarted, at: float) -> str:
-    """With the time from which it could go on, if that is known."""
+def stop_reason(event: events.ShutdownStarted, at: float) -> str:
+    """Why the run stops, with the time at which it could resume if known."""
     when = "" if event.seconds is None else f", at {clock(at + event.seconds, at)}"
     return f"{event.detail or event.reason}{when}"
 
@@ -209,4 +213,4 @@ def why_stopped(event: events.ShutdownStarted, at: float) -> str:
 def _stopping(event: events.ShutdownStarted, at: float) -> str:
     if event.reason.startswith("SIG"):
         return "Shutting down... waiting for workers to checkpoint"
-    return f"Stopping ({event.reason}): {why_stopped(event, at)}. Waiting for workers to checkpoint"
+    return f"Stopping ({event.reason}): {stop_reason(event, at)}. Waiting for workers to checkpoint"

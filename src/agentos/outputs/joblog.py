@@ -1,4 +1,4 @@
-"""A line for every try of every item, in the columns that GNU parallel writes."""
+"""Writes a job log in the format of GNU parallel: one line per attempt."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from agentos.core.protocol import events
 
-HEAD = ("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
-KILLED = 9
+HEADER = ("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
+SIGKILL = 9
 
 
 @dataclass(slots=True)
@@ -18,16 +18,16 @@ class _JobAttempt:
 
 
 class JobLog:
-    """A listener; `commands` are the words of each item, as one text."""
+    """A listener; `commands` maps each item to its command line."""
 
     def __init__(self, descriptor: int, commands: Mapping[str, str], redact: Callable[[str], str]) -> None:
         self._descriptor = descriptor
         self._commands = commands
         self._redact = redact
-        self._places = {item: place for place, item in enumerate(commands, 1)}
+        self._sequence = {item: number for number, item in enumerate(commands, 1)}
         self._attempts: dict[str, _JobAttempt] = {}
         if os.fstat(descriptor).st_size == 0:
-            self._write(HEAD)
+            self._write(HEADER)
 
     def on_event(self, event: events.Event, at: float) -> None:
         match event:
@@ -37,26 +37,33 @@ class JobLog:
                 self._attempts[event.item].received += len(event.text.encode("utf-8", "replace")) + 1
             case events.ProgramEnded() if event.item in self._attempts:
                 self._attempts[event.item].ended = event
-            case events.WorkerReported() if self._is_idle(event.item):
+            case events.WorkerReported() if self._ran_nothing(event.item):
                 del self._attempts[event.item]
             case events.WorkerExited() if event.item in self._attempts:
-                self._tell(event.item, self._attempts.pop(event.item), at)
+                self._write_attempt(event.item, self._attempts.pop(event.item), at)
             case _:
                 pass
 
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _is_idle(self, item: str) -> bool:
-        """Whether the worker ran nothing: the item was done, or another run had it."""
+    def _ran_nothing(self, item: str) -> bool:
+        """Whether the worker ran no program: the item was done already, or another run had it."""
         return item in self._attempts and self._attempts[item].ended is None
 
-    def _tell(self, item: str, one: _JobAttempt, at: float) -> None:
-        status = one.ended.status if one.ended else -KILLED
-        seconds = one.ended.seconds if one.ended else at - one.began
+    def _write_attempt(self, item: str, attempt: _JobAttempt, at: float) -> None:
+        status = attempt.ended.status if attempt.ended else -SIGKILL
+        seconds = attempt.ended.seconds if attempt.ended else at - attempt.began
         command = self._redact(self._commands[item]).replace("\t", " ").replace("\n", " ")
-        numbers = (f"{one.began:.3f}", f"{seconds:10.3f}", 0, one.received, max(status, 0), max(-status, 0))
-        self._write((self._places[item], ":", *numbers, command))
+        numbers = (
+            f"{attempt.began:.3f}",
+            f"{seconds:10.3f}",
+            0,
+            attempt.received,
+            max(status, 0),
+            max(-status, 0),
+        )
+        self._write((self._sequence[item], ":", *numbers, command))
 
     def _write(self, fields: tuple[object, ...]) -> None:
         line = "\t".join(str(field) for field in fields) + "\n"

@@ -1,4 +1,4 @@
-"""The keys that a person presses while a run goes on."""
+"""Reads single key presses from the terminal during a run."""
 
 import contextlib
 import os
@@ -7,49 +7,49 @@ import termios
 
 
 class Keyboard:
-    """Reads single keys without echo while we are in the foreground; gives the terminal back as it was."""
+    """Reads keys without echo while we are in the foreground, and restores the terminal's settings."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._before: list[object] | None = None
-        self._gone = not os.isatty(descriptor)
+        self._saved_settings: list[object] | None = None
+        self._closed = not os.isatty(descriptor)
 
     def open(self) -> int | None:
-        """What to wait on; None while there is nobody to listen to."""
-        if self._gone or not self.in_front():
+        """The descriptor to select on; None while keys cannot be read."""
+        if self._closed or not self.in_foreground():
             return None
-        if self._before is None:
+        if self._saved_settings is None:
             with contextlib.suppress(termios.error):
-                before = termios.tcgetattr(self._descriptor)
-                # Ctrl-C must not throw away what is on its way to the screen.
-                keys = (before[3] | termios.NOFLSH) & ~(termios.ICANON | termios.ECHO)
-                self._set([*before[:3], keys, *before[4:]])
-                self._before = before
-        return self._descriptor if self._before is not None else None
+                settings = termios.tcgetattr(self._descriptor)
+                # NOFLSH: Ctrl-C must not discard output that is on its way to the screen.
+                local_flags = (settings[3] | termios.NOFLSH) & ~(termios.ICANON | termios.ECHO)
+                self._set([*settings[:3], local_flags, *settings[4:]])
+                self._saved_settings = settings
+        return self._descriptor if self._saved_settings is not None else None
 
     def read(self) -> str:
         try:
             found = os.read(self._descriptor, 1024)
         except OSError:
             found = b""
-        self._gone = not found
+        self._closed = not found
         return found.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """As it was; a shell that has the terminal now has seen to it itself."""
-        before, self._before = self._before, None
-        if before is not None and self.in_front():
+        """Restore the settings, unless a shell has taken the terminal back and restored its own."""
+        settings, self._saved_settings = self._saved_settings, None
+        if settings is not None and self.in_foreground():
             with contextlib.suppress(termios.error):
-                self._set(before)
+                self._set(settings)
 
-    def in_front(self) -> bool:
+    def in_foreground(self) -> bool:
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
             return False
 
     def _set(self, attributes: list[object]) -> None:
-        # We may be put into the background at this very moment: then this must not stop us.
+        # If we are moved to the background right now, SIGTTOU must not stop us.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU, signal.SIGTTIN})
-        # Not after what is still to be written: that may stall.
+        # TCSANOW rather than TCSADRAIN: pending output may never drain.
         termios.tcsetattr(self._descriptor, termios.TCSANOW, attributes)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The end of a run, in words and as data."""
+"""The summary of a run, as text and as JSON."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
-from agentos.outputs.format import count, dollars, duration, tokens, why_stopped
-from agentos.outputs.resume_command import Here, documents, resume_command, retry_command, review_command
+from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
+from agentos.outputs.resume_command import Here, result_folders, resume_command, retry_command, review_command
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
-    """What is said of one item at its end, on lines of its own."""
+    """The lines that report how an item ended."""
     outcome = event.outcome
     match outcome.ending:
         case Ending.FAILED:
@@ -23,21 +23,21 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
         case Ending.FINISHED:
             return [_finished(outcome, event.seconds)]
         case Ending.ELSEWHERE:
-            return [f"Left alone: {outcome.error}"]
+            return [f"Skipped: {outcome.error}"]
         case Ending.INTERRUPTED:
             if not event.attempts:
                 return []
             return [
                 f"Interrupted at {event.node}: checkpointed"
                 if event.node
-                else "Interrupted: it begins again the next time"
+                else "Interrupted: it starts over in the next run"
             ]
         case Ending.PARKED:
-            return [f"Parked at {event.node}: waits for a person"]
+            return [f"Parked at {event.node}: waiting for a person"]
 
 
 def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
-    """The last lines of a run, for whoever is `here`; the very last says what to type next."""
+    """The final lines of a run. The last one says what to type next in the folder `here`."""
     finished, failed = stats.ending(Ending.FINISHED), stats.ending(Ending.FAILED)
     lines = _table(stats)
     seconds = stats.ended.seconds if stats.ended else 0.0
@@ -49,61 +49,63 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
         f"  Duration: {duration(seconds)}",
         *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
         f"  Items: {_items(stats)}",
-        *([] if stats.keyless else _spent(stats, here)),
+        *([] if stats.keyless else _usage_lines(stats, here)),
     ]
     return lines + next_steps(stats, here)
 
 
-def _spent(stats: RunStats, here: Here) -> list[str]:
+def _usage_lines(stats: RunStats, here: Here) -> list[str]:
     return [
         f"  Keys: {_keys(stats)}",
         f"  Tokens: {stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out, "
         f"{count(stats.usage.calls, 'call')}; cost {dollars(stats.cost)}",
         *(
-            f"  Parked: {row.item} waits for a person: {_review(stats, here, row.item)}"
-            for row in _parked(stats)
+            f"  Parked: {row.item} is waiting for a person: {_review(stats, here, row.item)}"
+            for row in stats.ending(Ending.PARKED)
         ),
         f"  Coordination overhead: {_overhead(stats)}",
     ]
 
 
 def next_steps(stats: RunStats, here: Here = None) -> list[str]:
-    """What to type next, after whatever happened."""
+    """Why the run stopped, if it did, and what to type next."""
     command = resume_command(stats.started, here) if stats.started else ""
     if stats.stopped is not None:
-        why = why_stopped(stats.stopped, stats.stopped_at)
-        first = [] if stats.stopped.reason.startswith("SIG") else [f"Stopped: {why}"]
-        cure = "agentos keys" if stats.ended and stats.ended.exit_code == 4 else ""
-        check = [f"See what is wrong with the keys: {cure}"] if cure else []
-        more = ", with more to spend," if stats.stopped.reason == "budget" and not stats.cost else ""
-        return [*first, *check, f"Everything is saved. Go on{more} with: {command}"]
+        reason = f"Stopped: {stop_reason(stats.stopped, stats.stopped_at)}"
+        lines = [] if stats.stopped.reason.startswith("SIG") else [reason]
+        if stats.ended and stats.ended.exit_code == 4:
+            lines.append("See what is wrong with the keys: agentos keys")
+        higher = ", with a higher budget," if stats.stopped.reason == "budget" and not stats.cost else ""
+        return [*lines, f"Everything is saved. Resume{higher} with: {command}"]
     if limited := [row.outcome.error for row in stats.ending(Ending.INTERRUPTED) if row.outcome]:
-        return [f"Stopped: {limited[0]}", f"Everything is saved. Go on with: {command}"]
+        return [f"Stopped: {limited[0]}", f"Everything is saved. Resume with: {command}"]
     failed = stats.ending(Ending.FAILED)
     if failed:
-        logs = f"See why: agentos logs {failed[0].item}"
-        again = retry_command(stats.started, here) if stats.started else ""
-        return [logs, f"Try the failed ones again: {again}"]
-    if _parked(stats):
-        return [f"Decide on what waits for you: {_review(stats, here)}", f"Then go on with: {command}"]
-    return [_look(stats, here)]
+        retry = retry_command(stats.started, here) if stats.started else ""
+        return [f"See why: agentos logs {failed[0].item}", f"Retry the failed items: {retry}"]
+    if stats.ending(Ending.PARKED):
+        return [f"Decide on the waiting items: {_review(stats, here)}", f"Then resume with: {command}"]
+    results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]
+    if not results or not stats.started:
+        return ["See all items: agentos status"]
+    return [f"Read the results: ls {result_folders(stats.started, here, results)}"]
 
 
 def overhead(stats: RunStats) -> float | None:
-    """Per cent of the workers' time that was neither a model's call nor waiting for a key; None without any."""
-    lived = sum(row.seconds for row in stats.rows.values())
-    called = sum(row.calls for row in stats.rows.values())
+    """Per cent of the workers' time spent neither in model calls nor waiting for keys; None without workers."""
+    total = sum(row.seconds for row in stats.rows.values())
+    calling = sum(row.calls for row in stats.rows.values())
     waited = stats.ended.waited_seconds if stats.ended else 0.0
-    return max(0.0, 100 * (lived - called - waited) / lived) if lived else None
+    return max(0.0, 100 * (total - calling - waited) / total) if total else None
 
 
-def overhead_words(stats: RunStats) -> str:
-    found = overhead(stats)
-    return "?" if found is None else f"{found:.1f} %"
+def overhead_text(stats: RunStats) -> str:
+    percent = overhead(stats)
+    return "?" if percent is None else f"{percent:.1f} %"
 
 
 def as_json(stats: RunStats) -> dict[str, Any]:
-    """summary.json."""
+    """The content of summary.json."""
     return {
         "run": stats.started.run if stats.started else None,
         "workflow": stats.started.workflow if stats.started else None,
@@ -144,41 +146,41 @@ def _rounded(number: float | None, digits: int) -> float | None:
 
 def _overhead(stats: RunStats) -> str:
     if stats.warm_up is None:
-        return "? (no worker came up)"
-    return f"{overhead_words(stats)} (first worker after {duration(stats.warm_up)})"
+        return "? (no worker started)"
+    return f"{overhead_text(stats)} (first worker after {duration(stats.warm_up)})"
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:
     if outcome.error:
-        return f"Finished before: {outcome.verdict or 'done'}"
+        return f"Already finished: {outcome.verdict or 'done'}"
     if outcome.verdict is None:
         return f"Done in {duration(seconds)}" + (f": {outcome.result}" if outcome.result else "")
-    word = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
-    return f"{word} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
+    verdict = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
+    return f"{verdict} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
 
 
 def _table(stats: RunStats) -> list[str]:
-    """A line for every item that was begun."""
+    """One line for each item that was started."""
     width = max((len(row.item) for row in stats.rows.values()), default=0)
     reviewed = stats.reviewed
     rows = [row for row in stats.rows.values() if row.attempts]
     tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
-    spent = _timed if stats.keyless else _paid
+    figures = _time_figures if stats.keyless else _usage_figures
     return [
-        f"{row.item:<{width}}  {row.status:<14}  {spent(row, tried)}{_why(row)}".rstrip()
+        f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip()
         for row, tried in zip(rows, tries, strict=True)
     ]
 
 
-def _timed(row: ItemStats, tried: str) -> str:
+def _time_figures(row: ItemStats, tried: str) -> str:
     return f"{tried:<10} {duration(row.seconds):>7}"
 
 
-def _paid(row: ItemStats, tried: str) -> str:
+def _usage_figures(row: ItemStats, tried: str) -> str:
     return f"{tried:<9} {duration(row.seconds):>6} {tokens(row.usage.tokens):>5} tokens  cost {dollars(row.cost)}"
 
 
-def _why(row: ItemStats) -> str:
+def _error(row: ItemStats) -> str:
     return f"  {row.outcome.error}" if row.outcome and row.outcome.error else ""
 
 
@@ -198,15 +200,11 @@ def _items(stats: RunStats) -> str:
         "failed": stats.ending(Ending.FAILED),
         "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
-        "not begun": [row for row in stopped if not row.attempts],
+        "not started": [row for row in stopped if not row.attempts],
         "on another run": stats.ending(Ending.ELSEWHERE),
     }
     parts += [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return ", ".join(parts)
-
-
-def _parked(stats: RunStats) -> list[ItemStats]:
-    return stats.ending(Ending.PARKED)
 
 
 def _review(stats: RunStats, here: Here, *items: str) -> str:
@@ -214,7 +212,7 @@ def _review(stats: RunStats, here: Here, *items: str) -> str:
 
 
 def _names(rows: list[ItemStats]) -> str:
-    """All of a few, the first and the last of many."""
+    """All names, or of many the first five and the last."""
     names = [row.item for row in rows]
     return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
 
@@ -222,10 +220,3 @@ def _names(rows: list[ItemStats]) -> str:
 def _keys(stats: RunStats) -> str:
     waited = stats.ended.waited_seconds if stats.ended else 0.0
     return f"{count(stats.refusals, 'refusal')} (429), {duration(waited)} waited for keys"
-
-
-def _look(stats: RunStats, here: Here) -> str:
-    results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]
-    if not results or not stats.started:
-        return "See them all: agentos status"
-    return f"Read them: ls {documents(stats.started, here, results)}"

@@ -1,4 +1,4 @@
-"""Writes lines to a descriptor that may stall or close, without ever holding up the run."""
+"""Writes lines to a descriptor that may stall or close, without ever blocking the run."""
 
 import contextlib
 import os
@@ -7,26 +7,26 @@ import threading
 import time
 from collections import deque
 
-AT_ONCE = 4096
-MOST_LINES = 20_000
+WRITE_SIZE = 4096  # bytes
+MAX_QUEUED_LINES = 20_000
 
 
 def write_at_once(descriptor: int, line: str) -> None:
-    """Past everything that is buffered, as a signal's handler must; not to a reader that takes nothing."""
+    """Write directly, bypassing all buffers, as a signal handler must; skipped if the write would block."""
     with contextlib.suppress(OSError, ValueError):
         if select.select([], [descriptor], [], 0)[1]:
             os.write(descriptor, f"{line}\n".encode())
 
 
 def is_reader_gone(descriptor: int) -> bool:
-    """Whether its reader has gone, as head does when it has seen enough."""
-    waiting = select.poll()
-    waiting.register(descriptor, 0)
-    return bool(waiting.poll(0))
+    """Whether the reader has closed its end, as `head` does when it has seen enough."""
+    poller = select.poll()
+    poller.register(descriptor, 0)
+    return bool(poller.poll(0))
 
 
 class LineWriter:
-    """Lines wait here while the reader is slow; when too many do, the newest are counted, not kept."""
+    """Queues lines while the reader is slow; when the queue is full, counts the lines it drops."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -34,41 +34,41 @@ class LineWriter:
         self._dropped = 0
         self._closed = False
         self._broken = False
-        self._progress = 0
-        # Protects the fields above: the run appends, the thread takes away.
+        self._writes = 0
+        # Protects the fields above: the run appends lines, the thread removes them.
         self._change = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="console", daemon=True)
+        self._thread = threading.Thread(target=self._write_loop, name="console", daemon=True)
         self._thread.start()
 
     def write(self, line: str) -> None:
         with self._change:
             if self._broken:
                 return
-            if len(self._lines) >= MOST_LINES:
+            if len(self._lines) >= MAX_QUEUED_LINES:
                 self._dropped += 1
                 return
-            self._count_dropped()
+            self._report_dropped()
             self._lines.append(line)
             self._change.notify()
 
-    def close(self, patience: float = 2.0) -> None:
-        """Waits for the rest to be written, as long as the reader makes any progress."""
+    def close(self, stall_timeout: float = 2.0) -> None:
+        """Wait until everything is written, unless the reader takes nothing for `stall_timeout` seconds."""
         with self._change:
             self._closed = True
-            self._count_dropped()
+            self._report_dropped()
             self._change.notify()
-        seen, deadline = -1, time.monotonic() + patience
+        writes, deadline = -1, time.monotonic() + stall_timeout
         while self._thread.is_alive() and time.monotonic() < deadline:
-            if self._progress != seen:
-                seen, deadline = self._progress, time.monotonic() + patience
+            if self._writes != writes:
+                writes, deadline = self._writes, time.monotonic() + stall_timeout
             self._thread.join(0.05)
 
-    def _count_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         if self._dropped:
             self._lines.append(f"[COORDINATOR] {self._dropped} lines dropped (the log files have them)")
             self._dropped = 0
 
-    def _work(self) -> None:
+    def _write_loop(self) -> None:
         while (batch := self._next_batch()) is not None:
             try:
                 self._write_out(batch)
@@ -89,6 +89,6 @@ class LineWriter:
 
     def _write_out(self, content: bytes) -> None:
         while content:
-            written = os.write(self._descriptor, content[:AT_ONCE])
+            written = os.write(self._descriptor, content[:WRITE_SIZE])
             content = content[written:]
-            self._progress += 1
+            self._writes += 1

@@ -223,7 +223,7 @@ class RunBuilder:
         session = RunSession(self._home, self._origin, self._redact, signals, stack)
         self._run_id = session.run_id
         if path := self._settings.step_summary:
-            from agentos.outputs.stepsummary import StepSummary
+            from agentos.outputs.report.markdown import StepSummary
 
             session.add_listener(StepSummary(session.run_id, path, self._redact, session.display.write))
         return session

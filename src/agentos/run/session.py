@@ -15,9 +15,7 @@ from agentos.core.text.secrets import Redactor
 from agentos.outputs.audit import Audit
 from agentos.outputs.display import open_display
 from agentos.outputs.jsonlines import JsonLines
-from agentos.outputs.log_warning import WarnOnce
-from agentos.outputs.logfiles import LogFiles
-from agentos.outputs.summary_file import SummaryFile
+from agentos.outputs.logfiles import LogFiles, SummaryFile, WarnOnce
 from agentos.outputs.writer import LineWriter
 from agentos.run.api import RunOrigin
 from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs

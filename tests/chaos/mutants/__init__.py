@@ -123,8 +123,8 @@ MUTANTS = (
         "decision acknowledged before it is kept",
         "reviews",
         "agentos.cli.review",
-        "    decide(place, one, decision)\n",
-        '    click.echo(f"{one.parked_item.item} is {decision.action.past_tense}")\n    decide(place, one, decision)\n',
+        "    decide(context, pending, decision)\n",
+        '    click.echo(f"{pending.parked_item.item} is {decision.action.past_tense}")\n    decide(context, pending, decision)\n',
     ),
     Mutant(
         "a decision stands for the next gate too",

@@ -50,7 +50,7 @@ class RunRecord:
             return f"ended with exit code {self.stats.ended.exit_code}"
         if not self.alive:
             return "was killed, or its machine went down"
-        return "is running" if self.stats.suspended_at is None else "stands still (Ctrl-Z)"
+        return "is running" if self.stats.suspended_at is None else "is suspended (Ctrl-Z)"
 
     @property
     def seconds(self) -> float:
@@ -60,7 +60,7 @@ class RunRecord:
     def status_of(self, row: ItemStats) -> str:
         """The item's state in one or two words, also for a run that was killed."""
         died = row.running and not self.alive and row.outcome is None
-        return "died here" if died else row.status
+        return "killed" if died else row.status
 
     def seconds_of(self, row: ItemStats) -> float:
         return row.age(self.stats.present(self.stats.last))

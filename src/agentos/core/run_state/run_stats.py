@@ -39,7 +39,7 @@ class ItemStats:
         if self.outcome is None:
             return "running" if self.running else "waiting"
         if self.outcome.ending is Ending.INTERRUPTED and not self.attempts:
-            return "not begun"
+            return "not started"
         if self.outcome.ending is Ending.FINISHED and self.outcome.verdict:
             return self.outcome.verdict.value
         return "on another run" if self.outcome.ending is Ending.ELSEWHERE else self.outcome.ending.value

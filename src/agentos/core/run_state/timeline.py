@@ -12,12 +12,12 @@ SHORTEST_WAIT = 0.01
 class SpanKind(StrEnum):
     """In drawing order: later kinds cover earlier ones."""
 
-    ATTEMPT = "at work"
-    RETRY = "waiting to be tried again"
+    ATTEMPT = "running"
+    RETRY = "waiting to retry"
     NODE = "node"
     WAIT = "waiting for a key"
-    COOLDOWN = "resting"
-    SPENT = "spent for the day"
+    COOLDOWN = "rate limited"
+    SPENT = "exhausted for the day"
     QUARANTINE = "quarantined"
     CALL = "call"
     REFUSED = "refused call"

@@ -1,1 +1,1 @@
-"""A run as a document: Markdown, a page, JUnit, a table."""
+"""Exports of a run: Markdown, HTML, JUnit and CSV reports, and the comparison of two runs."""

@@ -1,4 +1,4 @@
-"""A report as CSV: a row an item."""
+"""Renders a report as CSV, one row per item."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import io
 from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.facts import ItemFacts, item_facts
 
-HEAD = (
+HEADER = (
     "item",
     "title",
     "state",
@@ -23,22 +23,22 @@ HEAD = (
     "error",
     "result",
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_csv(record: RunRecord) -> str:
-    """Times in seconds, `began` from the beginning of the run; an unknown cost is empty."""
+    """Times are in seconds, `began` since the start of the run; an unknown cost is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEAD)
+    writer.writerow(HEADER)
     writer.writerows(_cells(facts) for facts in item_facts(record))
     return text.getvalue()
 
 
 def _cells(facts: ItemFacts) -> list[str | int]:
     return [
-        _inert(facts.item),
-        _inert(facts.title),
+        _escape_formula(facts.item),
+        _escape_formula(facts.title),
         facts.state,
         facts.rounds,
         facts.attempts,
@@ -50,11 +50,11 @@ def _cells(facts: ItemFacts) -> list[str | int]:
         facts.input_tokens,
         facts.output_tokens,
         "" if facts.cost is None else f"{facts.cost:.6f}",
-        _inert(facts.error),
-        _inert(facts.result),
+        _escape_formula(facts.error),
+        _escape_formula(facts.result),
     ]
 
 
-def _inert(text: str) -> str:
-    """A spreadsheet takes a cell that begins like a formula for one: an apostrophe keeps it a text."""
-    return f"'{text}" if text.lstrip().startswith(FORMULA) else text
+def _escape_formula(text: str) -> str:
+    """Prefix what a spreadsheet would take for a formula with an apostrophe, so that it stays text."""
+    return f"'{text}" if text.lstrip().startswith(FORMULA_STARTS) else text

@@ -1,4 +1,4 @@
-"""What every report says, whatever its form."""
+"""Gathers the contents of a report, independent of its format."""
 
 import re
 from collections import Counter
@@ -13,9 +13,10 @@ from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
 from agentos.outputs.format import count, dollars, duration, event_text
 from agentos.outputs.resume_command import resume_command
-from agentos.outputs.summary import overhead_words
+from agentos.outputs.summary import overhead_text
 
-MAX_TEXT = 300
+MAX_TEXT = 300  # characters
+UNAVAILABLE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -27,7 +28,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ItemFacts:
-    """One item's row; `waited` and `seconds` in seconds, `began` from the beginning of the run."""
+    """One item's row; times are in seconds, `began` since the start of the run."""
 
     item: str
     title: str
@@ -56,26 +57,26 @@ class ItemFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """One key's row: calls, and how long it was used and kept from use."""
+    """One key's row: its calls, and how long it was in use and unavailable, in seconds."""
 
     key: str
     calls: int
     refusals: int
     used: float
-    rested: float
+    unavailable: float
     state: str
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Something worth telling, so many seconds after the beginning."""
+class LogEntry:
+    """A line of the coordinator, `seconds` after the start of the run."""
 
     seconds: float
     text: str
 
 
 def plain(text: str) -> str:
-    """A text from outside as one line that every form can hold."""
+    """Untrusted text as one line of limited length that is valid in every format."""
     shown = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", one_line(text))
     return shown if len(shown) <= MAX_TEXT else f"{shown[:MAX_TEXT]}…"
 
@@ -107,7 +108,7 @@ def run_facts(record: RunRecord) -> list[Fact]:
         Fact("Waited for keys", duration(waited(record))),
         Fact("Tokens", f"{stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out"),
         Fact("Cost", dollars(stats.cost)),
-        Fact("Coordination overhead", overhead_words(stats) if stats.ended else "known at the end"),
+        Fact("Coordination overhead", overhead_text(stats) if stats.ended else "known when the run ends"),
     ]
 
 
@@ -121,37 +122,37 @@ def key_facts(record: RunRecord) -> Iterator[KeyFacts]:
     end = record.timeline.last
     for key, lane in record.timeline.keys.items():
         calls, refused = lane.of(SpanKind.CALL), lane.of(SpanKind.REFUSED)
-        rests = lane.of(SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
-        last = rests[-1] if rests and (rests[-1].ended is None or rests[-1].ended > end) else None
+        outages = lane.of(*UNAVAILABLE)
+        last = outages[-1] if outages and (outages[-1].ended is None or outages[-1].ended > end) else None
         yield KeyFacts(
             plain(key),
             len(calls) + len(refused),
             len(refused),
             sum(span.seconds(end) for span in calls + refused),
-            sum(span.seconds(end) for span in rests),
+            sum(span.seconds(end) for span in outages),
             last.kind.value if last else "usable",
         )
 
 
-def moments(record: RunRecord) -> list[Moment]:
-    """What the coordinator said, with the time."""
-    said = ((told.at, event_text(told.event, told.at)) for told in record.timed_events)
-    return [Moment(at - record.timeline.began, plain(text)) for at, text in said if text]
+def log_entries(record: RunRecord) -> list[LogEntry]:
+    """The coordinator's lines with their times."""
+    lines = ((timed.at, event_text(timed.event, timed.at)) for timed in record.timed_events)
+    return [LogEntry(at - record.timeline.began, plain(text)) for at, text in lines if text]
 
 
 def remarks(record: RunRecord) -> list[str]:
-    """What a reader must know before believing the rest."""
+    """Caveats: unreadable journal lines, and a run that has not ended."""
     found = []
     if record.unread:
-        torn = " (the last one was torn while it was written)" if record.torn else ""
-        found.append(f"{count(record.unread, 'line')} of the journal cannot be read{torn}: passed over.")
+        torn = " (the last one is incomplete)" if record.torn else ""
+        found.append(f"Skipped {count(record.unread, 'unreadable line')} of the journal{torn}.")
     if record.stats.started is None:
-        found.append("The journal does not say how the run began: what is known of it is below.")
+        found.append("The start of the run is missing from the journal; this report shows what is known.")
     if not record.stats.ended:
-        # A report is read anywhere.
+        # A report may be read in any folder.
         command = resume_command(record.stats.started, here="") if record.stats.started else ""
-        cure = "" if record.alive or not command else f" Go on with: {plain(command)}"
-        found.append(f"The run {record.state}: this is how far it had come.{cure}")
+        resume = "" if record.alive or not command else f" Resume with: {plain(command)}"
+        found.append(f"The run {record.state}. This report shows its progress so far.{resume}")
     return found
 
 
@@ -199,7 +200,15 @@ def _verdicts(record: RunRecord) -> str:
 
 
 def _endings(record: RunRecord) -> str:
-    words = [record.status_of(row) for row in record.stats.rows.values()]
+    states = [record.status_of(row) for row in record.stats.rows.values()]
     finished = len(record.stats.ending(Ending.FINISHED))
-    others = [word for word in dict.fromkeys(words) if word not in {verdict.value for verdict in Verdict}]
-    return ", ".join([f"{finished} finished", *(f"{words.count(word)} {word}" for word in others if word)])
+    others = [state for state in dict.fromkeys(states) if state and state not in list(Verdict)]
+    return ", ".join([f"{finished} finished", *(f"{states.count(state)} {state}" for state in others)])
+
+
+def tick_label(seconds: float) -> str:
+    """A time on an axis: 0, 0.5s, 30s, 1:30, 2:00:00."""
+    if seconds < 60:
+        return f"{seconds:g}s" if seconds else "0"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -1,4 +1,4 @@
-"""A report as JUnit's XML, for what draws test results."""
+"""Renders a report as JUnit XML, for tools that display test results."""
 
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
@@ -10,8 +10,8 @@ from agentos.outputs.report.facts import ItemFacts, item_facts, plain, remarks
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
 
 
-def junit(record: RunRecord) -> str:
-    """Approved passes, failed fails; what waits or was not approved is skipped, as the exit code has it."""
+def render_junit(record: RunRecord) -> str:
+    """Approved items pass and failed ones fail; waiting and unapproved ones are skipped, as in the exit code."""
     cases = [(facts, _result(facts)) for facts in item_facts(record)]
     results = [result for _, result in cases]
     workflow = plain(record.stats.started.workflow) if record.stats.started else "unknown"
@@ -38,7 +38,7 @@ def junit(record: RunRecord) -> str:
 def _result(facts: ItemFacts) -> str:
     outcome = facts.outcome
     if outcome is None:
-        return ERROR if facts.state == "died here" else SKIPPED
+        return ERROR if facts.state == "killed" else SKIPPED
     if outcome.ending is Ending.FAILED:
         return FAILURE
     approved = outcome.ending is Ending.FINISHED and outcome.verdict is Verdict.APPROVED
@@ -53,7 +53,9 @@ def _case(suite: ET.Element, workflow: str, facts: ItemFacts, result: str) -> No
         {"classname": f"agentos.{workflow}", "name": name, "time": f"{facts.seconds:.3f}"},
     )
     if result != PASSED:
-        told = ET.SubElement(case, result, {"message": facts.error or facts.state})
-        told.text = "\n".join(plain(line) for line in facts.outcome.details) if facts.outcome else facts.node
+        element = ET.SubElement(case, result, {"message": facts.error or facts.state})
+        element.text = (
+            "\n".join(plain(line) for line in facts.outcome.details) if facts.outcome else facts.node
+        )
     if facts.result:
         ET.SubElement(case, "system-out").text = facts.result

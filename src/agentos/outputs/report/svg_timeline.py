@@ -1,6 +1,7 @@
-"""The timeline of a run as a picture: items as bars, their nodes coloured, keys below."""
+"""Renders the timeline of a run as SVG: a bar per item with its nodes in colours, keys below."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
@@ -8,13 +9,37 @@ from agentos.core.protocol.results import Ending
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.format import count, duration
-from agentos.outputs.report.axis import Axis, tick_label
-from agentos.outputs.report.facts import headline, plain
+from agentos.outputs.report.facts import UNAVAILABLE, headline, plain, tick_label
 
+# All sizes in SVG units: the whole picture, its left and right columns, a lane, its bar, the space on top.
 WIDTH, LABELS, STATES, LANE, BAR, TOP = 1040, 118, 118, 22, 14, 44
-MOST_ITEMS = 500
+MAX_ITEMS = 500
+MAX_TICKS = 10
+TICK_STEPS = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    21600,
+    43200,
+    86400,
+)
+"""Round intervals between ticks, in seconds; beyond the last one, its doubles."""
 COLOURS = 8
-KEPT_FROM_USE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
 PATTERNS = (
     '<pattern id="tl-wait" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect class="ground" width="5" height="5"/><line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern>'
@@ -23,9 +48,29 @@ PATTERNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Maps times from 0 to `seconds` to positions from `left` to `right`."""
+
+    seconds: float
+    left: float
+    right: float
+
+    def x(self, seconds: float) -> float:
+        share = min(1.0, max(0.0, seconds / self.seconds)) if self.seconds > 0 else 0.0
+        return self.left + share * (self.right - self.left)
+
+    def ticks(self) -> list[float]:
+        """Round times, few enough to be legible."""
+        step = next((step for step in TICK_STEPS if self.seconds / step <= MAX_TICKS), TICK_STEPS[-1])
+        while self.seconds / step > MAX_TICKS:
+            step *= 2
+        return [number * step for number in range(int(self.seconds / step) + 1)]
+
+
 def render_svg(record: RunRecord) -> str:
-    """An SVG that stands by itself, or inside a page."""
-    items, keys = list(record.timeline.items.values())[:MOST_ITEMS], list(record.timeline.keys.values())
+    """An SVG document that can also be embedded in a page."""
+    items, keys = list(record.timeline.items.values())[:MAX_ITEMS], list(record.timeline.keys.values())
     below = TOP + LANE * len(items) + 36
     bottom = below + LANE * len(keys)
     legend, height = _legend(_nodes(record), bottom + 18)
@@ -36,7 +81,7 @@ def render_svg(record: RunRecord) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tl" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
             f'height="{height}" role="img" aria-labelledby="tl-title tl-desc">',
             f'<title id="tl-title">{escape("Timeline of " + headline(record))}</title>',
-            f'<desc id="tl-desc">{escape(described(record))}</desc>',
+            f'<desc id="tl-desc">{escape(describe_timeline(record))}</desc>',
             f"<style>{_style()}</style><defs>{PATTERNS}</defs>",
             f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
             *_ticks(axis, bottom),
@@ -51,20 +96,20 @@ def render_svg(record: RunRecord) -> str:
     )
 
 
-def described(record: RunRecord) -> str:
-    """The picture in words."""
+def describe_timeline(record: RunRecord) -> str:
+    """The picture in words, for those who cannot see it."""
     timeline = record.timeline
-    lasted = duration(max(0.0, timeline.last - timeline.began))
+    total = duration(max(0.0, timeline.last - timeline.began))
     waits = [span for lane in timeline.items.values() for span in lane.of(SpanKind.WAIT)]
-    rests = [span for lane in timeline.keys.values() for span in lane.of(*KEPT_FROM_USE)]
-    cut = len(timeline.items) - MOST_ITEMS
+    outages = [span for lane in timeline.keys.values() for span in lane.of(*UNAVAILABLE)]
+    hidden = len(timeline.items) - MAX_ITEMS
     parts = [
-        f"{count(len(timeline.items), 'item')} in {lasted}, each a bar with its nodes in colours; "
-        f"below it the calls of {count(len(timeline.keys), 'key')}.",
-        f"{count(len(waits), 'wait')} for a key, {duration(sum(span.seconds(timeline.last) for span in waits))} together.",
-        f"{count(len(rests), 'rest')} of keys.",
-        f"Only the first {MOST_ITEMS} items are drawn." if cut > 0 else "",
-        "The tables say the same in figures.",
+        f"{count(len(timeline.items), 'item')} in {total}, one bar each with its nodes in colours; "
+        f"below, the calls of {count(len(timeline.keys), 'key')}.",
+        f"{count(len(waits), 'wait')} for a key, {duration(sum(span.seconds(timeline.last) for span in waits))} in total.",
+        f"Keys were unavailable {count(len(outages), 'time')}.",
+        f"Only the first {MAX_ITEMS} items are drawn." if hidden > 0 else "",
+        "The tables give the same in figures.",
     ]
     return " ".join(part for part in parts if part)
 
@@ -74,9 +119,9 @@ def _style() -> str:
 
 
 def _nodes(record: RunRecord) -> dict[str, str]:
-    """Each node with its colour, in the order of their names."""
+    """Each node's CSS class, in the order of node names."""
     names = {span.label for lane in record.timeline.items.values() for span in lane.of(SpanKind.NODE)}
-    return {name: f"n{place % COLOURS}" for place, name in enumerate(sorted(names))}
+    return {name: f"n{number % COLOURS}" for number, name in enumerate(sorted(names))}
 
 
 def _ticks(axis: Axis, bottom: float) -> Iterator[str]:
@@ -97,18 +142,18 @@ def _items(record: RunRecord, lanes: list[Lane], axis: Axis) -> Iterator[str]:
         y = TOP + number * LANE
         row = record.stats.rows.get(lane.name)
         failed = bool(row and row.outcome and row.outcome.ending is Ending.FAILED)
-        yield f'<g><text x="8" y="{y + 12}">{escape(_cut(lane.name))}</text>'
+        yield f'<g><text x="8" y="{y + 12}">{escape(_shortened_label(lane.name))}</text>'
         for span in lane.layers():
-            look = {
+            style = {
                 SpanKind.ATTEMPT: "work",
                 SpanKind.NODE: colours.get(span.label, "n0"),
                 SpanKind.RETRY: "again",
             }.get(span.kind, "url(#tl-wait)")
             slim = span.kind in (SpanKind.ATTEMPT, SpanKind.RETRY)
-            yield _bar(record, span, axis, look, (y + 4, 6) if slim else (y, BAR))
-        word = record.status_of(row) if row else ""
+            yield _bar(record, span, axis, style, (y + 4, 6) if slim else (y, BAR))
+        state = record.status_of(row) if row else ""
         yield (
-            f'<text class="{"failed" if failed else "quiet"}" x="{WIDTH - STATES + 10}" y="{y + 12}">{escape(word)}'
+            f'<text class="{"failed" if failed else "quiet"}" x="{WIDTH - STATES + 10}" y="{y + 12}">{escape(state)}'
             "</text></g>"
         )
 
@@ -117,56 +162,56 @@ def _keys(record: RunRecord, lanes: list[Lane], axis: Axis, top: int) -> Iterato
     for number, lane in enumerate(lanes):
         y = top + number * LANE
         calls = lane.of(SpanKind.CALL, SpanKind.REFUSED)
-        yield f'<g><text x="8" y="{y + 12}">{escape(_cut(lane.name))}</text>'
-        for span in lane.of(*KEPT_FROM_USE):
+        yield f'<g><text x="8" y="{y + 12}">{escape(_shortened_label(lane.name))}</text>'
+        for span in lane.of(*UNAVAILABLE):
             yield _bar(record, span, axis, "url(#tl-rest)", (y, BAR))
         for span in calls:
-            look = "refused" if span.kind is SpanKind.REFUSED else "call"
-            yield _bar(record, span, axis, look, (y + 3, BAR - 6))
+            style = "refused" if span.kind is SpanKind.REFUSED else "call"
+            yield _bar(record, span, axis, style, (y + 3, BAR - 6))
         yield f'<text class="quiet" x="{WIDTH - STATES + 10}" y="{y + 12}">{count(len(calls), "call")}</text></g>'
 
 
-def _bar(record: RunRecord, span: Span, axis: Axis, look: str, place: tuple[float, float]) -> str:
-    """A span as a rectangle that says what it is when it is pointed at; `place` is its top and height."""
+def _bar(record: RunRecord, span: Span, axis: Axis, style: str, extent: tuple[float, float]) -> str:
+    """A span as a rectangle with a tooltip; `style` is a CSS class or a pattern, `extent` its top and height."""
     timeline = record.timeline
     began, ended = span.began - timeline.began, span.until(timeline.last) - timeline.began
     x, width = axis.x(began), max(axis.x(ended) - axis.x(began), 1.2)
-    fill = f'fill="{look}"' if look.startswith("url") else f'class="{look}"'
+    fill = f'fill="{style}"' if style.startswith("url") else f'class="{style}"'
     return (
-        f'<rect {fill} x="{x:.1f}" y="{place[0]}" width="{width:.1f}" height="{place[1]}" rx="1.5">'
-        f"<title>{escape(_said(span, began, ended))}</title></rect>"
+        f'<rect {fill} x="{x:.1f}" y="{extent[0]}" width="{width:.1f}" height="{extent[1]}" rx="1.5">'
+        f"<title>{escape(_tooltip(span, began, ended))}</title></rect>"
     )
 
 
-def _said(span: Span, began: float, ended: float) -> str:
+def _tooltip(span: Span, began: float, ended: float) -> str:
     name = plain(span.label) if span.kind is SpanKind.NODE else span.kind.value
-    more = f" ({plain(span.label)})" if span.label and span.kind is not SpanKind.NODE else ""
-    lasts = "" if span.ended is not None else ", not over"
-    return f"{name}{more}: {duration(ended - began)}, from {tick_label(round(began, 1))}{lasts}"
+    details = f" ({plain(span.label)})" if span.label and span.kind is not SpanKind.NODE else ""
+    unfinished = "" if span.ended is not None else ", not over"
+    return f"{name}{details}: {duration(ended - began)}, from {tick_label(round(began, 1))}{unfinished}"
 
 
 def _legend(nodes: dict[str, str], top: float) -> tuple[list[str], int]:
-    """What the colours mean, in as many lines as it needs, and where it ends."""
+    """The legend, wrapped to the width, and the height at which it ends."""
     entries = [(plain(name), f'class="{colour}"') for name, colour in nodes.items()]
     entries += [
         ("worker starting", 'class="work"'),
         ("waiting for a key", 'fill="url(#tl-wait)"'),
         ("call", 'class="call"'),
         ("refused call", 'class="refused"'),
-        ("key resting", 'fill="url(#tl-rest)"'),
+        ("key unavailable", 'fill="url(#tl-rest)"'),
         ("run paused", 'class="pause"'),
     ]
     drawn, x, y = [], 8.0, top
-    for name, look in entries:
+    for name, fill in entries:
         width = 30 + 7.2 * len(name)
         if x + width > WIDTH and x > 8:
             x, y = 8.0, y + LANE
-        drawn.append(f'<rect {look} x="{x:.1f}" y="{y}" width="12" height="12"/>')
+        drawn.append(f'<rect {fill} x="{x:.1f}" y="{y}" width="12" height="12"/>')
         drawn.append(f'<text class="quiet" x="{x + 17:.1f}" y="{y + 10}">{escape(name)}</text>')
         x += width
     return drawn, int(y + LANE + 4)
 
 
-def _cut(name: str) -> str:
+def _shortened_label(name: str) -> str:
     shown = plain(name)
     return shown if len(shown) <= 15 else f"{shown[:14]}…"

@@ -1,50 +1,54 @@
-"""The timeline of a run in letters, for places that show no picture."""
+"""Renders the timeline of a run as text, for formats without pictures."""
 
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.timeline import Lane, Span, SpanKind
-from agentos.outputs.report.axis import tick_label
-from agentos.outputs.report.facts import plain
+from agentos.outputs.report.facts import plain, tick_label
 
 CELLS = 60
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-WAIT, REST, CALL, REFUSED, WORK = "~", "/", "=", "!", "-"
+WAIT, UNAVAILABLE, CALL, REFUSED, WORK = "~", "/", "=", "!", "-"
 
 
 def render_text_timeline(record: RunRecord) -> list[str]:
-    """A line an item and a key, a letter a node; what they mean stands below."""
+    """One line per item and key, one letter per node, and a legend."""
     timeline = record.timeline
     if not timeline.items:
         return []
     names = sorted({span.label for lane in timeline.items.values() for span in lane.of(SpanKind.NODE)})
-    letters = {name: LETTERS[place % len(LETTERS)] for place, name in enumerate(names)}
+    letters = {name: LETTERS[number % len(LETTERS)] for number, name in enumerate(names)}
     items = list(timeline.items.values())
     width = max(len(plain(lane.name)) for lane in (*items, *timeline.keys.values()))
     lines = [
-        f"{plain(lane.name):<{width}} |{_drawn(record, lane, letters)}|"
-        for lane in (*items[:MOST_ITEMS], *timeline.keys.values())
+        f"{plain(lane.name):<{width}} |{_draw(record, lane, letters)}|"
+        for lane in (*items[:MAX_ITEMS], *timeline.keys.values())
     ]
-    more = [f"({len(items) - MOST_ITEMS} more items)"] if len(items) > MOST_ITEMS else []
+    more = [f"({len(items) - MAX_ITEMS} more items)"] if len(items) > MAX_ITEMS else []
     end = tick_label(round(timeline.last - timeline.began, 1))
     scale = f"{'':<{width}}  0{end:>{CELLS - 1}}"
-    meaning = [f"{letter} {plain(name)}" for name, letter in letters.items()]
-    meaning += [f"{WAIT} waits for a key", f"{CALL} call", f"{REFUSED} refused", f"{REST} rests"]
-    return [*lines, *more, scale, ", ".join(meaning)]
+    legend = [f"{letter} {plain(name)}" for name, letter in letters.items()]
+    legend += [
+        f"{WAIT} waiting for a key",
+        f"{CALL} call",
+        f"{REFUSED} refused",
+        f"{UNAVAILABLE} unavailable",
+    ]
+    return [*lines, *more, scale, ", ".join(legend)]
 
 
-def _drawn(record: RunRecord, lane: Lane, letters: dict[str, str]) -> str:
+def _draw(record: RunRecord, lane: Lane, letters: dict[str, str]) -> str:
     timeline = record.timeline
-    whole = max(timeline.last - timeline.began, 0.001)
+    total = max(timeline.last - timeline.began, 0.001)
     cells = [" "] * CELLS
     for span in lane.layers():
-        first = int((span.began - timeline.began) / whole * CELLS)
-        last = int((span.until(timeline.last) - timeline.began) / whole * CELLS)
+        first = int((span.began - timeline.began) / total * CELLS)
+        last = int((span.until(timeline.last) - timeline.began) / total * CELLS)
         for cell in range(first, min(max(last, first + 1), CELLS)):
-            cells[cell] = _letter(span, letters)
+            cells[cell] = _symbol(span, letters)
     return "".join(cells)
 
 
-def _letter(span: Span, letters: dict[str, str]) -> str:
+def _symbol(span: Span, letters: dict[str, str]) -> str:
     match span.kind:
         case SpanKind.NODE:
             return letters[span.label]
@@ -55,6 +59,6 @@ def _letter(span: Span, letters: dict[str, str]) -> str:
         case SpanKind.REFUSED:
             return REFUSED
         case SpanKind.COOLDOWN | SpanKind.SPENT | SpanKind.QUARANTINE:
-            return REST
+            return UNAVAILABLE
         case _:
             return WORK
