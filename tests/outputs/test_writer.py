@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agentos.outputs.writer import MAX_QUEUED_LINES, LineWriter
+from tests.scenarios.harness import wait_until
 
 MORE_THAN_A_PIPE_HOLDS = 20_000
 NOTE = re.compile(r"\[COORDINATOR\] (\d+) lines dropped \(the log files have them\)")
