@@ -128,7 +128,7 @@ def test_given_keys_open_it_and_are_not_repeated(tmp_path: Path) -> None:
         (["--fault", '{"kind": "teapot"}'], "choose one of"),
         (["--key", "nameless"], "NAME=SECRET"),
         (["--bucket", "key-1"], "KEY=BUCKET"),
-        (["--keys", "1", "--key", "key-1=x"], "two keys have one name"),
+        (["--keys", "1", "--key", "key-1=x"], "two keys have the same name"),
         (["--limit", "rpm=5"], "KEY:LIMIT=VALUE"),
         (["--limit", "key-9:rpm=5"], "none called key-9"),
         (["--limit", "key-1:rpm=5", "--bucket", "key-1=p"], "shares the bucket p"),

@@ -69,7 +69,7 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHa
         43: "209,715,200 bytes",
         44: "issues/044-latin.md, line 1: it is not UTF-8",
         45: "claimed by issues/045-one.md and issues/045-two.md",
-        46: "issues/046-path.md, line 2: number = '../../x' in its front matter is not a whole number",
+        46: "issues/046-path.md, line 2: number = '../../x' in its front matter is not a positive integer",
         47: "issues/047-open.md, line 1: front matter",
     }
     for number, reason in reasons.items():
@@ -84,7 +84,7 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHa
 def test_a_number_of_workers_that_is_none_is_a_usage_error(harness: RunHarness, words: list[str]) -> None:
     harness.issue(42)
     said = unchanged(harness, "--all", "--offline", "--parallel", *words, code=2)
-    assert "number of workers" in said and "1 to 10, or nothing for 3" in said
+    assert "invalid worker count" in said and "must be 1 to 10 (or leave it out for 3)" in said
 
 
 def test_too_many_workers_are_capped_with_a_warning(harness: RunHarness) -> None:

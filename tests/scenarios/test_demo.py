@@ -27,7 +27,7 @@ def test_the_demo_runs_without_a_key_and_what_it_says_can_be_typed(harness: RunH
         in done.stdout
     )
 
-    _, _, next_steps = done.stdout.partition("issues next:\n")
+    _, _, next_steps = done.stdout.partition("briefs into issues:\n")
     *looking, last = next_steps.splitlines()
     typed = "\n".join([*looking, f"{last} --dry-run"])
     after = subprocess.run(
@@ -49,7 +49,7 @@ def test_a_demo_that_cannot_be_made_is_one_line(harness: RunHarness) -> None:
     assert "is a file" in named.err
     for done, place in ((below, "file/x"), (nowhere, "/proc/nowhere")):
         (line,) = done.err.splitlines()
-        assert line.startswith(f"Error: cannot make a demo in {place}: ") and line.endswith(
+        assert line.startswith(f"Error: cannot create a demo in {place}: ") and line.endswith(
             "agentos demo DIR"
         )
     assert (harness.project / "file").read_text() == "mine"

@@ -161,7 +161,7 @@ def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: 
     [
         (["--items", "*.none", "--", "true"], 5, "nothing matches '*.none'"),
         (["--items", "agent"], 2, "expected -- and then the program"),
-        (["--items", "agent", "--"], 2, "nothing stands behind --"),
+        (["--items", "agent", "--"], 2, "no command after --"),
         (["--", "true"], 2, "no items"),
         (["agent", "--", "no-such-program"], 3, "is not on the PATH"),
         (["agent", "--", "./work"], 3, "does not exist or is not executable"),

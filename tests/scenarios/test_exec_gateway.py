@@ -63,7 +63,7 @@ def test_a_gateway_that_dies_is_started_again_and_no_program_is_lost(harness: Ru
     said = done.lines_of("COORDINATOR")
     assert "The gateway process ended (killed by SIGKILL). Restarting it..." in said
     assert "The gateway is back. Items that failed meanwhile are retried." in said
-    assert any(line.startswith("red: exit status 1. Trying again") for line in said)
+    assert any(line.startswith("red: exit status 1. Retrying") for line in said)
     assert len(server.answered()) == 2 and "Traceback" not in done.err
     again = harness.run("exec", *words, program="agentos")
     assert "Nothing is pending" in again.out

@@ -19,11 +19,11 @@ def test_before_a_first_run_everything_is_a_question_mark(harness: RunHarness) -
     harness.issues(1, 2)
     unknown = "Forecast: calls ?, tokens ?, cost ?, time ?"
     done = harness.run("--all", "--dry-run")
-    assert f"{unknown} (there is no key to ask with: agentos keys add)" in done.out
+    assert f"{unknown} (no API key; add one: agentos keys add)" in done.out
     done = harness.run("--all", "--dry-run", "--offline")
-    assert f"{unknown} (known after a first run of lld with --offline on this project)" in done.out
+    assert f"{unknown} (available after a first run of lld with --offline in this project)" in done.out
     done = harness.run("--all", "--dry-run", GEMINI_API_KEY="example-key-9f31")
-    assert f"{unknown} (known after a first run of lld with keys on this project)" in done.out
+    assert f"{unknown} (available after a first run of lld with keys in this project)" in done.out
     assert forecast_of(harness)["calls"] is None
 
 
@@ -31,7 +31,7 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
     harness.issues(1)
     settings, key = harness.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
     for text, said in (
-        ('drafter = "foo"', "a run would not begin: drafter = 'foo': no provider is known for it"),
+        ('drafter = "foo"', "the run would not start: drafter = 'foo': no provider is known for it"),
         (
             'drafter = "anthropic/x"',
             "drafter = anthropic/x, but there is no anthropic key: type agentos keys add --provider",
@@ -39,10 +39,10 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
     ):
         settings.write_text(f"{text}\n")
         done = harness.run("--all", "--dry-run", **key)
-        assert done.code == 0 and said in done.out and "there is no key" not in done.out, done.out
-        assert "known after a first run" in harness.run("--all", "--dry-run", "--offline").out
+        assert done.code == 0 and said in done.out and "no API key" not in done.out, done.out
+        assert "available after a first run" in harness.run("--all", "--dry-run", "--offline").out
     settings.write_text('drafter = "anthropic/x"\n')
-    assert "there is no key to ask with: agentos keys add" in harness.run("--all", "--dry-run").out
+    assert "no API key; add one: agentos keys add" in harness.run("--all", "--dry-run").out
 
 
 def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_is_written(

@@ -60,7 +60,7 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(ha
 
     decided = review(harness, "LLD-42", "--approve")
     assert decided.code == 0, decided.err
-    assert decided.lines[0] == "LLD-42 is approved: it goes on to its review."
+    assert decided.lines[0] == "LLD-42 is approved: it goes to review."
     assert decided.lines[-1] == "  lld-workflow --all --parallel 2 --review draft"
     listed = harness.run("--all", "--dry-run")
     assert "LLD-42  approved by a person, resumes at N2_human_edit" in listed.out
@@ -127,7 +127,7 @@ def test_an_edited_draft_becomes_the_draft_and_is_kept_until_the_decision(harnes
     kept = review(harness, "LLD-42", "--edit", "--reject", "no", EDITOR="false")
     assert kept.code == 1 and "edit 1" not in notes(harness) and "decision 1" not in notes(harness)
     empty = review(harness, "LLD-42", "--edit", "--approve", EDITOR=editor(harness, ': > "$1"'))
-    assert empty.code == 2 and "the editor left nothing" in empty.err
+    assert empty.code == 2 and "the edited text is empty" in empty.err
     write = editor(harness, 'printf "\\n## By hand\\n\\nA line of mine.\\n" >> "$1"')
     terminal = harness.terminal("review", "42", "--edit", program="agentos", EDITOR=write)
     terminal.wait_for("decide later?")
@@ -195,10 +195,10 @@ def test_in_a_terminal_a_person_reads_then_chooses(harness: RunHarness) -> None:
     terminal.wait_for("decide later?")
     assert "Low-level design: Thing 42 can be used" in terminal.screen
     os.write(terminal.keyboard, b"s\n")
-    terminal.wait_for("What is to change")
+    terminal.wait_for("What should change")
     os.write(terminal.keyboard, b"Say more.\n")
     done = terminal.wait()
-    assert done.code == 0 and "LLD-42 is sent back: a new draft is next." in done.out
+    assert done.code == 0 and "LLD-42 is sent back: a new draft will be written." in done.out
     assert '"Say more."' in notes(harness)["decision 1"]
 
 
@@ -209,7 +209,7 @@ def test_a_run_that_is_under_way_takes_a_decision_up_by_itself(harness: RunHarne
     running.wait_for("[LLD-42] Parked at N2_human_edit")
     wait_until(lambda: len(server.calls(43)) == 1)
     decided = review(harness, "LLD-42", "--approve")
-    assert "is under way and takes it up" in decided.out
+    assert "is in progress and picks it up" in decided.out
     running.wait_for("LLD-42 was reviewed by a person (approve). Resuming it.")
     running.wait_for("[LLD-42] Approved after 1 review")
     assert harness.document(42).exists()

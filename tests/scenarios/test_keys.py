@@ -163,7 +163,7 @@ def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: R
     assert f"All keys rate limited. Pausing all workflows until {spent} (key-1)..." in done.out
     assert f"no key comes back within --max-wait; the first is key-1, at {spent}" in done.out
     said = harness.run("--all", "--dry-run").out
-    assert "It would stop for quota or budget (exit 75) with 0 of 1 item ended" in said
+    assert "The run would stop for quota or budget (exit 75) after 0 of 1 item" in said
     assert "Bottleneck" not in said, "what stops it is what holds it up"
     assert "  LLD-40  approved" in harness.run("status", program="agentos").out
 

@@ -202,7 +202,7 @@ def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harne
     harness.issue(42, "good", "ui")
     failed = harness.run("--failed", "--offline")
     assert failed.code == 0 and "Nothing is pending" not in failed.out
-    assert failed.lines[-1].endswith("For every pending item: --all instead of --failed")
+    assert failed.lines[-1].endswith("To run every pending item: --all instead of --failed")
     assert harness.run("--label", "ui", "--offline").code == 0
     harness.issue(43)
     labelled = harness.run("--label", "ui", "--offline").lines[-1]
@@ -288,7 +288,7 @@ def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(harness: Run
     assert len(server.calls(42)) == 2 and len(server.calls(43)) == 2
     assert listed(harness, "--all", "--fresh") == ["LLD-43"]
     approved = harness.run("42")
-    assert approved.code == 0 and "approved already" in approved.out and "--fresh 42" in approved.out
+    assert approved.code == 0 and "already approved" in approved.out and "--fresh 42" in approved.out
     fresh = harness.run("--fresh", 42, 43, "--parallel", 2)
     assert fresh.code == 0
     assert [call["role"] for call in server.calls(42)] == ["draft", "review"] * 2

@@ -38,7 +38,7 @@ def typed(harness: RunHarness, commands: list[str]) -> CompletedCommand:
 
 def cure(done: CompletedCommand, what: str) -> str:
     """The numbered cure of a failed check; the check must name that number."""
-    (number,) = re.findall(rf"^FAIL {what} .*-> cure (\d+)$", done.out, re.MULTILINE)
+    (number,) = re.findall(rf"^FAIL {what} .*-> fix (\d+)$", done.out, re.MULTILINE)
     (text,) = re.findall(rf"^{number}\. {what}: (.*)$", done.out, re.MULTILINE)
     return str(text)
 
@@ -78,22 +78,24 @@ def test_a_second_init_overwrites_nothing(harness: RunHarness) -> None:
     (shop / "issues/001-example.md").rename(shop / "issues/007-mine.md")
     before = snapshot(shop)
     again = agentos(harness, "init", "shop")
-    assert again.code == 0 and "kept  agentos.toml" in again.out
-    assert "kept  issues/ (1 of your own, so no example)" in again.out
+    assert again.code == 0 and "kept     agentos.toml" in again.out
+    assert "kept     issues/ (1 of your own, so no example)" in again.out
     assert snapshot(shop) == before
     (shop / "ideas/done").mkdir()
     for number in (7, 8):
         (shop / f"ideas/done/{number}-mine.md").write_text("# Mine\n")
     (shop / "ideas/active/1-example.md").rename(shop / "ideas/active/9-mine.md")
-    assert "kept  ideas/active/ (1 of your own, so no example)" in agentos(harness, "init", "shop").out
+    assert "kept     ideas/active/ (1 of your own, so no example)" in agentos(harness, "init", "shop").out
     (shop / "ideas/active/9-mine.md").unlink()
-    assert "kept  ideas/active/ (2 of your own in ideas/done/, so no" in agentos(harness, "init", "shop").out
+    assert (
+        "kept     ideas/active/ (2 of your own in ideas/done/, so no" in agentos(harness, "init", "shop").out
+    )
 
 
 def test_init_says_why_it_cannot(harness: RunHarness) -> None:
     (harness.project / "shop").symlink_to("/nonexistent/place")
     done = agentos(harness, "init", "shop/inner")
-    assert done.code == 3 and "cannot make a project in shop/inner" in done.err
+    assert done.code == 3 and "cannot create a project in shop/inner" in done.err
     (harness.project / "docs").mkdir()
     (harness.project / "ideas").symlink_to(harness.project / "docs")
     assert agentos(harness, "init").code == 3
@@ -155,7 +157,7 @@ def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(harness: RunHa
     assert cure(done, "permissions") == f"type chmod -R go= {harness.home}"
     assert "config.toml, line 1: invalid parallel = 99" in cure(done, "settings")
     assert "make" in cure(done, "documents")
-    assert done.lines[-1] == "Mend these, then: agentos doctor"
+    assert done.lines[-1] == "Fix these, then run: agentos doctor"
     assert {
         name: seen for name, seen in snapshot(harness.project).items() if not name.endswith("project")
     } == {name: seen for name, seen in before.items() if not name.endswith("project")}

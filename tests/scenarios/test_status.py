@@ -44,7 +44,7 @@ def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(ha
         running = harness.start("--all")
         wait_until(lambda: harness.events("lease_granted"))
         running.signal(signal.SIGSTOP)
-        wait_until(lambda: "stands still" in harness.run("status", program="agentos").out, 10)
+        wait_until(lambda: "is suspended" in harness.run("status", program="agentos").out, 10)
         asked = harness.run("status", program="agentos")
         running.signal(signal.SIGCONT)
     assert asked.lines[-1] == f"Wake it: type fg in its terminal, or kill -CONT {running.pid}"

@@ -58,7 +58,7 @@ def _time(forecast: Forecast) -> str:
 def _why_unknown(forecast: Forecast) -> str:
     match forecast.unknown:
         case Unknown.NO_KEY:
-            return "no key to forecast with; add one: agentos keys add"
+            return "no API key; add one: agentos keys add"
         case Unknown.NO_START:
             return f"the run would not start: {forecast.trouble}"
         case Unknown.OTHERS:
