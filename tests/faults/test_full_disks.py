@@ -93,6 +93,7 @@ def test_a_run_that_waits_for_space_can_be_stopped_and_goes_on_later(harness: Ru
     assert harness.document(40).exists() and harness.document(41).exists()
 
 
+@pytest.mark.slow
 def test_a_home_that_is_full_from_the_beginning_is_refused_with_the_cure(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()

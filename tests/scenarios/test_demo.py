@@ -55,6 +55,7 @@ def test_a_demo_that_cannot_be_made_is_one_line(harness: RunHarness) -> None:
     assert (harness.project / "file").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_second_demo_leaves_one_that_still_starts_alone(harness: RunHarness) -> None:
     first = harness.start("demo", "try", program="agentos")
     place = harness.project / "try"

@@ -85,6 +85,7 @@ def test_a_narrow_or_low_terminal_gets_what_fits(harness: RunHarness) -> None:
     leave(screen)
 
 
+@pytest.mark.slow
 def test_a_resized_terminal_is_drawn_anew_without_remains(harness: RunHarness) -> None:
     screen = begin(harness)
     screen.shows(BAR)

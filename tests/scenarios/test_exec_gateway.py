@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from .harness import RunHarness, command_line, wait_until
 
 AGENT = """import json, os, sys, urllib.request
@@ -50,6 +52,7 @@ def test_without_a_key_programs_run_all_the_same(harness: RunHarness) -> None:
     assert done.code == 0 and "0" in done.lines_of("red")
 
 
+@pytest.mark.slow
 def test_a_gateway_that_dies_is_started_again_and_no_program_is_lost(harness: RunHarness) -> None:
     (harness.project / "agent.py").write_text(AGENT)
     server = harness.server(fault={"kind": "hang", "matching": "about red"})

@@ -27,6 +27,7 @@ def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: Ru
     )
 
 
+@pytest.mark.slow
 def test_watching_ends_when_nobody_reads_it(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():

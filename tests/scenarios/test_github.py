@@ -43,6 +43,7 @@ def filed(github: FakeGitHub) -> list[str]:
     return [issue["title"] for issue in github.issues]
 
 
+@pytest.mark.slow
 def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
@@ -93,6 +94,7 @@ def test_an_approved_brief_is_filed_with_its_labels_and_only_once(
     assert len(github.issues) == 1 and not path.exists()
 
 
+@pytest.mark.slow
 def test_a_run_killed_between_filing_and_recording_it_files_once(
     harness: RunHarness, github: FakeGitHub
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_key_of_the_environment_that_answers_again_is_used_again(harness: RunH
 # Limits.
 
 
+@pytest.mark.slow
 def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(harness: RunHarness) -> None:
     harness.issue(40)
     told = {"kind": "429-minute", "role": "review", "limit": 1, "retry_delay": 1}

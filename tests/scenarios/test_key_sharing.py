@@ -191,6 +191,7 @@ def test_a_disabled_key_is_left_alone_until_it_is_enabled_and_the_file_stays_a_p
     assert {call["key"] for call in server.calls()} == {"key-1", "key-2"}
 
 
+@pytest.mark.slow
 def test_a_key_that_is_disabled_during_a_run_is_not_used_any_more(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server("--latency", "0.1,0.1", keys=KEYS[:2])
@@ -308,6 +309,7 @@ def three_providers(harness: RunHarness, url: str) -> None:
     credentials(harness, url, *(f'provider = "{vendor}"\nkey = "{KEYS[n]}"' for n, vendor in vendors))
 
 
+@pytest.mark.slow
 def test_three_providers_play_the_roles_they_are_given(harness: RunHarness) -> None:
     harness.issues(40, 41, quality="weak")
     server = harness.server(keys=KEYS[:3])

@@ -168,6 +168,7 @@ def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: R
     assert "  LLD-40  approved" in harness.run("status", program="agentos").out
 
 
+@pytest.mark.slow
 def test_a_key_that_is_spent_for_one_model_is_told_apart_by_model(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--rpd", "1", "--per-model", keys=KEYS[:1])
@@ -264,6 +265,7 @@ def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -
     assert len(server.answered()) == 12 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_new_key_ends_the_wait_of_a_run_that_has_none_left(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "429-minute", "key": "key-1", "retry_delay": 600, "times": None})

@@ -56,6 +56,7 @@ def test_a_run_with_refusals_and_waits_is_reported_in_every_form(harness: RunHar
     assert "| Verdicts | 4 approved, 0 need revision |" in text and "<script>" not in text
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harness: RunHarness) -> None:
     harness.issues(1, 2)
     harness.server("--latency", "60,60")

@@ -152,7 +152,7 @@ def test_a_stop_while_waiting_for_a_key_keeps_the_item(harness: RunHarness) -> N
     "moment",
     [
         "early",
-        "template",
+        pytest.param("template", marks=pytest.mark.slow),
         pytest.param("word", marks=pytest.mark.slow),
         pytest.param("worker", marks=pytest.mark.slow),
     ],
