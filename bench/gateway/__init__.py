@@ -1,1 +1,1 @@
-"""What a gateway adds to a call, ours beside LiteLLM's proxy."""
+"""Benchmark: latency that our gateway and LiteLLM's proxy add to a call."""

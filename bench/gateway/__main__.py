@@ -1,9 +1,9 @@
-"""The same calls straight to a server, through our gateway and through LiteLLM's proxy, in turns in one run.
+"""Sends the same calls directly to a server, through our gateway and through LiteLLM's proxy, alternating in one run.
 
 python -m bench.gateway [--calls N] [--peers FOLDER] [--alone]
 
-overhead is the median time of a call less that of one that goes straight to the server; the calls of all ways are
-mixed, so that a busy machine is busy for all of them. first is the same for the first byte of a stream.
+The overhead is the median time of a call minus the median of a direct call, for whole responses and for the first byte
+of a stream. The calls of all routes are interleaved, so that load on the machine affects all of them equally.
 """
 
 import argparse
@@ -31,8 +31,8 @@ PROMPT = "Say something. " * 40
 
 
 @dataclass
-class Way:
-    """One way of a call: where to, and with which key."""
+class Route:
+    """A way to send a call: URL and key, with the measured times in seconds."""
 
     name: str
     url: str
@@ -46,7 +46,7 @@ class Way:
         self._wire = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
 
     def ask(self, *, stream: bool) -> float:
-        """Seconds to the first byte of a stream, to the last of a whole answer."""
+        """Seconds to the first byte of a stream, or to the last byte of a whole response."""
         body = json.dumps(
             {"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": PROMPT}]}
         )
@@ -70,34 +70,34 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(_server())
-        ways = [Way("straight", f"{server}/v1", SECRET), stack.enter_context(_ours(server, folder))]
+        routes = [Route("direct", f"{server}/v1", SECRET), stack.enter_context(_ours(server, folder))]
         program = None if given.alone else peers.litellm(given.peers)
         if program:
-            ways.append(stack.enter_context(_litellm(program, server, folder)))
-        _measure(ways, given.calls)
-    _tell(ways)
+            routes.append(stack.enter_context(_litellm(program, server, folder)))
+        _measure(routes, given.calls)
+    _print_results(routes)
 
 
-def _measure(ways: list[Way], calls: int) -> None:
+def _measure(routes: list[Route], calls: int) -> None:
     for number in range(calls + 5):
-        for way in ways:
-            whole, first = way.ask(stream=False), way.ask(stream=True)
+        for route in routes:
+            whole, first = route.ask(stream=False), route.ask(stream=True)
             if number >= 5:
-                way.whole.append(whole)
-                way.first.append(first)
+                route.whole.append(whole)
+                route.first.append(first)
 
 
-def _tell(ways: list[Way]) -> None:
-    print("way        median    overhead  first byte  overhead")
-    whole, first = (statistics.median(times) for times in (ways[0].whole, ways[0].first))
-    for way in ways:
-        mine, mine_first = statistics.median(way.whole), statistics.median(way.first)
+def _print_results(routes: list[Route]) -> None:
+    print("route      median    overhead  first byte  overhead")
+    whole, first = (statistics.median(times) for times in (routes[0].whole, routes[0].first))
+    for route in routes:
+        mine, mine_first = statistics.median(route.whole), statistics.median(route.first)
         print(
-            f"{way.name:<9} {mine * 1e3:>5.2f} ms  {(mine - whole) * 1e3:>6.2f} ms "
+            f"{route.name:<9} {mine * 1e3:>5.2f} ms  {(mine - whole) * 1e3:>6.2f} ms "
             f"{mine_first * 1e3:>8.2f} ms {(mine_first - first) * 1e3:>6.2f} ms"
         )
-    if len(ways) > 2:
-        ratio = (statistics.median(ways[2].whole) - whole) / (statistics.median(ways[1].whole) - whole)
+    if len(routes) > 2:
+        ratio = (statistics.median(routes[2].whole) - whole) / (statistics.median(routes[1].whole) - whole)
         print(f"LiteLLM's proxy adds {ratio:.1f} times as much to a call as ours")
 
 
@@ -118,18 +118,18 @@ def _server() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _ours(server: str, folder: Path) -> Iterator[Way]:
+def _ours(server: str, folder: Path) -> Iterator[Route]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "AGENTOS_HOME": str(folder / "home")}
     environment |= {"OPENAI_API_KEY_1": SECRET, "OPENAI_BASE_URL_1": server}
     command = [sys.executable, "-m", "agentos", "gateway", "--format", "json"]
     with _process(command, environment) as process:
         assert process.stdout
         agent = json.loads(process.stdout.readline())["items"]["agent"]
-        yield Way("ours", agent["OPENAI_BASE_URL"], agent["OPENAI_API_KEY"])
+        yield Route("ours", agent["OPENAI_BASE_URL"], agent["OPENAI_API_KEY"])
 
 
 @contextlib.contextmanager
-def _litellm(program: Path, server: str, folder: Path) -> Iterator[Way]:
+def _litellm(program: Path, server: str, folder: Path) -> Iterator[Route]:
     model = {"model": f"openai/{MODEL}", "api_base": f"{server}/v1", "api_key": SECRET}
     config = folder / "litellm.yaml"
     config.write_text(json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": model}]}))
@@ -144,13 +144,13 @@ def _litellm(program: Path, server: str, folder: Path) -> Iterator[Way]:
     }
     command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     with _process(command, environment) as process:
-        _until_open(port, process)
-        yield Way("litellm", f"http://127.0.0.1:{port}/v1", master)
+        _wait_until_open(port, process)
+        yield Route("litellm", f"http://127.0.0.1:{port}/v1", master)
 
 
 @contextlib.contextmanager
 def _process(command: list[str], environment: dict[str, str]) -> "Iterator[subprocess.Popen[str]]":
-    """Its output goes nowhere, but for the first line."""
+    """Runs a program; only its standard output can be read."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -175,7 +175,7 @@ def _free_port() -> int:
     return port
 
 
-def _until_open(port: int, process: "subprocess.Popen[str]") -> None:
+def _wait_until_open(port: int, process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -190,7 +190,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--peers", type=Path, default=peers.FOLDER, help="a folder with LiteLLM's venv")
-    parser.add_argument("--alone", action="store_true", help="ours only, nothing installed")
+    parser.add_argument("--alone", action="store_true", help="measure our gateway only, install nothing")
     return parser.parse_args()
 
 

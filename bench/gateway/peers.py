@@ -1,4 +1,4 @@
-"""LiteLLM's proxy in a venv of its own: made by the benchmark alone, on demand, never the product's."""
+"""Installs LiteLLM's proxy into a venv of its own, on demand and for the benchmark only."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ PACKAGE = "litellm[proxy]"
 
 
 def litellm(venv: Path = FOLDER) -> Path | None:
-    """Its program; None if it cannot be had."""
+    """The path of its program; None if it cannot be installed."""
     program = venv / "bin" / "litellm"
     if program.exists():
         return program

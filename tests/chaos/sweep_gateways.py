@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.chaos.killing import Sweep, check_killed, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
-from tests.gateway.staging import MODELS, Gate, credentials, gemini_body
+from tests.gateway.staging import MODELS, RunningGateway, credentials, gemini_body
 from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, wait_until
 
 CALLS = ("Say something.", "Say more.", "Refuse this.")
@@ -57,19 +57,19 @@ def _start(harness: RunHarness, **env: Any) -> RunningCommand:
 
 
 @contextlib.contextmanager
-def _open(harness: RunHarness) -> Iterator[Gate]:
+def _open(harness: RunHarness) -> Iterator[RunningGateway]:
     gate = _ready(_start(harness))
     assert gate, "a gateway that nobody kills does not start"
     yield gate
-    assert not list(sound("a gateway", gate.wait())), gate.said
+    assert not list(sound("a gateway", gate.wait())), gate.stderr
 
 
-def _ready(running: RunningCommand) -> Gate | None:
+def _ready(running: RunningCommand) -> RunningGateway | None:
     wait_until(lambda: "\n" in running.out or running.process.poll() is not None)
     if not running.out:
         return None
     record = json.loads(running.out)
-    return Gate(running, record["url"], record["items"])
+    return RunningGateway(running, record["url"], record["items"])
 
 
 def _use(running: RunningCommand) -> list[int]:
@@ -81,7 +81,7 @@ def _use(running: RunningCommand) -> list[int]:
     return told
 
 
-def _ask(gate: Gate, text: str) -> int | None:
+def _ask(gate: RunningGateway, text: str) -> int | None:
     """None if there is no answer."""
     path = f"/gemini/v1beta/models/{MODELS['gemini']}:generateContent"
     with contextlib.suppress(OSError, http.client.HTTPException):
@@ -89,7 +89,7 @@ def _ask(gate: Gate, text: str) -> int | None:
     return None
 
 
-def _taken_over(other: Gate, server: ModelServer, key: str, told: list[int]) -> Iterator[str]:
+def _taken_over(other: RunningGateway, server: ModelServer, key: str, told: list[int]) -> Iterator[str]:
     """The key is free at once; a refusal that a client was told of is known, and costs no call."""
     seen = _seen(server, key)
     status = _ask(other, CALLS[0])

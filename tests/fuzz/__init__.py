@@ -1,1 +1,1 @@
-"""Random input for everything that reads what others wrote."""
+"""Random input for everything that reads foreign data."""

@@ -1,4 +1,4 @@
-"""Whatever a provider answers, the adapter of its vendor gives an answer or one of its own two errors."""
+"""Whatever a provider sends, a vendor's client returns a response or raises one of its two errors."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway.scripted import provider, whole
-from tests.models.test_providers import VENDORS, hang_up
+from tests.models.test_providers import VENDORS, close_clients
 
 EXAMPLES = 60
 WHOLE = {
@@ -57,7 +57,7 @@ ODD = st.one_of(
 
 @st.composite
 def spoilt(draw: st.DrawFn, vendor: str) -> bytes:
-    """A whole answer, with something else in some places; or nothing of the kind."""
+    """A valid response with some values replaced or removed, or arbitrary bytes."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.one_of(st.binary(max_size=60), ODD.map(json.dumps).map(str.encode)))
     answer = json.loads(json.dumps(WHOLE[vendor]))
@@ -71,7 +71,7 @@ def spoilt(draw: st.DrawFn, vendor: str) -> bytes:
 
 
 def _places(value: object) -> Iterator[tuple[Any, Any]]:
-    """Every place in it where something stands."""
+    """Every container with each of its keys."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, one in list(inner):
         yield value, name
@@ -80,22 +80,22 @@ def _places(value: object) -> Iterator[tuple[Any, Any]]:
 
 @dataclass
 class Caller:
-    """One client of a vendor, before a server that says what it is told to."""
+    """A vendor's client and a server that sends the given body."""
 
     vendor: str
     client: Provider
     url: str
     runner: asyncio.Runner
-    said: list[bytes]
+    body_to_send: list[bytes]
 
-    def hears(self, body: bytes) -> ModelResponse:
-        self.said[0] = body
+    def receive(self, body: bytes) -> ModelResponse:
+        self.body_to_send[0] = body
         access = LeasedKey("key-1", "secret", self.url, "m")
         return self.runner.run(self.client.complete(ModelRequest("drafter", "write"), access))
 
-    def survives(self, body: bytes) -> None:
+    def check(self, body: bytes) -> None:
         with contextlib.suppress(CallRefused, BadRequest):
-            answer = self.hears(body)
+            answer = self.receive(body)
             assert isinstance(answer.text, str) and answer.text and isinstance(answer.model, str)
             spent = (answer.usage.input_tokens, answer.usage.output_tokens)
             assert all(type(count) is int and count >= 0 for count in spent), spent
@@ -103,23 +103,23 @@ class Caller:
 
 @pytest.fixture(scope="module", params=VENDORS)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
-    said = [b""]
+    body_to_send = [b""]
 
     async def act(incoming: HttpRequest, out: Connection) -> None:
-        whole(out, 200, said[0])
+        whole(out, 200, body_to_send[0])
 
     with provider(act) as url, asyncio.Runner() as runner:
         client = VENDORS[request.param]()
-        yield Caller(request.param, client, url, runner, said)
-        runner.run(hang_up(client))
+        yield Caller(request.param, client, url, runner, body_to_send)
+        runner.run(close_clients(client))
 
 
 @given(data=st.data())
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_answer_is_whole_or_an_error_of_ours(caller: Caller, data: st.DataObject) -> None:
-    caller.survives(data.draw(spoilt(caller.vendor)))
+def test_any_response_is_an_answer_or_one_of_our_errors(caller: Caller, data: st.DataObject) -> None:
+    caller.check(data.draw(spoilt(caller.vendor)))
 
 
-def test_a_whole_answer_is_taken(caller: Caller) -> None:
-    found = caller.hears(json.dumps(WHOLE[caller.vendor]).encode())
+def test_a_valid_response_is_accepted(caller: Caller) -> None:
+    found = caller.receive(json.dumps(WHOLE[caller.vendor]).encode())
     assert (found.text, found.model, found.usage.input_tokens) == ("a", "m", 1)

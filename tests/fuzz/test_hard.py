@@ -1,4 +1,4 @@
-"""What random input hardly ever hits: nesting without end, numbers without end, halves of characters."""
+"""Input that random generation hardly ever finds: deep nesting, huge numbers, lone surrogates."""
 
 import contextlib
 from collections.abc import Callable
@@ -95,5 +95,5 @@ def settings(folder: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("read", [wire, journal, notes, verdict, refusal, page, credentials, settings])
-def test_no_reader_breaks_on_what_is_hard(tmp_path: Path, read: Reader, name: str) -> None:
+def test_no_reader_breaks_on_pathological_input(tmp_path: Path, read: Reader, name: str) -> None:
     read(tmp_path, HARD[name])

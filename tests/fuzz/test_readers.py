@@ -1,4 +1,4 @@
-"""Whatever others wrote, each reader gives an answer or its own error, and never another one."""
+"""Whatever the input, each reader returns a result or raises its own error."""
 
 import contextlib
 import json
@@ -56,33 +56,31 @@ HEADERS = st.dictionaries(
 
 
 @given(LINES)
-def test_the_wire_gives_a_message_or_its_own_error(line: bytes) -> None:
+def test_the_codec_returns_a_message_or_raises_codec_error(line: bytes) -> None:
     with contextlib.suppress(CodecError):
         loads(line)
 
 
 @given(JSON | RECORDS)
-def test_a_record_gives_a_message_or_the_wires_own_error(record: object) -> None:
+def test_any_record_is_decoded_or_raises_codec_error(record: object) -> None:
     with contextlib.suppress(CodecError):
         decode(record)
 
 
 @given(LINES)
-def test_a_note_of_another_run_can_be_read_or_is_none(line: bytes) -> None:
+def test_any_peer_note_is_read_or_ignored(line: bytes) -> None:
     read_note(line)
 
 
 @given(lines=st.lists(LINES, max_size=6))
-def test_a_journal_never_stops_its_reader(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
-) -> None:
+def test_any_journal_can_be_read(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     folder = tmp_path_factory.mktemp("journal")
     (folder / NAME).write_bytes(b"\n".join(lines))
     list(read_journal(folder))
 
 
 @given(st.text() | VERDICTS.map(json.dumps))
-def test_only_a_clean_verdict_is_an_approval(text: str) -> None:
+def test_only_a_valid_verdict_approves(text: str) -> None:
     review = read_review(text)
     if review.verdict is Verdict.APPROVED:
         record = json.loads(text)
@@ -90,7 +88,7 @@ def test_only_a_clean_verdict_is_an_approval(text: str) -> None:
 
 
 @given(st.integers(100, 599), BODIES, HEADERS)
-def test_an_answer_of_a_provider_is_a_refusal_or_none(code: int, body: Any, headers: dict[str, str]) -> None:
+def test_any_error_response_is_a_refusal_or_none(code: int, body: Any, headers: dict[str, str]) -> None:
     for reader in (gemini_refusals, refusals, openai_refusals):
         reader.read_refusal(code, body, headers, 1_800_000_000.0)
 
@@ -102,7 +100,7 @@ ISSUES = st.dictionaries(
 
 
 @given(ISSUES)
-def test_whatever_github_calls_an_issue_is_a_page_or_none(issue: Any) -> None:
+def test_any_github_issue_is_a_page_or_none(issue: Any) -> None:
     page = as_page(issue, "acme/shop")
     if page is not None:
         assert page.number == issue["number"] and all(isinstance(label, str) for label in page.labels)
@@ -116,20 +114,18 @@ def test_whatever_github_calls_an_issue_is_a_page_or_none(issue: Any) -> None:
     ),
     JSON,
 )
-def test_a_limit_of_github_is_a_time_that_can_be_waited_for(
-    status: int, headers: dict[str, str], body: Any
-) -> None:
+def test_a_github_limit_is_always_a_finite_wait(status: int, headers: dict[str, str], body: Any) -> None:
     seconds = rate_limit_wait(status, headers, body)
     assert seconds is None or 1.0 <= seconds <= 10**12
 
 
 @given(st.text(max_size=300), st.sampled_from(["---", "+++"]))
-def test_front_matter_never_stops_its_reader(text: str, fence: str) -> None:
+def test_any_front_matter_can_be_read(text: str, fence: str) -> None:
     split_front_matter(f"{fence}\n{text}\n{fence}\n# Title\n")
 
 
 @given(content=st.binary(max_size=400))
-def test_any_file_is_a_page_and_has_evidence_or_none(
+def test_any_file_is_read_as_a_page_with_or_without_metadata(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     path = tmp_path_factory.mktemp("page") / "042-x.md"
@@ -156,7 +152,7 @@ TOML = st.one_of(
 
 @given(content=TOML)
 @settings(max_examples=60)
-def test_a_credentials_file_gives_keys_or_an_error_for_people(
+def test_any_credentials_file_gives_keys_or_a_readable_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     path: Path = tmp_path_factory.mktemp("home") / "credentials.toml"
@@ -167,7 +163,7 @@ def test_a_credentials_file_gives_keys_or_an_error_for_people(
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8))
-def test_lines_are_whole_clean_and_short_whatever_the_bytes(chunks: list[bytes]) -> None:
+def test_lines_are_complete_clean_and_short_whatever_the_bytes(chunks: list[bytes]) -> None:
     assembler = LineAssembler(str)
     lines = [line for chunk in chunks for line in assembler.feed(chunk)] + assembler.close()
     for line in lines:

@@ -1,1 +1,1 @@
-"""The gateway, as agents meet it."""
+"""Tests of the gateway, mostly through its HTTP interface."""

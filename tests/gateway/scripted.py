@@ -1,26 +1,24 @@
-"""A provider that says, byte by byte, what a test wants it to."""
+"""A provider that sends exactly the bytes a test specifies."""
 
 import asyncio
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from agentos.http.connection import Connection, HttpRequest
+from agentos.http.connection import Connection, Handler
 from agentos.http.server import listening
-
-Act = Callable[[HttpRequest, Connection], Awaitable[None]]
 
 
 @contextmanager
-def provider(act: Act) -> Iterator[str]:
-    """Gives its URL."""
+def provider(handler: Handler) -> Iterator[str]:
+    """Serves while the context is open; yields the URL."""
     up: queue.Queue[tuple[str, Callable[[], object]]] = queue.Queue()
 
     async def serve() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        async with listening(act, max_body=1 << 28) as url:
+        async with listening(handler, max_body=1 << 28) as url:
             up.put((url, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 
@@ -41,7 +39,7 @@ def whole(out: Connection, status: int, body: bytes, *headers: tuple[str, str]) 
 
 
 async def events(out: Connection, *pieces: bytes) -> None:
-    """A stream; it is not ended yet."""
+    """Starts an event stream, without ending it."""
     out.begin(200, [("content-type", "text/event-stream")])
     for piece in pieces:
         out.put(piece)

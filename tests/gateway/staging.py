@@ -1,4 +1,4 @@
-"""A gateway as a process of its own, and agents that know nothing but its variables."""
+"""A gateway in a process of its own, and agents that know nothing but its variables."""
 
 import json
 import signal
@@ -25,8 +25,8 @@ UNENCRYPTED = {"verify": False}
 
 
 @dataclass(frozen=True)
-class Gate:
-    """One running gateway."""
+class RunningGateway:
+    """A running gateway and the variables it printed."""
 
     running: RunningCommand
     url: str
@@ -41,11 +41,11 @@ class Gate:
         return next(iter(self.items.values()))
 
     @property
-    def said(self) -> str:
+    def stderr(self) -> str:
         return self.running.err
 
     def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self.said)
+        wait_until(lambda: text in self.stderr)
 
     def wait(self) -> CompletedCommand:
         self.running.signal(signal.SIGINT)
@@ -87,7 +87,7 @@ def gemini_body(text: str = PROMPT) -> bytes:
 
 
 def credentials(url: str, keys: tuple[str, ...], provider: str) -> dict[str, Any]:
-    """Variables that give the keys to one provider; those that the stage would give to Gemini are taken away."""
+    """Variables that assign the keys to one provider; those that the harness sets for Gemini are cleared."""
     found = {f"GEMINI_API_KEY_{number}": "" for number in range(1, len(keys) + 1)}
     for number, key in enumerate(keys, 1):
         found[f"{provider.upper()}_API_KEY_{number}"] = key
@@ -96,20 +96,22 @@ def credentials(url: str, keys: tuple[str, ...], provider: str) -> dict[str, Any
 
 
 @contextmanager
-def gateway(harness: RunHarness, *flags: object, provider: str = "gemini", url: str = "") -> Iterator[Gate]:
-    """With the stage's keys, for its server, or for the one that is named."""
+def gateway(
+    harness: RunHarness, *flags: object, provider: str = "gemini", url: str = ""
+) -> Iterator[RunningGateway]:
+    """Starts a gateway with the harness's keys, for its last server or for the given URL."""
     given: dict[str, Any] = credentials(url or harness.urls[-1], harness.keys, provider)
     running = harness.start("gateway", "--format", "json", *flags, program="agentos", **given)
     wait_until(lambda: "\n" in running.out or running.process.poll() is not None)
     assert running.out, running.err
     record = json.loads(running.out)
-    yield Gate(running, record["url"], record["items"])
+    yield RunningGateway(running, record["url"], record["items"])
     if running.process.poll() is None:
         running.signal(signal.SIGINT)
         running.wait(10)
 
 
-# Agents: the official SDKs, told nothing but what the variables say.
+# Agents: the official SDKs, configured by the variables alone
 
 
 def with_gemini(agent: dict[str, str]) -> genai.Client:

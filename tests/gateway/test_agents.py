@@ -1,4 +1,4 @@
-"""The official SDKs, told nothing but the variables."""
+"""The official SDKs, configured by the printed variables alone."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.scenarios.harness import KEYS, RunHarness
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_agent_is_answered_whole_or_streamed_with_a_real_key_that_it_never_sees(
+def test_an_agent_gets_whole_and_streamed_responses_without_seeing_the_key(
     harness: RunHarness, provider: str
 ) -> None:
     server = harness.server()
@@ -25,14 +25,14 @@ def test_an_agent_is_answered_whole_or_streamed_with_a_real_key_that_it_never_se
         done = gate.wait()
     assert whole and streamed == whole
     assert [call["key"] for call in server.calls()] == ["key-1", "key-2"]
-    said = [line for line in done.err.splitlines() if line.startswith("[GATEWAY]   ")]
-    assert ["writer  1 call" in said[0], "critic  1 call" in said[1]] == [True, True]
+    summary = [line for line in done.err.splitlines() if line.startswith("[GATEWAY]   ")]
+    assert ["writer  1 call" in summary[0], "critic  1 call" in summary[1]] == [True, True]
     assert "estimated" not in done.err
     assert not any(key in done.err + done.out for key in KEYS)
 
 
-def test_asking_for_models_or_counting_tokens_needs_no_turn(harness: RunHarness) -> None:
-    """With the only key in use, what no model works for goes through all the same."""
+def test_listing_models_and_counting_tokens_never_wait(harness: RunHarness) -> None:
+    """Even while the only key is in use, calls that run no model are forwarded."""
     harness.server("--latency", "20,20", keys=KEYS[:1])
     with gateway(harness, provider="gemini") as gate, gate.connect() as wire:
         wire.sendall(_long_call(gate.token))
@@ -48,7 +48,7 @@ def test_asking_for_models_or_counting_tokens_needs_no_turn(harness: RunHarness)
         assert gpt.models.list().data
 
 
-def test_a_stream_as_a_json_array_is_passed_and_counted(harness: RunHarness) -> None:
+def test_a_stream_in_a_json_array_is_forwarded_and_counted(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as gate:
         path = "/gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"

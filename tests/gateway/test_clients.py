@@ -1,4 +1,4 @@
-"""Clients that leave, read slowly, send much, or are strangers."""
+"""Clients that disconnect, read slowly, send large bodies or are not authenticated."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ import pytest
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.staging import PROVIDERS, Gate, gateway, gemini_body
+from tests.gateway.staging import PROVIDERS, RunningGateway, gateway, gemini_body
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 PATHS = {
@@ -20,7 +20,7 @@ PATHS = {
 }
 
 
-def request(gate: Gate, method: str = "generateContent", body: bytes | None = None) -> bytes:
+def request(gate: RunningGateway, method: str = "generateContent", body: bytes | None = None) -> bytes:
     content = gemini_body() if body is None else body
     head = (
         f"POST /gemini/v1beta/models/m:{method} HTTP/1.1\r\nHost: localhost\r\n"
@@ -29,8 +29,8 @@ def request(gate: Gate, method: str = "generateContent", body: bytes | None = No
     return head.encode() + content
 
 
-def memory(gate: Gate) -> int:
-    """Of the process, in bytes."""
+def memory(gate: RunningGateway) -> int:
+    """Resident memory of the gateway's process, in bytes."""
     lines = Path(f"/proc/{gate.running.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
@@ -43,8 +43,8 @@ def read_until(wire: socket.socket, mark: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["hang", "drip"])
-def test_a_client_that_leaves_frees_its_key_and_ends_the_call(harness: RunHarness, kind: str) -> None:
-    """Before the first byte, and in the middle of the answer; the only key is there for the next one."""
+def test_a_client_that_disconnects_frees_its_key_and_ends_the_call(harness: RunHarness, kind: str) -> None:
+    """Both before the first byte and during the response; the only key is free for the next call."""
     server = harness.server(fault={"kind": kind, "nth": 1, "seconds": 20}, keys=KEYS[:1])
     with gateway(harness, "--max-wait", "10s") as gate:
         with gate.connect() as wire:
@@ -57,7 +57,7 @@ def test_a_client_that_leaves_frees_its_key_and_ends_the_call(harness: RunHarnes
         gate.wait_for("client disconnected")
 
 
-def test_a_client_that_leaves_while_it_waits_is_forgotten(harness: RunHarness) -> None:
+def test_a_client_that_disconnects_while_waiting_is_forgotten(harness: RunHarness) -> None:
     server = harness.server("--latency", "1,1", keys=KEYS[:1])
     with gateway(harness) as gate, gate.connect() as first:
         first.sendall(request(gate))
@@ -70,11 +70,11 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten(harness: RunHarness) -
         assert len(server.calls()) == 2
 
 
-def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(harness: RunHarness) -> None:
+def test_a_slow_reader_applies_backpressure_to_the_provider(harness: RunHarness) -> None:
     megabytes = 60
     sent = 0
 
-    async def act(incoming: HttpRequest, out: Connection) -> None:
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
         nonlocal sent
         out.begin(200, [("content-type", "text/event-stream")])
         for _ in range(megabytes):
@@ -84,11 +84,11 @@ def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(harness: RunH
         out.finish()
 
     harness.keys = KEYS[:1]
-    with scripted.provider(act) as url, gateway(harness, url=url) as gate, gate.connect() as wire:
+    with scripted.provider(respond) as url, gateway(harness, url=url) as gate, gate.connect() as wire:
         before = memory(gate)
         wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
         wait_until(lambda: sent > 0)
-        stood = _stands(lambda: sent)
+        stood = _settled(lambda: sent)
         assert stood < megabytes / 2
         assert memory(gate) - before < 25 * 1024 * 1024
         got = 0
@@ -99,7 +99,7 @@ def test_a_slow_reader_costs_no_memory_and_holds_back_the_provider(harness: RunH
         assert memory(gate) - before < 25 * 1024 * 1024
 
 
-def test_pieces_of_a_stream_are_passed_as_they_come(harness: RunHarness) -> None:
+def test_chunks_of_a_stream_are_forwarded_as_they_arrive(harness: RunHarness) -> None:
     harness.server(fault={"kind": "drip", "nth": 1, "seconds": 60})
     with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(request(gate, "streamGenerateContent?alt=sse"))
@@ -108,7 +108,7 @@ def test_pieces_of_a_stream_are_passed_as_they_come(harness: RunHarness) -> None
         assert time.monotonic() - began < 20
 
 
-def test_a_large_body_arrives_whole_also_at_the_second_key(harness: RunHarness) -> None:
+def test_a_large_body_is_sent_again_with_the_second_key(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "429-bare", "nth": 1})
     with gateway(harness) as gate:
         body = gemini_body("word " * 800_000)
@@ -119,11 +119,11 @@ def test_a_large_body_arrives_whole_also_at_the_second_key(harness: RunHarness) 
         assert [call["status"] for call in server.calls()] == [200, 429, 200]
 
 
-# Who is let in.
+# Authentication
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_without_the_token_nobody_is_let_in(harness: RunHarness, provider: str) -> None:
+def test_a_request_without_a_valid_token_is_rejected(harness: RunHarness, provider: str) -> None:
     server = harness.server()
     with gateway(harness, provider=provider) as gate:
         stolen = gate.token[:-1] + ("0" if gate.token[-1] != "0" else "1")
@@ -133,13 +133,13 @@ def test_without_the_token_nobody_is_let_in(harness: RunHarness, provider: str) 
         assert server.calls() == []
 
 
-def test_a_token_of_another_gateway_is_none(harness: RunHarness) -> None:
+def test_a_token_of_another_gateway_is_rejected(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as one, gateway(harness) as other:
         assert one.ask(x_goog_api_key=other.token).status == 401
 
 
-def test_only_loopback_names_are_answered_to(harness: RunHarness) -> None:
+def test_only_loopback_host_names_are_accepted(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as gate:
         assert gate.ask(Host="evil.example").status == 403
@@ -147,26 +147,26 @@ def test_only_loopback_names_are_answered_to(harness: RunHarness) -> None:
         assert gate.ask(Host="localhost:1").status == 200
 
 
-def test_the_token_is_taken_from_wherever_an_sdk_puts_it(harness: RunHarness) -> None:
+def test_the_token_is_accepted_wherever_an_sdk_puts_it(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as gate:
         path = "/gemini/v1beta/models"
         assert gate.call("GET", f"{path}?pageSize=5&key={gate.token}").status == 200
         assert gate.call("GET", path, authorization=f"Bearer {gate.token}").status == 200
         assert gate.call("GET", path, x_api_key=gate.token).status == 200
-        assert gate.token not in gate.said
+        assert gate.token not in gate.stderr
 
 
-def test_headers_pass_but_for_credentials_and_those_of_one_connection(harness: RunHarness) -> None:
+def test_headers_are_forwarded_except_credentials_and_hop_by_hop_headers(harness: RunHarness) -> None:
     seen: list[HttpRequest] = []
 
-    async def act(incoming: HttpRequest, out: Connection) -> None:
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
         seen.append(incoming)
         told = ("x-told", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
         scripted.whole(out, 200, b"{}", *told)
 
     harness.keys = KEYS[:1]
-    with scripted.provider(act) as url, gateway(harness, url=f"{url}/base/") as gate:
+    with scripted.provider(respond) as url, gateway(harness, url=f"{url}/base/") as gate:
         reply = gate.call(
             "PATCH",
             f"/gemini/v1beta/cachedContents/a%2Fb?alt=x&key={gate.token}&b=%20",
@@ -198,15 +198,13 @@ def test_headers_pass_but_for_credentials_and_those_of_one_connection(harness: R
         ("/gemini/v1beta/models", 200),
     ],
 )
-def test_paths_below_a_provider_are_its_own_and_others_unknown(
-    harness: RunHarness, path: str, status: int
-) -> None:
+def test_only_paths_below_a_provider_are_forwarded(harness: RunHarness, path: str, status: int) -> None:
     harness.server()
     with gateway(harness) as gate:
         assert gate.call("GET", path, x_goog_api_key=gate.token).status == status
 
 
-def test_a_websocket_is_declined(harness: RunHarness) -> None:
+def test_a_websocket_upgrade_is_refused(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(
@@ -216,19 +214,19 @@ def test_a_websocket_is_declined(harness: RunHarness) -> None:
         assert b"HTTP/1.1 501" in read_until(wire, b"WebSockets are not supported")
 
 
-def test_the_keys_are_in_none_of_its_words_and_in_no_dump(harness: RunHarness) -> None:
+def test_keys_appear_in_no_output_and_core_dumps_are_disabled(harness: RunHarness) -> None:
     harness.server(fault={"kind": "400", "nth": 1, "message": f"bad {KEYS[0]}"})
     with gateway(harness) as gate:
         replies = [gate.ask(), gate.ask(), gate.call("GET", f"/gemini/x?key={KEYS[1]}")]
-        everything = gate.said + gate.running.out + json.dumps([str(reply) for reply in replies])
+        everything = gate.stderr + gate.running.out + json.dumps([str(reply) for reply in replies])
         assert "[GATEWAY]" in everything and "*****" in everything
         assert not any(key in everything for key in KEYS)
         limits = Path(f"/proc/{gate.running.pid}/limits").read_text().splitlines()
         assert [line.split()[4:6] for line in limits if line.startswith("Max core file")] == [["0", "0"]]
 
 
-def _stands(value: Callable[[], int]) -> int:
-    """What it is once it does not change for a while."""
+def _settled(value: Callable[[], int]) -> int:
+    """The value once it has not changed for half a second."""
     seen, since = value(), time.monotonic()
     while time.monotonic() - since < 0.5:
         time.sleep(0.05)

@@ -8,7 +8,7 @@ import pytest
 
 from agentos.core.protocol.events import CallCompleted
 from agentos.gateway.child import start_gateway
-from tests.gateway.staging import Gate, ask_whole, gateway
+from tests.gateway.staging import RunningGateway, ask_whole, gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 ASK = (
@@ -17,7 +17,7 @@ ASK = (
 )
 
 
-def test_a_shell_takes_the_variables_over(harness: RunHarness) -> None:
+def test_a_shell_can_source_the_variables(harness: RunHarness) -> None:
     harness.server()
     running = harness.start("gateway", program="agentos")
     wait_until(lambda: running.out.endswith("\n"))
@@ -27,7 +27,7 @@ def test_a_shell_takes_the_variables_over(harness: RunHarness) -> None:
     assert json.loads(answer.stdout)["usageMetadata"]["totalTokenCount"]
 
 
-def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(harness: RunHarness) -> None:
+def test_ctrl_c_stops_it_with_tokens_and_cost_per_item(harness: RunHarness) -> None:
     harness.server()
     terminal = harness.terminal("gateway", "--item", "LLD-7", program="agentos")
     terminal.wait_for("Listening on http://127.0.0.1:")
@@ -47,7 +47,7 @@ def test_ctrl_c_ends_it_with_tokens_and_cost_per_item(harness: RunHarness) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_at_once_also_in_the_middle_of_a_call(harness: RunHarness, number: signal.Signals) -> None:
+def test_a_signal_stops_it_at_once_even_during_a_call(harness: RunHarness, number: signal.Signals) -> None:
     server = harness.server(fault={"kind": "hang"})
     with gateway(harness) as gate, gate.connect() as wire:
         wire.sendall(_call(gate))
@@ -58,12 +58,12 @@ def test_it_ends_at_once_also_in_the_middle_of_a_call(harness: RunHarness, numbe
     wait_until(lambda: server.calls()[0]["ending"] == "dropped")
 
 
-def test_without_a_key_it_says_how_to_give_one(harness: RunHarness) -> None:
+def test_without_a_key_it_says_how_to_add_one(harness: RunHarness) -> None:
     done = harness.run("gateway", program="agentos")
     assert done.code == 4 and "export GEMINI_API_KEY_1=" in done.err and done.out == ""
 
 
-def test_a_port_that_is_taken_is_a_clear_error(harness: RunHarness) -> None:
+def test_a_port_in_use_is_a_clear_error(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness) as gate:
         port = gate.url.rpartition(":")[2]
@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_a_clear_error(harness: RunHarness) -> None:
         assert done.code == 2 and f"cannot listen on port {port}" in done.err and "Served" not in done.err
 
 
-def test_two_gateways_with_one_key_use_it_one_after_the_other(harness: RunHarness) -> None:
+def test_two_gateways_with_one_key_take_turns(harness: RunHarness) -> None:
     server = harness.server("--latency", "0.3,0.3", keys=KEYS[:1])
     with (
         gateway(harness) as one,
@@ -87,7 +87,7 @@ def test_two_gateways_with_one_key_use_it_one_after_the_other(harness: RunHarnes
     assert (call_log["max_concurrent_all"], call_log["seen"]) == (1, 2)
 
 
-def test_what_one_gateway_is_refused_the_next_one_knows(harness: RunHarness) -> None:
+def test_gateways_share_rate_limits(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 50}, keys=KEYS[:1])
     with gateway(harness, "--max-wait", "1s") as first, gateway(harness, "--max-wait", "1s") as second:
         assert first.ask().status == 429
@@ -95,7 +95,7 @@ def test_what_one_gateway_is_refused_the_next_one_knows(harness: RunHarness) -> 
         assert len(server.calls()) == 1
 
 
-def test_a_key_that_is_added_to_the_file_is_used(harness: RunHarness) -> None:
+def test_a_key_added_to_the_file_is_used(harness: RunHarness) -> None:
     harness.server(fault={"kind": "401", "key": "key-1", "times": None}, keys=KEYS[:2])
     harness.keys = KEYS[:1]
     with gateway(harness) as gate:
@@ -107,7 +107,7 @@ def test_a_key_that_is_added_to_the_file_is_used(harness: RunHarness) -> None:
         assert gate.ask().status == 200
 
 
-def test_a_budget_is_kept_and_needs_a_price(harness: RunHarness) -> None:
+def test_a_budget_is_enforced_and_requires_prices(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness, "--budget", "0.0001") as gate:
         reply = gate.ask()
@@ -117,7 +117,7 @@ def test_a_budget_is_kept_and_needs_a_price(harness: RunHarness) -> None:
         assert reply.status == 402 and '[prices."unheard-of"]' in reply.json["error"]["message"]
 
 
-def test_offline_it_needs_no_key_and_costs_nothing(harness: RunHarness) -> None:
+def test_offline_mode_needs_no_key_and_costs_nothing(harness: RunHarness) -> None:
     running = harness.start("gateway", "--offline", program="agentos")
     wait_until(lambda: "OPENAI_API_KEY" in running.out)
     found = dict(line.removeprefix("export ").split("=", 1) for line in running.out.splitlines())
@@ -127,7 +127,7 @@ def test_offline_it_needs_no_key_and_costs_nothing(harness: RunHarness) -> None:
     assert "Served 3 calls" in (done := running.wait()).err and "cost $0.00, " in done.err
 
 
-def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(harness: RunHarness) -> None:
+def test_a_run_receives_the_usage_of_each_item_from_its_gateway(harness: RunHarness) -> None:
     harness.server()
     child = start_gateway(harness.environment())
     try:
@@ -141,14 +141,14 @@ def test_a_run_starts_one_for_its_items_and_hears_what_each_has_used(harness: Ru
     assert child.process.returncode == 0
 
 
-def test_a_gateway_of_a_run_that_does_not_start_is_an_error_with_its_reason(harness: RunHarness) -> None:
+def test_a_gateway_that_does_not_start_is_a_preflight_error(harness: RunHarness) -> None:
     from agentos.core.errors import PreflightError
 
     with pytest.raises(PreflightError, match="exit code 4"):
         start_gateway(harness.environment())
 
 
-def _call(gate: Gate) -> bytes:
+def _call(gate: RunningGateway) -> bytes:
     body = b'{"contents": [{"parts": [{"text": "x"}]}]}'
     head = "POST /gemini/v1/models/m:generateContent HTTP/1.1\r\nHost: localhost\r\n"
     return f"{head}x-goog-api-key: {gate.token}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""Tokens, usage and paths, read by themselves."""
+"""Unit tests of tokens, usage reader, proxies and redaction."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.mark.parametrize("item", ["LLD-42", "a b/c", "ünïcode", "x" * 300])
-def test_a_token_names_its_item_and_only_its_maker_knows_it(item: str) -> None:
+def test_a_token_identifies_its_item_only_to_signers_with_the_same_seed(item: str) -> None:
     signer = TokenSigner()
     assert signer.item(signer.token(item)) == item
     assert TokenSigner(signer.seed).item(signer.token(item)) == item
@@ -26,7 +26,7 @@ def test_a_token_names_its_item_and_only_its_maker_knows_it(item: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", ".", "..", "agentos..", "agentos.YQ.é", "agentos.\udc80.x"])
-def test_nonsense_is_no_token(token: str) -> None:
+def test_malformed_tokens_are_rejected(token: str) -> None:
     assert TokenSigner().item(token) is None
 
 
@@ -51,7 +51,7 @@ def test_nonsense_is_no_token(token: str) -> None:
         ),
     ],
 )
-def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
+def test_usage_is_read_however_a_response_is_chunked_or_compressed(
     provider: str, answer: dict[str, object], expected: tuple[int, int]
 ) -> None:
     whole = json.dumps(answer).encode()
@@ -66,7 +66,7 @@ def test_usage_is_read_from_an_answer_however_it_is_cut_or_packed(
         assert not reader.is_estimate
 
 
-def test_the_end_of_a_very_long_answer_is_enough() -> None:
+def test_usage_is_found_in_the_tail_of_a_very_long_response() -> None:
     reader = UsageReader(DIALECTS["openai"], JSON)
     reader.feed(b'{"data": "')
     for _ in range(MAX_WHOLE_BYTES // 1000 + 10):
@@ -76,7 +76,7 @@ def test_the_end_of_a_very_long_answer_is_enough() -> None:
     assert reader.usage(1) == Usage(1, 7, 5)
 
 
-def test_an_answer_that_names_no_tokens_is_estimated_by_what_it_says() -> None:
+def test_a_response_without_usage_is_estimated_by_its_text() -> None:
     reader = UsageReader(DIALECTS["openai"], STREAM)
     for _ in range(10):
         reader.feed(b'data: {"choices": [{"delta": {"content": "four"}}]}\n\n')
@@ -97,7 +97,7 @@ def test_an_answer_that_names_no_tokens_is_estimated_by_what_it_says() -> None:
         ("openai", {"error": None, "choices": []}, None),
     ],
 )
-def test_an_error_in_a_stream_has_the_status_that_it_would_have_had(
+def test_an_error_in_a_stream_gets_the_status_of_an_error_response(
     provider: str, event: dict[str, object], status: int | None
 ) -> None:
     reader = UsageReader(DIALECTS[provider], STREAM)
@@ -115,21 +115,21 @@ def test_an_error_in_a_stream_has_the_status_that_it_would_have_had(
         ("notcorp", "http://proxy:3128"),
     ],
 )
-def test_the_proxy_of_the_environment_is_used_but_for_its_exceptions(host: str, expected: str) -> None:
+def test_the_proxy_of_the_environment_is_used_except_for_no_proxy_hosts(host: str, expected: str) -> None:
     environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": ".corp, other"}
     assert proxy_for("https", host, environment) == expected
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_a_key_is_hidden_wherever_an_answer_is_cut(size: int) -> None:
-    redactor, said = StreamRedactor("keke-y"), b"a kek of keke-y, kekeke-y and a ke"
-    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+def test_a_key_is_redacted_wherever_a_response_is_split(size: int) -> None:
+    redactor, text = StreamRedactor("keke-y"), b"a kek of keke-y, kekeke-y and a ke"
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
     passed = [redactor.feed(piece) for piece in pieces]
     assert b"".join([*passed, redactor.flush()]) == b"a kek of ******, ke****** and a ke"
     assert redactor.flush() == b""
 
 
-def test_what_cannot_be_the_beginning_of_a_key_passes_at_once() -> None:
+def test_bytes_that_cannot_start_a_key_are_passed_at_once() -> None:
     redactor = StreamRedactor("secret")
     assert redactor.feed(b"data: {}\n\n") == b"data: {}\n\n"
     assert redactor.redact_headers((("x-echo", "key=secret"), ("x", "y"))) == (

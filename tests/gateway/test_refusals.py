@@ -1,4 +1,4 @@
-"""What an agent sees, and what it does not, when a provider says no."""
+"""What an agent sees, and does not see, when a provider refuses a call."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from google.genai import errors
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.staging import PROVIDERS, Gate, ask_streamed, ask_whole, gateway
+from tests.gateway.staging import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 OVERLOADED = (
@@ -31,7 +31,7 @@ MESSAGE = b'{"model": "claude-haiku-4-5", "max_tokens": 9, "stream": true, "mess
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_call_that_is_refused_before_its_first_byte_goes_to_another_key(
+def test_a_call_refused_before_its_first_byte_is_repeated_with_another_key(
     harness: RunHarness, provider: str
 ) -> None:
     server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 60})
@@ -42,12 +42,12 @@ def test_a_call_that_is_refused_before_its_first_byte_goes_to_another_key(
             ("key-2", 200),
             ("key-3", 200),
         ]
-        assert "[GATEWAY] Rate limit hit on key-1. Backing off for 60s. Redistributing work..." in gate.said
+        assert "[GATEWAY] Rate limit hit on key-1. Backing off for 60s. Redistributing work..." in gate.stderr
         gate.wait_for("after 1 refusal")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_dead_key_is_tried_once(harness: RunHarness, provider: str) -> None:
+def test_an_invalid_key_is_tried_once(harness: RunHarness, provider: str) -> None:
     server = harness.server(fault={"kind": "400-key", "key": "key-1", "times": None}, keys=KEYS[:2])
     with gateway(harness, provider=provider) as gate:
         for _ in range(3):
@@ -63,7 +63,7 @@ def test_a_dead_key_is_tried_once(harness: RunHarness, provider: str) -> None:
         ("openai", openai.PermissionDeniedError),
     ],
 )
-def test_without_a_living_key_the_agent_is_told_so(
+def test_an_agent_is_told_that_no_usable_key_is_left(
     harness: RunHarness, provider: str, expected: type[Exception]
 ) -> None:
     harness.server(fault={"kind": "401", "times": None}, keys=KEYS[:1])
@@ -82,7 +82,7 @@ def test_without_a_living_key_the_agent_is_told_so(
         ("openai", openai.RateLimitError),
     ],
 )
-def test_keys_that_rest_for_too_long_are_a_429_with_the_time(
+def test_keys_that_cool_down_beyond_the_deadline_give_a_429_with_retry_after(
     harness: RunHarness, provider: str, expected: type[Exception]
 ) -> None:
     harness.server(fault={"kind": "429-minute", "times": None, "retry_delay": 40}, keys=KEYS[:2])
@@ -97,7 +97,7 @@ def test_keys_that_rest_for_too_long_are_a_429_with_the_time(
             assert [30 <= int(delay.rstrip("s")) <= 40 for delay in delays] == [True]
 
 
-def test_keys_that_rest_shortly_are_waited_for(harness: RunHarness) -> None:
+def test_a_call_waits_for_a_short_cooldown(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "429-minute", "nth": 1, "retry_delay": 2}, keys=KEYS[:1])
     with gateway(harness) as gate:
         assert gate.ask().status == 200
@@ -106,7 +106,7 @@ def test_keys_that_rest_shortly_are_waited_for(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_trouble_that_passes_is_hidden_and_trouble_that_stays_is_passed_on(harness: RunHarness) -> None:
+def test_transient_provider_errors_are_retried_and_lasting_ones_passed_on(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "503", "nth": 1})
     with gateway(harness) as gate:
         assert gate.ask().status == 200
@@ -117,7 +117,7 @@ def test_trouble_that_passes_is_hidden_and_trouble_that_stays_is_passed_on(harne
         gate.wait_for("500, error passed on")
 
 
-def test_a_bad_request_is_the_agents_own(harness: RunHarness) -> None:
+def test_a_bad_request_is_passed_on_without_a_retry(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "400", "nth": 1})
     with gateway(harness) as gate:
         assert gate.ask().json["error"]["status"] == "INVALID_ARGUMENT"
@@ -126,7 +126,7 @@ def test_a_bad_request_is_the_agents_own(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_a_provider_that_cannot_be_reached_is_named(harness: RunHarness) -> None:
+def test_an_unreachable_provider_gives_a_503(harness: RunHarness) -> None:
     harness.server()
     with gateway(harness, url="http://127.0.0.1:9") as gate:
         reply = gate.ask()
@@ -134,26 +134,26 @@ def test_a_provider_that_cannot_be_reached_is_named(harness: RunHarness) -> None
         assert "gemini failed 4 times in a row (no response: ConnectError)" in reply.json["error"]["message"]
 
 
-# Streams.
+# Streams
 
 
-def test_a_stream_that_begins_with_an_error_has_not_begun(harness: RunHarness) -> None:
+def test_a_stream_whose_first_event_is_an_error_is_retried(harness: RunHarness) -> None:
     seen: list[str] = []
 
-    async def act(incoming: HttpRequest, out: Connection) -> None:
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
         seen.append(dict(incoming.headers)["x-api-key"])
         await scripted.events(out, *([OVERLOADED] if len(seen) == 1 else [START, DELTA]))
         out.finish()
 
-    reply = _ask_claude(harness, act)[0]
+    reply = _ask_claude(harness, respond)[0]
     assert reply == START + DELTA
     assert seen == [KEYS[0], KEYS[1]]
 
 
-def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(harness: RunHarness) -> None:
+def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_starts_a_cooldown(harness: RunHarness) -> None:
     seen: list[str] = []
 
-    async def act(incoming: HttpRequest, out: Connection) -> None:
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
         seen.append(dict(incoming.headers)["x-api-key"])
         if len(seen) == 1:
             await scripted.events(out, START)
@@ -163,22 +163,22 @@ def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_the_bucket_rests(h
             await scripted.events(out, START, DELTA)
         out.finish()
 
-    def then(gate: Gate) -> str:
+    def then(gate: RunningGateway) -> str:
         gate.wait_for("[GATEWAY] Rate limit hit on key-1. Backing off for 60s.")
         harness.keys = KEYS[:2]
         for _ in range(2):
             gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)
         gate.wait_for("100 tokens")
-        return gate.said
+        return gate.stderr
 
     harness.keys = KEYS[:2]
-    reply, said = _ask_claude(harness, act, then)
+    reply, stderr = _ask_claude(harness, respond, then)
     assert reply == START + LIMITED
     assert seen == [KEYS[0], KEYS[1], KEYS[1]]
-    assert "31 tokens" in said
+    assert "31 tokens" in stderr
 
 
-def test_a_stream_that_breaks_is_broken_for_the_agent_too(harness: RunHarness) -> None:
+def test_a_broken_stream_is_broken_for_the_agent_too(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "reset-midway", "nth": 1})
     with gateway(harness) as gate:
         with pytest.raises(ConnectionError):
@@ -188,8 +188,8 @@ def test_a_stream_that_breaks_is_broken_for_the_agent_too(harness: RunHarness) -
     wait_until(lambda: len(server.calls()) == 2)
 
 
-def _read_stream(gate: Gate) -> None:
-    """To its end, if it has one."""
+def _read_stream(gate: RunningGateway) -> None:
+    """Reads a stream to its end."""
     body = json.dumps({"contents": [{"parts": [{"text": "x"}]}]}).encode()
     head = (
         "POST /gemini/v1beta/models/m:streamGenerateContent?alt=sse HTTP/1.1\r\nHost: localhost\r\n"
@@ -203,9 +203,9 @@ def _read_stream(gate: Gate) -> None:
 
 def _ask_claude(
     harness: RunHarness,
-    act: Callable[[HttpRequest, Connection], Awaitable[None]],
-    then: Callable[[Gate], str] = lambda gate: gate.said,
+    respond: Callable[[HttpRequest, Connection], Awaitable[None]],
+    then: Callable[[RunningGateway], str] = lambda gate: gate.stderr,
 ) -> tuple[bytes, str]:
-    with scripted.provider(act) as url, gateway(harness, provider="anthropic", url=url) as gate:
+    with scripted.provider(respond) as url, gateway(harness, provider="anthropic", url=url) as gate:
         reply = gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)
         return reply.body, then(gate)

@@ -1,4 +1,4 @@
-"""Every answer of Anthropic's that is known, and what it means for the key."""
+"""What Anthropic's known error responses mean for a key."""
 
 from typing import Any
 
@@ -68,7 +68,9 @@ def rejected(why: str) -> Refusal:
         (413, "request_too_large", "", None),
     ],
 )
-def test_what_each_answer_means(status: int, kind: str, code: str, found: Refusal | None) -> None:
+def test_each_error_response_means_the_expected_refusal(
+    status: int, kind: str, code: str, found: Refusal | None
+) -> None:
     assert read(status, kind, code) == found
 
 
@@ -76,17 +78,17 @@ def test_what_each_answer_means(status: int, kind: str, code: str, found: Refusa
     ("written", "seconds"),
     [("7", 7.0), ("0.5", 0.5), ("Wed, 01 Jul 2026 08:00:30 GMT", 30.0), ("soon", None), ("", None)],
 )
-def test_the_hint_is_taken_in_every_form(written: str, seconds: float | None) -> None:
+def test_the_retry_hint_is_read_in_every_form(written: str, seconds: float | None) -> None:
     found = read(429, "rate_limit_error", retry_after=written)
     assert found is not None and found.seconds == seconds
 
 
-def test_a_spent_account_has_no_hint_and_is_not_waited_for() -> None:
+def test_a_spent_account_is_rejected_without_a_hint() -> None:
     found = read(429, "rate_limit_error", "enforced_spend_limit_reached", retry_after="7")
     assert found is not None and found.kind is RefusalKind.KEY_REJECTED and found.seconds is None
 
 
-def test_a_refusal_names_its_limits() -> None:
+def test_a_refusal_carries_the_limits_of_its_headers() -> None:
     found = read_refusal(429, body("rate_limit_error"), {**HEADERS, "retry-after": "12"}, WALL)
     assert found is not None and found.seconds == 12.0
     assert found.limits == (
@@ -97,13 +99,13 @@ def test_a_refusal_names_its_limits() -> None:
     )
 
 
-def test_an_answer_names_its_limits_too() -> None:
+def test_a_response_carries_the_limits_of_its_headers() -> None:
     assert [limit.amount for limit in limits_seen(HEADERS)] == [50.0, 38000.0, 30000.0, 8000.0]
     assert {limit.seconds for limit in limits_seen(HEADERS)} == {60.0}
 
 
 @pytest.mark.parametrize("value", ["", "0", "-3", "many", "1.5", "nan", "٣"])
-def test_a_limit_that_is_no_number_is_none(value: str) -> None:
+def test_a_limit_that_is_not_a_number_is_ignored(value: str) -> None:
     assert limits_seen({"anthropic-ratelimit-requests-limit": value}) == ()
 
 
@@ -111,7 +113,7 @@ def test_a_limit_that_is_no_number_is_none(value: str) -> None:
 @pytest.mark.parametrize(
     "message", ["429 rate_limit_error", "overloaded_error", "issue #429", "retry-after 5"]
 )
-def test_text_means_nothing(status: int, message: str) -> None:
+def test_message_text_is_never_interpreted(status: int, message: str) -> None:
     assert read(status, "invalid_request_error", message=message) is None
 
 
@@ -125,6 +127,6 @@ anything = st.recursive(
 
 
 @given(st.integers(400, 599), anything)
-def test_no_body_whatever_is_an_error(code: int, found: object) -> None:
+def test_any_body_is_read_without_an_exception(code: int, found: object) -> None:
     refusal = read_refusal(code, found, {}, WALL)
     assert (refusal is not None) == (code in (401, 402, 403, 408, 429) or code >= 500)

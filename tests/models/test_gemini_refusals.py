@@ -1,4 +1,4 @@
-"""Every answer of Gemini's that is known, and what it means for the key."""
+"""What Gemini's known error responses mean for a key."""
 
 from dataclasses import replace
 from typing import Any
@@ -60,7 +60,7 @@ def rejected(why: str) -> Refusal:
         ("GenerateContentPaidTierInputTokensPerModelPerMinute", Dimension.INPUT),
     ],
 )
-def test_a_quota_per_minute_rests_the_key_and_names_its_limit(name: str, dimension: Dimension) -> None:
+def test_a_quota_per_minute_is_a_rate_limit_with_its_value(name: str, dimension: Dimension) -> None:
     named = (LimitSeen(dimension, 15.0),)
     assert read(429, quota(name), HELP, delay("36s")) == replace(limited(f"429 {name}", 36.0), limits=named)
 
@@ -69,11 +69,11 @@ def test_a_quota_per_minute_rests_the_key_and_names_its_limit(name: str, dimensi
     "name", [DAY, f"{DAY}-FreeTier", "GenerateContentInputTokensPerModelPerDay-FreeTier"]
 )
 @pytest.mark.parametrize("hint", ["0s", "5s", "36s"])
-def test_a_quota_per_day_is_over_until_midnight_pacific_whatever_the_hint(name: str, hint: str) -> None:
+def test_a_daily_quota_is_exhausted_until_midnight_pacific_whatever_the_hint(name: str, hint: str) -> None:
     assert read(429, quota(name), delay(hint)) == spent(f"429 {name}", float(hint[:-1]))
 
 
-def test_of_several_quotas_the_day_decides() -> None:
+def test_a_daily_quota_takes_precedence() -> None:
     assert read(429, quota(MINUTE, DAY), delay("5s")) == spent(f"429 {MINUTE}, {DAY}", 5.0)
     assert read(429, quota(MINUTE), quota(DAY)) == spent(f"429 {MINUTE}, {DAY}")
 
@@ -84,7 +84,7 @@ def test_a_429_without_details_has_no_hint() -> None:
     assert read_refusal(429, None, {}, WALL) == limited("429")
 
 
-def test_the_header_is_believed_before_the_details() -> None:
+def test_the_header_takes_precedence_over_the_details() -> None:
     assert read(429, delay("5s"), retry_after="7") == limited("429", 7.0)
 
 
@@ -93,7 +93,7 @@ def test_the_longest_of_several_hints_counts() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", 0])
-def test_a_limit_of_nothing_is_no_access(value: object) -> None:
+def test_a_limit_of_zero_means_no_access(value: object) -> None:
     found = read(429, quota(f"{DAY}-FreeTier", value=value), delay("36s"))
     assert found == rejected(f"429 no access: limit 0 for {DAY}-FreeTier")
 
@@ -101,7 +101,7 @@ def test_a_limit_of_nothing_is_no_access(value: object) -> None:
 @pytest.mark.parametrize(
     ("code", "why"), [(401, "401 unauthorised"), (402, "402 unpaid"), (403, "403 forbidden")]
 )
-def test_a_key_that_may_not_is_rejected(code: int, why: str) -> None:
+def test_a_key_without_access_is_rejected(code: int, why: str) -> None:
     assert read(code) == rejected(why)
 
 
@@ -109,18 +109,18 @@ def test_an_invalid_key_comes_as_a_400() -> None:
     assert read(400, reason("API_KEY_INVALID")) == rejected("400 API_KEY_INVALID")
 
 
-def test_billing_and_keys_are_looked_at_before_quotas() -> None:
+def test_rejected_keys_take_precedence_over_quotas() -> None:
     assert read(402, quota(MINUTE), delay("5s")) == rejected("402 unpaid")
 
 
 @pytest.mark.parametrize("code", [408, 500, 501, 502, 503, 504, 520, 529])
-def test_trouble_is_the_providers_not_the_keys(code: int) -> None:
+def test_server_errors_are_provider_errors(code: int) -> None:
     assert read(code) == Refusal(RefusalKind.PROVIDER_ERROR, str(code))
     assert read(code, retry_after="4") == Refusal(RefusalKind.PROVIDER_ERROR, str(code), 4.0)
 
 
 @pytest.mark.parametrize("code", [400, 404, 409, 413, 422])
-def test_a_bad_request_of_our_own_making_is_no_refusal(code: int) -> None:
+def test_a_bad_request_is_not_a_refusal(code: int) -> None:
     assert read(code) is None
     assert read(code, reason("FIELD_INVALID")) is None
 
@@ -130,16 +130,16 @@ def test_a_bad_request_of_our_own_making_is_no_refusal(code: int) -> None:
     "message",
     ["429 RESOURCE_EXHAUSTED", "quota exceeded, retry in 36s", "API_KEY_INVALID", "PerDay limit: 0, see 429"],
 )
-def test_text_means_nothing(code: int, message: str) -> None:
+def test_message_text_is_never_interpreted(code: int, message: str) -> None:
     assert read(code, message=message) is None
     assert read(code, HELP, {"@type": f"{TYPE}LocalizedMessage", "message": message}) is None
 
 
-def test_text_in_a_429_means_nothing_either() -> None:
+def test_message_text_of_a_429_is_never_interpreted() -> None:
     assert read(429, message="PerDay quota, limit: 0, retry in 36s, API_KEY_INVALID") == limited("429")
 
 
-def test_a_reason_of_another_type_means_nothing() -> None:
+def test_a_reason_of_another_type_is_ignored() -> None:
     assert read(400, {"@type": f"{TYPE}Help", "reason": "API_KEY_INVALID"}) is None
 
 
@@ -158,6 +158,6 @@ anything = st.recursive(
 
 
 @given(st.integers(400, 599), anything)
-def test_no_body_whatever_is_an_error(code: int, body: object) -> None:
+def test_any_body_is_read_without_an_exception(code: int, body: object) -> None:
     found = read_refusal(code, body, {}, WALL)
     assert (found is not None) == (code in (401, 402, 403, 408, 429) or code >= 500)

@@ -15,11 +15,11 @@ from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEv
 from agentos.core.protocol.ports import ModelRequest, ModelResponse, Provider
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
-from agentos.http.connection import Connection, HttpRequest
+from agentos.http.connection import Connection, Handler, HttpRequest
 from agentos.models.leased import LeasedModel
 from tests.fuzz.test_answers import WHOLE
-from tests.gateway.scripted import Act, provider, whole
-from tests.models.test_providers import VENDORS, hang_up
+from tests.gateway.scripted import provider, whole
+from tests.models.test_providers import VENDORS, close_clients
 
 SECRET = "canary-key-9c1f77"
 TEXT_PLACES: dict[str, tuple[Any, ...]] = {
@@ -67,13 +67,13 @@ class Worker:
 
 
 @contextmanager
-def worker(vendor: str, act: Act) -> Iterator[tuple[Worker, asyncio.Runner]]:
+def worker(vendor: str, act: Handler) -> Iterator[tuple[Worker, asyncio.Runner]]:
     with provider(act) as url, asyncio.Runner() as runner:
         client = VENDORS[vendor]()
         try:
             yield Worker(vendor, url, client), runner
         finally:
-            runner.run(hang_up(client))
+            runner.run(close_clients(client))
 
 
 def ask(vendor: str, status: int, body: bytes, *headers: tuple[str, str]) -> tuple[ModelResponse, Worker]:

@@ -1,4 +1,4 @@
-"""Every answer of OpenAI's, or of a server like it, that is known, and what it means for the key."""
+"""What the known error responses of OpenAI and compatible servers mean for a key."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,9 @@ def limited(why: str, seconds: float | None = None) -> Refusal:
         (422, None, None),
     ],
 )
-def test_what_each_answer_means(status: int, code: str | None, found: Refusal | None) -> None:
+def test_each_error_response_means_the_expected_refusal(
+    status: int, code: str | None, found: Refusal | None
+) -> None:
     assert read(status, code) == found
 
 
@@ -69,13 +71,13 @@ def test_what_each_answer_means(status: int, code: str | None, found: Refusal | 
         {"code": "insufficient_quota"},
     ],
 )
-def test_the_code_is_found_in_the_whole_body_and_in_its_error_alone(body: object) -> None:
+def test_the_code_is_found_in_the_whole_body_and_in_a_bare_error_object(body: object) -> None:
     found = read_refusal(429, body, {}, WALL)
     assert found is not None and found.kind is RefusalKind.KEY_REJECTED
 
 
 @pytest.mark.parametrize("body", [None, "busy", {"error": "busy"}, {"error": {"code": 429}}, [], {}])
-def test_a_server_that_only_looks_like_openai_is_understood_by_its_status(body: object) -> None:
+def test_a_compatible_server_is_understood_by_its_status_alone(body: object) -> None:
     found = read_refusal(429, body, {}, WALL)
     assert found is not None and found.kind is RefusalKind.RATE_LIMITED
     assert read_refusal(404, body, {}, WALL) is None
@@ -93,20 +95,20 @@ def test_a_server_that_only_looks_like_openai_is_understood_by_its_status(body: 
         ({}, None),
     ],
 )
-def test_the_hint_is_the_header_or_the_reset_of_what_is_used_up(
+def test_the_hint_is_the_header_or_the_reset_of_the_exhausted_limit(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     found = read_refusal(429, {"code": "rate_limit_exceeded"}, headers, WALL)
     assert found is not None and found.seconds == seconds
 
 
-def test_of_two_things_that_are_used_up_the_later_reset_counts() -> None:
+def test_the_later_reset_of_two_exhausted_limits_counts() -> None:
     both = {**HEADERS, "x-ratelimit-remaining-requests": "0"}
     found = read_refusal(429, {"code": "rate_limit_exceeded"}, both, WALL)
     assert found is not None and found.seconds == 360.0
 
 
-def test_answers_and_refusals_name_their_limits() -> None:
+def test_responses_and_refusals_carry_the_limits_of_their_headers() -> None:
     limits = (LimitSeen(Dimension.REQUESTS, 500.0), LimitSeen(Dimension.TOKENS, 30000.0))
     assert limits_seen(HEADERS) == limits
     found = read_refusal(429, {}, HEADERS, WALL)
@@ -114,13 +116,13 @@ def test_answers_and_refusals_name_their_limits() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "unlimited", "1e9", "٣"])
-def test_a_limit_that_is_no_number_is_none(value: str) -> None:
+def test_a_limit_that_is_not_a_number_is_ignored(value: str) -> None:
     assert limits_seen({"x-ratelimit-limit-requests": value}) == ()
 
 
 @pytest.mark.parametrize("status", [400, 404])
 @pytest.mark.parametrize("message", ["429 rate_limit_exceeded", "insufficient_quota", "fixes #429"])
-def test_text_means_nothing(status: int, message: str) -> None:
+def test_message_text_is_never_interpreted(status: int, message: str) -> None:
     assert read(status, message=message) is None
 
 
@@ -134,6 +136,6 @@ anything = st.recursive(
 
 
 @given(st.integers(400, 599), anything)
-def test_no_body_whatever_is_an_error(code: int, body: object) -> None:
+def test_any_body_is_read_without_an_exception(code: int, body: object) -> None:
     refusal = read_refusal(code, body, {}, WALL)
     assert (refusal is not None) == (code in (401, 402, 403, 408, 429) or code >= 500)

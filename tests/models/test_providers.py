@@ -1,4 +1,4 @@
-"""One contract for all vendors: their own SDKs, asked through our adapters, against the offline server."""
+"""One contract for all vendors: our clients with the real SDKs, against the offline server."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ LIMITS = OfflineLimits(rate=1000, tokens=900_000, input_tokens=600_000, output_t
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A vendor's adapter and a loop of its own, as a worker has them."""
+    """A vendor's client with its own event loop, as in a worker."""
 
     vendor: str
     provider: Provider
@@ -69,19 +69,19 @@ def caller(request: pytest.FixtureRequest, server: Running) -> Iterator[Caller]:
     with asyncio.Runner() as runner:
         provider = VENDORS[request.param]()
         yield Caller(request.param, provider, server, runner)
-        runner.run(hang_up(provider))
+        runner.run(close_clients(provider))
 
 
-async def hang_up(provider: Gemini | Anthropic | OpenAI) -> None:
-    """A worker's connections end with its process; ours has other tests to run."""
+async def close_clients(provider: Gemini | Anthropic | OpenAI) -> None:
+    """Closes connections that in a worker would end with its process."""
     for client in vars(provider)["_clients"].values():
         await (client.aio.aclose() if isinstance(provider, Gemini) else client.close())
 
 
-# Answers.
+# Responses
 
 
-def test_an_answer_has_text_its_model_and_its_usage(caller: Caller) -> None:
+def test_a_response_has_text_model_and_usage(caller: Caller) -> None:
     answer = caller.ask()
     assert answer.text.startswith("# Low-level design: Show rows")
     assert answer.model == "offline-rules-1"
@@ -90,19 +90,19 @@ def test_an_answer_has_text_its_model_and_its_usage(caller: Caller) -> None:
     assert answer.usage.output_tokens == (len(answer.text) + 3) // 4
 
 
-def test_with_a_schema_the_answer_is_a_verdict(caller: Caller) -> None:
+def test_with_a_schema_the_response_is_a_verdict(caller: Caller) -> None:
     verdict = json.loads(caller.ask(REVIEW).text)
     assert verdict["verdict"] == "REVISE" and set(verdict) == set(SCHEMA["properties"])
 
 
-def test_each_call_uses_the_key_it_is_given(caller: Caller) -> None:
+def test_each_call_uses_its_leased_key(caller: Caller) -> None:
     for key in KEYS:
         caller.ask(secret=key.secret)
     used = [call["key"] for call in caller.server.ledger()["calls"][-2:]]
     assert used == [key.name for key in KEYS]
 
 
-def test_the_limits_that_the_vendor_names_are_seen(caller: Caller) -> None:
+def test_limits_in_the_vendors_headers_are_reported(caller: Caller) -> None:
     seen = {limit.dimension: limit.amount for limit in caller.ask().limits}
     named = {Dimension.REQUESTS: 1000.0, Dimension.TOKENS: 900_000.0}
     if caller.vendor == "anthropic":
@@ -110,7 +110,7 @@ def test_the_limits_that_the_vendor_names_are_seen(caller: Caller) -> None:
     assert seen == (named if caller.vendor in WITH_HEADERS else {})
 
 
-# Refusals.
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_limits_that_the_vendor_names_are_seen(caller: Caller) -> None:
         (FaultKind.RETRY_AFTER, {"retry_after": "3"}, 3.0),
     ],
 )
-def test_a_429_is_a_limit_with_the_hint_that_came_with_it(
+def test_a_429_is_a_rate_limit_with_its_hint(
     caller: Caller, kind: FaultKind, shape: dict[str, object], seconds: float
 ) -> None:
     caller.meets(kind, **shape)
@@ -129,33 +129,33 @@ def test_a_429_is_a_limit_with_the_hint_that_came_with_it(
     assert found.seconds == pytest.approx(seconds, abs=0.5)
 
 
-def test_a_bare_429_is_a_limit_without_a_hint(caller: Caller) -> None:
+def test_a_bare_429_is_a_rate_limit_without_a_hint(caller: Caller) -> None:
     caller.meets(FaultKind.BARE_QUOTA)
     found = caller.refusal()
     assert found.kind is RefusalKind.RATE_LIMITED and found.seconds is None
 
 
-def test_a_refusal_names_the_limit_that_it_is_about(caller: Caller) -> None:
+def test_a_refusal_carries_the_exceeded_limit(caller: Caller) -> None:
     caller.meets(FaultKind.MINUTE_QUOTA, limit=15, retry_delay=2)
-    # Gemini names it in the refusal, the others in the headers that come with every answer.
+    # Gemini states it in the refusal, the others in the headers of every response.
     amount = 1000.0 if caller.vendor in WITH_HEADERS else 15.0
     assert LimitSeen(Dimension.REQUESTS, amount) in caller.refusal().limits
 
 
-def test_a_key_that_is_none_is_rejected(caller: Caller) -> None:
+def test_an_unknown_key_is_rejected(caller: Caller) -> None:
     assert caller.refusal(secret="made up").kind is RefusalKind.KEY_REJECTED
 
 
 @pytest.mark.parametrize(
     "kind", [FaultKind.KEY_INVALID, FaultKind.UNAUTHENTICATED, FaultKind.UNPAID, FaultKind.FORBIDDEN]
 )
-def test_a_key_that_may_not_is_rejected(caller: Caller, kind: FaultKind) -> None:
+def test_a_key_without_access_is_rejected(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     assert caller.refusal().kind is RefusalKind.KEY_REJECTED
 
 
 @pytest.mark.parametrize("kind", [FaultKind.INSUFFICIENT_QUOTA, FaultKind.NO_CREDIT, FaultKind.SPEND_LIMIT])
-def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: FaultKind) -> None:
+def test_an_account_without_credit_is_not_retried(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     found = caller.refusal()
     assert found.kind is not RefusalKind.PROVIDER_ERROR
@@ -177,26 +177,28 @@ def test_an_account_without_money_is_not_waited_for(caller: Caller, kind: FaultK
         FaultKind.HTML,
     ],
 )
-def test_whatever_is_no_answer_is_the_providers_trouble(caller: Caller, kind: FaultKind) -> None:
+def test_everything_that_is_not_a_response_is_a_provider_error(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     assert caller.refusal().kind is RefusalKind.PROVIDER_ERROR
 
 
 @pytest.mark.parametrize("kind", [FaultKind.HANG, FaultKind.DRIP])
-def test_an_answer_that_never_comes_or_never_ends_is_trouble(caller: Caller, kind: FaultKind) -> None:
-    """A connection that is half open says nothing; a slow body never pauses for long."""
+def test_a_response_that_never_comes_or_never_ends_is_a_provider_error(
+    caller: Caller, kind: FaultKind
+) -> None:
+    """A half-open connection sends nothing; a slow body never pauses long enough for a read timeout."""
     hasty = VENDORS[caller.vendor](max_seconds=0.5)
     caller.meets(kind, seconds=60)
     access = LeasedKey("key-1", KEYS[0].secret, caller.server.url, "any")
     began = time.monotonic()
     with pytest.raises(CallRefused) as caught:
         caller.runner.run(hasty.complete(DRAFT, access))
-    caller.runner.run(hang_up(hasty))
+    caller.runner.run(close_clients(hasty))
     assert caught.value.refusal.kind is RefusalKind.PROVIDER_ERROR
     assert 0.5 <= time.monotonic() - began < 20
 
 
-def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller) -> None:
+def test_an_endless_body_is_a_provider_error_and_is_not_read_to_its_end(caller: Caller) -> None:
     caller.meets(FaultKind.HUGE, megabytes=500)
     tracemalloc.start()
     try:
@@ -206,37 +208,37 @@ def test_a_body_without_end_is_trouble_and_is_not_read_to_its_end(caller: Caller
         tracemalloc.stop()
 
 
-def test_a_server_that_is_not_there_is_trouble(caller: Caller) -> None:
+def test_an_unreachable_server_is_a_provider_error(caller: Caller) -> None:
     access = LeasedKey("key-1", "secret", "http://127.0.0.1:9", "any")
     with pytest.raises(CallRefused) as caught:
         caller.runner.run(caller.provider.complete(DRAFT, access))
     assert caught.value.refusal.kind is RefusalKind.PROVIDER_ERROR
 
 
-# Requests that are wrong.
+# Bad requests
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BAD_REQUEST, FaultKind.NOT_FOUND])
-def test_a_call_that_is_wrong_is_nobody_elses_fault(caller: Caller, kind: FaultKind) -> None:
+def test_a_bad_request_is_not_retried(caller: Caller, kind: FaultKind) -> None:
     caller.meets(kind)
     with pytest.raises(BadRequest):
         caller.ask()
 
 
-def test_text_that_speaks_of_429_means_nothing(caller: Caller) -> None:
+def test_a_429_in_the_message_text_is_ignored(caller: Caller) -> None:
     caller.meets(FaultKind.BAD_REQUEST, message="429 RESOURCE_EXHAUSTED, see issue #429; overloaded_error")
     with pytest.raises(BadRequest):
         caller.ask()
 
 
-def test_after_every_refusal_the_next_call_is_answered(caller: Caller) -> None:
+def test_the_next_call_after_a_refusal_is_answered(caller: Caller) -> None:
     for kind in (FaultKind.MINUTE_QUOTA, FaultKind.UNAVAILABLE, FaultKind.RESET):
         caller.meets(kind)
         caller.refusal()
         assert caller.ask().usage.calls == 1
 
 
-def test_no_error_shows_the_key(caller: Caller) -> None:
+def test_no_error_contains_the_key(caller: Caller) -> None:
     for kind in (FaultKind.BAD_REQUEST, FaultKind.KEY_INVALID, FaultKind.UNAVAILABLE, FaultKind.CUT):
         caller.meets(kind)
         with pytest.raises((BadRequest, CallRefused)) as caught:

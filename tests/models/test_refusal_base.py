@@ -1,4 +1,4 @@
-"""How long a provider asks to wait, in every form that was seen."""
+"""Retry-After, durations and daily resets in every form that was seen."""
 
 import math
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) ->
     assert retry_after({"retry-after": value}, WALL) == seconds
 
 
-def test_no_header_is_no_hint() -> None:
+def test_without_the_header_there_is_no_hint() -> None:
     assert retry_after({}, WALL) is None
 
 
@@ -54,7 +54,7 @@ def test_no_header_is_no_hint() -> None:
         ("-inf", 60.0),
     ],
 )
-def test_a_key_rests_for_a_time_that_can_be_obeyed(value: str, rest: float) -> None:
+def test_a_hint_is_clamped_to_a_reasonable_cooldown(value: str, rest: float) -> None:
     assert clamp_hint(retry_after({"retry-after": value}, WALL)) == rest
 
 
@@ -67,12 +67,12 @@ def test_a_key_rests_for_a_time_that_can_be_obeyed(value: str, rest: float) -> N
         "Mon, 01 Jan 0001 00:00:00 +1400",
     ],
 )
-def test_a_date_that_cannot_be_is_no_hint_and_no_error(value: str) -> None:
+def test_an_impossible_date_is_not_an_error(value: str) -> None:
     clamp_hint(retry_after({"retry-after": value}, WALL))
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,4} Oct \d{1,25} \d+:\d+:\d+ ([+-]\d{1,12}|GMT)"))
-def test_no_header_whatever_is_an_error(value: str) -> None:
+def test_any_header_is_read_without_an_exception(value: str) -> None:
     assert 0.0 <= clamp_hint(retry_after({"retry-after": value}, WALL)) <= 3600.0
 
 
@@ -114,6 +114,6 @@ def test_googles_day_ends_at_midnight_pacific(moment: datetime, hours: float) ->
 
 
 @given(st.floats(0, 4102444800))
-def test_midnight_is_always_ahead_and_never_over_25_hours_away(wall: float) -> None:
+def test_midnight_is_always_in_the_future_and_at_most_25_hours_away(wall: float) -> None:
     assert 0 < seconds_to_midnight_pacific(wall) <= 25 * 3600
     assert not math.isnan(seconds_to_midnight_pacific(wall))

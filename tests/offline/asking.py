@@ -1,4 +1,4 @@
-"""Asks the running server through the SDKs of Anthropic and OpenAI, without certificates, which take long to read."""
+"""Calls the offline server through the SDKs of Anthropic and OpenAI, without TLS certificates, which are slow to load."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Runs the real server on a loop of its own beside the test."""
+"""Runs the real server on its own event loop beside the test."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Running:
 
     @cached_property
     def client(self) -> genai.Client:
-        """Made when it is asked for, without certificates: reading them takes longer than most tests."""
+        """Created on demand and without TLS certificates: loading them takes longer than most tests."""
         options = types.HttpOptions(
             base_url=self.url, timeout=5000, client_args=UNENCRYPTED, async_client_args=UNENCRYPTED
         )

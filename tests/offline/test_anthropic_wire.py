@@ -1,4 +1,4 @@
-"""What Anthropic's own SDK makes of the server's answers."""
+"""The server's responses as Anthropic's SDK reads them."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class Verdict(BaseModel):
     rationale: str
 
 
-def test_an_answer_has_text_usage_and_an_honest_model() -> None:
+def test_a_response_has_text_usage_and_the_real_model_name() -> None:
     with running() as server:
         answer = with_anthropic(server, lambda client: message(client, system="Be brief."))
     block = answer.content[0]
@@ -37,7 +37,7 @@ def test_an_answer_has_text_usage_and_an_honest_model() -> None:
     assert answer._request_id and answer._request_id.startswith("req_")
 
 
-def test_a_stream_has_the_real_events_and_adds_up() -> None:
+def test_a_stream_has_anthropics_events_and_adds_up() -> None:
     async def both(client: anthropic.AsyncAnthropic) -> tuple[list[str], anthropic.types.Message]:
         stream = await client.messages.create(
             model="m", max_tokens=4000, messages=[{"role": "user", "content": ISSUE}], stream=True
@@ -80,7 +80,7 @@ def test_a_schema_makes_it_a_review(more: dict[str, bool]) -> None:
     assert verdict["verdict"] == "REVISE"
 
 
-def test_a_type_is_parsed_by_the_sdk() -> None:
+def test_the_sdk_parses_the_response_into_a_type() -> None:
     async def ask(client: anthropic.AsyncAnthropic) -> Verdict | None:
         answer = await client.messages.parse(
             model="m",
@@ -95,7 +95,7 @@ def test_a_type_is_parsed_by_the_sdk() -> None:
     assert verdict and verdict.verdict == "REVISE"
 
 
-def test_a_tool_that_has_to_be_used_is_used() -> None:
+def test_a_forced_tool_is_used() -> None:
     tools = [{"name": "give_verdict", "description": "Judge.", "input_schema": SCHEMA}]
     choice = {"type": "tool", "name": "give_verdict"}
 
@@ -125,7 +125,7 @@ def test_tokens_are_counted_and_models_are_listed() -> None:
         assert with_anthropic(server, ask) == (2, ["offline-rules-1"])
 
 
-def test_an_answer_may_end_before_its_end() -> None:
+def test_an_answer_can_be_cut_or_blocked() -> None:
     with running() as server:
         cut = with_anthropic(server, lambda client: message(client, max_tokens=10))
         script(server, FaultKind.SAFETY)
@@ -134,7 +134,7 @@ def test_an_answer_may_end_before_its_end() -> None:
     assert (refused.stop_reason, refused.content) == ("refusal", [])
 
 
-def test_a_bearer_token_is_a_key_too() -> None:
+def test_a_bearer_token_is_accepted_as_a_key() -> None:
     async def ask() -> anthropic.types.Message:
         async with anthropic.AsyncAnthropic(
             auth_token=KEYS[1].secret, base_url=server.url, max_retries=0
@@ -178,7 +178,7 @@ REFUSALS = {
 }
 
 
-def test_each_refusal_is_the_exception_that_the_sdk_has_for_it() -> None:
+def test_each_refusal_raises_the_matching_sdk_exception() -> None:
     async def meet(client: anthropic.AsyncAnthropic) -> dict[FaultKind, tuple[object, ...]]:
         found: dict[FaultKind, tuple[object, ...]] = {}
         for kind in REFUSALS:
@@ -195,7 +195,7 @@ def test_each_refusal_is_the_exception_that_the_sdk_has_for_it() -> None:
         assert with_anthropic(server, meet) == REFUSALS
 
 
-def test_a_refusal_may_come_with_any_code_and_hint() -> None:
+def test_a_refusal_can_have_any_code_and_hint() -> None:
     async def meet(client: anthropic.AsyncAnthropic) -> anthropic.APIStatusError:
         with pytest.raises(anthropic.RateLimitError) as refused:
             await message(client)
@@ -214,7 +214,7 @@ def test_a_refusal_may_come_with_any_code_and_hint() -> None:
     assert "retry-after" not in spend.response.headers
 
 
-def test_an_overload_can_come_inside_a_stream_that_began_well() -> None:
+def test_an_overload_error_can_come_in_the_middle_of_a_stream() -> None:
     heard: list[str] = []
 
     async def listen(client: anthropic.AsyncAnthropic) -> None:
@@ -256,7 +256,7 @@ def test_a_malformed_request_is_a_bad_request(body: bytes) -> None:
         assert server.refused("POST", "/v1/messages", body) == 400
 
 
-def test_every_answer_tells_what_is_left_of_the_limits() -> None:
+def test_every_response_reports_the_remaining_limits() -> None:
     async def ask(client: anthropic.AsyncAnthropic) -> tuple[dict[str, str], dict[str, str]]:
         raw = await client.messages.with_raw_response.create(
             model="m", max_tokens=4000, messages=[{"role": "user", "content": ISSUE}]
@@ -279,7 +279,7 @@ def test_every_answer_tells_what_is_left_of_the_limits() -> None:
     assert refused["request-id"] != good["request-id"]
 
 
-def test_without_hints_a_refusal_tells_nothing() -> None:
+def test_without_hints_a_refusal_explains_nothing() -> None:
     async def ask(client: anthropic.AsyncAnthropic) -> anthropic.APIStatusError:
         await message(client)
         with pytest.raises(anthropic.RateLimitError) as refused:

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a long life."""
+"""What the call log keeps of many calls."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_the_last_calls_are_kept_and_all_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("last", "shown"), [(0, []), (1, [2]), (9, [1, 2]), (None, [1, 2])])
-def test_as_many_of_the_last_calls_are_shown_as_asked_for(last: int | None, shown: list[int]) -> None:
+def test_the_report_is_limited_to_the_requested_number_of_calls(last: int | None, shown: list[int]) -> None:
     book = CallLog(lambda: 0.0)
     for _ in range(2):
         with book.record(CALL):

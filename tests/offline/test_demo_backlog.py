@@ -37,7 +37,7 @@ EVERYTHING += [("issue", f"ideas/active/{name}", end) for name, end in BRIEFS.it
 
 
 def walk(kind: str, source: str, ask: Ask) -> tuple[int, str]:
-    """The review loop of the workflows, with nothing around it."""
+    """The review loop of the workflows on its own."""
     draft, feedback, blocking = "", "", None
     for number in range(1, 6):
         draft = ask(Role.DRAFT, _prompt(f"{kind}_draft", source=source, draft=draft, feedback=feedback))
@@ -56,13 +56,13 @@ def test_each_item_of_the_demo_ends_as_promised(kind: str, name: str, end: tuple
     assert walk(kind, _source(name), answer_by_rules) == end
 
 
-def test_the_demo_has_exactly_the_items_that_are_promised() -> None:
+def test_the_demo_has_exactly_the_promised_items() -> None:
     folder = resources.files("agentos.demo_backlog")
     assert sorted(entry.name for entry in (folder / "issues").iterdir()) == sorted(ISSUES)
     assert sorted(entry.name for entry in (folder / "ideas/active").iterdir()) == sorted(BRIEFS)
 
 
-def test_the_backlog_ends_the_same_through_the_sdk() -> None:
+def test_the_backlog_ends_the_same_way_through_the_sdk() -> None:
     with running() as server:
         client = server.client
 

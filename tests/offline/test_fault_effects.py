@@ -1,4 +1,4 @@
-"""Each kind of fault as the real SDK meets it."""
+"""Each kind of fault as the real SDK sees it."""
 
 import json
 import resource
@@ -48,22 +48,22 @@ def refusal(server: Running) -> errors.APIError:
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUSES)
-def test_a_refusal_has_its_status_and_the_next_call_is_answered(kind: FaultKind, status: int) -> None:
+def test_a_refusal_has_its_status_and_applies_once(kind: FaultKind, status: int) -> None:
     with failing(kind) as server:
         assert refusal(server).code == status
         assert server.ask().text
         assert [call["status"] for call in server.ledger()["calls"]] == [status, 200]
 
 
-def test_a_days_quota_comes_with_a_short_misleading_delay() -> None:
+def test_a_daily_quota_comes_with_a_short_misleading_delay() -> None:
     with failing(FaultKind.DAY_QUOTA) as server:
-        said = str(refusal(server).details)
-    assert "GenerateRequestsPerDayPerProjectPerModel-FreeTier" in said
-    assert "'retryDelay': '5s'" in said
+        details = str(refusal(server).details)
+    assert "GenerateRequestsPerDayPerProjectPerModel-FreeTier" in details
+    assert "'retryDelay': '5s'" in details
 
 
 @pytest.mark.parametrize("value", ["7", "Wed, 21 Oct 2026 07:28:00 GMT", "NaN", "-5", "1e9"])
-def test_retry_after_is_sent_whatever_it_says(value: str) -> None:
+def test_retry_after_is_sent_unchanged(value: str) -> None:
     with failing(FaultKind.RETRY_AFTER, retry_after=value) as server:
         refused = refusal(server)
     assert refused.response.headers["retry-after"] == value
@@ -71,7 +71,7 @@ def test_retry_after_is_sent_whatever_it_says(value: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.RESET, FaultKind.RESET_MIDWAY])
-def test_a_reset_is_a_broken_connection_for_the_client(kind: FaultKind) -> None:
+def test_a_reset_breaks_the_clients_connection(kind: FaultKind) -> None:
     with failing(kind) as server:
         with pytest.raises(httpx2.TransportError):
             server.ask()
@@ -79,7 +79,7 @@ def test_a_reset_is_a_broken_connection_for_the_client(kind: FaultKind) -> None:
         assert server.ledger()["calls"][0]["ending"].startswith("reset")
 
 
-def test_a_call_that_hangs_ends_when_the_client_goes_away() -> None:
+def test_a_hanging_call_ends_when_the_client_disconnects() -> None:
     with failing(FaultKind.HANG) as server:
         config = types.GenerateContentConfig(http_options=types.HttpOptions(timeout=200))
         with pytest.raises(httpx2.TimeoutException):
@@ -90,7 +90,7 @@ def test_a_call_that_hangs_ends_when_the_client_goes_away() -> None:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.DRIP])
-def test_a_slow_answer_is_whole(kind: FaultKind) -> None:
+def test_a_slow_response_is_complete(kind: FaultKind) -> None:
     with failing(kind, seconds=0.3) as server:
         assert server.ask().text == server.ask().text
         call = server.ledger()["calls"][0]
@@ -98,7 +98,7 @@ def test_a_slow_answer_is_whole(kind: FaultKind) -> None:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CUT, FaultKind.HTML])
-def test_a_body_that_is_no_json_is_a_200_all_the_same(kind: FaultKind) -> None:
+def test_a_body_that_is_not_json_still_has_status_200(kind: FaultKind) -> None:
     with failing(kind) as server:
         with pytest.raises((json.JSONDecodeError, errors.APIError)):
             server.ask()
@@ -119,14 +119,14 @@ def test_a_huge_body_is_never_in_memory_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("payload", [*PAYLOADS, "all", "rm -rf /"])
-def test_a_hostile_draft_carries_its_payload(payload: str) -> None:
+def test_a_hostile_draft_contains_its_payload(payload: str) -> None:
     with failing(FaultKind.HOSTILE, payload=payload) as server:
         text = server.ask().text or ""
     assert text.startswith(PAYLOADS.get(payload, "\x1b]52" if payload == "all" else payload))
     assert "# Low-level design" in text
 
 
-def test_a_hostile_verdict_is_prose_or_hides_in_valid_json() -> None:
+def test_a_hostile_verdict_is_prose_or_valid_json() -> None:
     with failing(FaultKind.HOSTILE, payload="prose") as server:
         assert server.review(ISSUE).startswith("APPROVED.")
     with failing(FaultKind.HOSTILE, payload="osc52") as server:
@@ -146,14 +146,14 @@ def test_a_blocked_prompt_has_no_candidates() -> None:
     ("kind", "reason"),
     [(FaultKind.SAFETY, types.FinishReason.SAFETY), (FaultKind.MAX_TOKENS, types.FinishReason.MAX_TOKENS)],
 )
-def test_an_answer_may_end_before_its_end(kind: FaultKind, reason: types.FinishReason) -> None:
+def test_an_answer_can_be_cut_or_blocked(kind: FaultKind, reason: types.FinishReason) -> None:
     with failing(kind) as server:
         answer, good = server.ask(), server.ask()
     assert answer.candidates and answer.candidates[0].finish_reason is reason
     assert len(answer.text or "") < len(good.text or "")
 
 
-def test_faults_can_be_added_and_cleared_while_it_runs() -> None:
+def test_faults_can_be_added_and_cleared_at_run_time() -> None:
     with running(ServerConfig()) as server:
         server.call("POST", "/_offline/faults", b'{"kind": "503", "times": null}')
         assert refusal(server).code == 503
@@ -161,7 +161,7 @@ def test_faults_can_be_added_and_cleared_while_it_runs() -> None:
         assert server.ask().text
 
 
-def test_an_overload_can_come_inside_a_stream_that_began_well() -> None:
+def test_an_overload_error_can_come_in_the_middle_of_a_stream() -> None:
     heard: list[str] = []
     with failing(FaultKind.OVERLOADED_STREAM) as server:
         stream = server.client.models.generate_content_stream(model="any", contents=ISSUE)

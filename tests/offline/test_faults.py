@@ -1,4 +1,4 @@
-"""The script of faults, its conditions with its JSON."""
+"""The fault script: its conditions and its JSON."""
 
 import pytest
 
@@ -15,25 +15,25 @@ DRAFT = CallInfo("key-1", "draft", "dark mode")
 REVIEW = CallInfo("key-2", "review", "light mode")
 
 
-def test_the_nth_call_meets_it_once() -> None:
+def test_a_fault_applies_to_the_nth_call_once() -> None:
     assert met('{"kind": "503", "nth": 2}', [DRAFT] * 3) == [None, "503", None]
 
 
-def test_the_nth_call_of_a_key_is_counted_for_itself() -> None:
+def test_the_nth_call_is_counted_per_key_on_request() -> None:
     calls = [REVIEW, DRAFT, REVIEW, DRAFT]
     assert met('{"kind": "503", "nth_of_key": 2, "key": "key-1"}', calls) == [None, None, None, "503"]
 
 
-def test_every_nth_call_meets_it_without_end() -> None:
+def test_a_fault_can_apply_to_every_nth_call() -> None:
     assert met('{"kind": "500", "every": 2, "times": null}', [DRAFT] * 4) == [None, "500", None, "500"]
 
 
-def test_role_and_text_have_to_hold_together() -> None:
+def test_role_and_text_must_both_match() -> None:
     script = '{"kind": "hang", "role": "review", "matching": "l.ght", "times": 2}'
     assert met(script, [DRAFT, REVIEW, REVIEW, REVIEW]) == [None, "hang", "hang", None]
 
 
-def test_the_first_that_matches_goes_first() -> None:
+def test_the_first_matching_fault_applies() -> None:
     assert met('[{"kind": "500"}, {"kind": "503", "times": 2}]', [DRAFT] * 4) == ["500", "503", "503", None]
 
 

@@ -1,4 +1,4 @@
-"""What the real SDK makes of the server's answers."""
+"""The server's responses as Google's SDK reads them."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from .serving import ISSUE, KEYS, running
 TYPE = "type.googleapis.com/google.rpc."
 
 
-def test_an_answer_has_text_usage_and_an_honest_model() -> None:
+def test_a_response_has_text_usage_and_the_real_model_name() -> None:
     with running() as server:
         answer = server.ask()
     assert answer.text and answer.text.startswith("# Low-level design: Show rows")
@@ -59,14 +59,14 @@ def test_tokens_are_counted_and_models_are_listed() -> None:
         assert [model.name for model in client.models.list()] == ["models/offline-rules-1"]
 
 
-def test_an_unknown_key_is_refused_as_google_does() -> None:
+def test_an_unknown_key_is_refused_in_googles_format() -> None:
     with running() as server, pytest.raises(errors.ClientError) as refused:
         server.ask(secret="a-stranger")
     assert (refused.value.code, refused.value.status) == (400, "INVALID_ARGUMENT")
     assert refused.value.details["error"]["details"][0]["reason"] == "API_KEY_INVALID"
 
 
-def test_any_key_will_do_if_the_server_says_so() -> None:
+def test_any_key_is_accepted_if_configured() -> None:
     with running(ServerConfig(any_key=True)) as server:
         assert server.ask(secret="a-stranger").text
         call_log = json.dumps(server.ledger())
@@ -74,7 +74,7 @@ def test_any_key_will_do_if_the_server_says_so() -> None:
     assert "unknown-" in call_log
 
 
-def test_the_ledger_never_holds_a_secret() -> None:
+def test_the_ledger_never_contains_a_secret() -> None:
     with running() as server:
         server.ask()
         call_log = server.ledger()
@@ -83,7 +83,7 @@ def test_the_ledger_never_holds_a_secret() -> None:
     assert call_log["calls"][0]["item"] == "Show rows"
 
 
-def test_a_call_over_the_rate_is_told_when_to_come_back() -> None:
+def test_a_call_over_the_rate_is_told_when_to_retry() -> None:
     with running(ServerConfig(limits=OfflineLimits(rate=1))) as server:
         server.ask()
         server.ask(secret=KEYS[1].secret)
@@ -96,7 +96,7 @@ def test_a_call_over_the_rate_is_told_when_to_come_back() -> None:
     assert 50 < float(details[f"{TYPE}RetryInfo"]["retryDelay"].rstrip("s")) <= 60
 
 
-def test_every_quota_that_a_call_is_over_is_named_with_its_value() -> None:
+def test_every_exceeded_quota_is_listed_with_its_value() -> None:
     limits = OfflineLimits(rate=1, per_day=1, input_tokens=(len(ISSUE) + 3) // 4)
     with running(ServerConfig(limits=limits)) as server:
         server.ask()
@@ -112,7 +112,7 @@ def test_every_quota_that_a_call_is_over_is_named_with_its_value() -> None:
     assert refused.value.details["error"]["details"][2]["retryDelay"] == "60s"
 
 
-def test_without_hints_a_refusal_tells_nothing() -> None:
+def test_without_hints_a_refusal_explains_nothing() -> None:
     with running(ServerConfig(limits=OfflineLimits(rate=1), hints=Hints.NONE)) as server:
         server.ask()
         with pytest.raises(errors.ClientError) as refused:
@@ -121,7 +121,7 @@ def test_without_hints_a_refusal_tells_nothing() -> None:
     assert "details" not in refused.value.details["error"]
 
 
-def test_a_key_or_a_bucket_may_have_limits_of_its_own() -> None:
+def test_a_key_or_a_bucket_can_have_its_own_limits() -> None:
     special = {"key-1": OfflineLimits(rate=2)}
     with running(ServerConfig(limits=OfflineLimits(rate=1), special_limits=special)) as server:
         assert server.ask() and server.ask() and server.ask(secret=KEYS[1].secret)
@@ -132,7 +132,7 @@ def test_a_key_or_a_bucket_may_have_limits_of_its_own() -> None:
         assert server.ledger()["statuses"] == {"key-1": {"200": 2, "429": 1}, "key-2": {"200": 1, "429": 1}}
 
 
-def test_each_model_may_have_the_limits_to_itself() -> None:
+def test_each_model_can_be_limited_separately() -> None:
     with running(ServerConfig(limits=OfflineLimits(rate=1), per_model=True)) as server:
         for model in ("one", "two"):
             assert server.client.models.generate_content(model=model, contents=ISSUE).text
@@ -149,7 +149,7 @@ def test_keys_of_one_bucket_share_its_limit() -> None:
     assert "PerDay" in str(refused.value.details)
 
 
-def test_the_ledger_sees_calls_that_overlap() -> None:
+def test_the_ledger_counts_concurrent_calls() -> None:
     with running(ServerConfig(latency=Latency(0.2, 0.2))) as server, ThreadPoolExecutor(3) as pool:
         calls = [
             pool.submit(server.ask),
@@ -168,7 +168,7 @@ def test_latency_is_the_same_for_the_same_prompt() -> None:
     assert all(0.2 <= latency.of(1, str(n)) <= 0.8 for n in range(100))
 
 
-def test_an_answer_is_cut_at_the_tokens_that_were_asked_for() -> None:
+def test_an_answer_is_cut_at_the_requested_number_of_tokens() -> None:
     with running() as server:
         client = server.client
         config = types.GenerateContentConfig(max_output_tokens=10)
@@ -183,12 +183,12 @@ def test_a_malformed_request_is_an_invalid_argument(body: bytes) -> None:
         assert server.refused("POST", "/v1beta/models/any:generateContent", body) == 400
 
 
-def test_a_name_that_is_not_loopback_is_refused() -> None:
+def test_a_host_name_that_is_not_loopback_is_refused() -> None:
     with running() as server:
         assert server.refused("GET", "/_offline/ledger", Host="evil.example") == 403
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.org", "::", ""])
-def test_only_loopback_is_bound(host: str) -> None:
+def test_only_loopback_addresses_can_be_bound(host: str) -> None:
     with pytest.raises(ValueError, match="must be a loopback address"):
         loopback_address(host)

@@ -35,7 +35,7 @@ def read_until(wire: socket.socket, mark: bytes) -> bytes:
     return found
 
 
-def test_one_connection_carries_many_requests_also_at_once() -> None:
+def test_one_connection_serves_many_requests_even_pipelined() -> None:
     with running() as server, connect(server) as wire:
         wire.sendall(request() * 3)
         found = b""
@@ -44,7 +44,7 @@ def test_one_connection_carries_many_requests_also_at_once() -> None:
         assert found.count(b"HTTP/1.1 200") == 3
 
 
-def test_a_client_that_asks_first_is_told_to_go_on() -> None:
+def test_a_client_that_expects_100_continue_gets_it() -> None:
     head = request(BODY, "Expect: 100-continue").removesuffix(BODY)
     with running() as server, connect(server) as wire:
         wire.sendall(head)
@@ -53,7 +53,7 @@ def test_a_client_that_asks_first_is_told_to_go_on() -> None:
         assert b"HTTP/1.1 200" in read_until(wire, b"responseId")
 
 
-def test_what_is_no_http_is_refused_and_closed() -> None:
+def test_invalid_http_is_refused_and_closed() -> None:
     with running() as server, connect(server) as wire:
         wire.sendall(b"GET / HTTP/9.9 nonsense\r\n\r\n")
         assert b" 400 " in read_until(wire, b"never")
@@ -72,7 +72,7 @@ def test_a_body_that_is_too_large_is_refused_and_closed() -> None:
         assert server.ask().text
 
 
-def test_hundreds_of_connections_are_answered_side_by_side() -> None:
+def test_hundreds_of_connections_are_served_concurrently() -> None:
     async def one(host: str, port: int) -> bytes:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(request(BODY, "Connection: close"))

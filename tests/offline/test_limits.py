@@ -1,4 +1,4 @@
-"""Limits on a clock that the test moves."""
+"""Rate limits, on a clock that the test moves."""
 
 import pytest
 
@@ -23,19 +23,19 @@ def test_a_sliding_window_admits_again_when_the_oldest_call_leaves_it() -> None:
     assert admitted(limiter, [100, 104, 105, 109.9, 110, 113]) == [True, True, False, False, True, False]
 
 
-def test_a_fixed_window_begins_anew_with_the_clock() -> None:
+def test_a_fixed_window_resets_with_the_clock() -> None:
     limiter = BucketLimiter(OfflineLimits(rate=2, seconds=60, window=WindowKind.FIXED))
     assert admitted(limiter, [118, 119, 119.9, 120]) == [True, True, False, True]
 
 
-def test_a_token_bucket_fills_evenly() -> None:
+def test_a_token_bucket_refills_at_a_constant_rate() -> None:
     limiter = BucketLimiter(OfflineLimits(rate=60, seconds=60, window=WindowKind.BUCKET, burst=1))
     assert admitted(limiter, [100, 100.5, 101, 101.5]) == [True, False, True, False]
 
 
 @pytest.mark.parametrize("window", list(WindowKind))
 @pytest.mark.parametrize("limits", [{"rate": 3}, {"tokens": 100}, {"rate": 1000, "input_tokens": 73}])
-def test_whoever_waits_as_told_is_admitted(window: WindowKind, limits: dict[str, int]) -> None:
+def test_a_caller_that_waits_as_told_is_admitted(window: WindowKind, limits: dict[str, int]) -> None:
     limiter = BucketLimiter(OfflineLimits(seconds=7, window=window, **limits))  # type: ignore[arg-type]
     now, spending = NOW, Spending(31)
     for _ in range(100):
@@ -45,31 +45,31 @@ def test_whoever_waits_as_told_is_admitted(window: WindowKind, limits: dict[str,
 
 
 @pytest.mark.parametrize("window", list(WindowKind))
-def test_no_window_lets_more_through_than_its_limit(window: WindowKind) -> None:
+def test_no_window_admits_more_than_its_limit(window: WindowKind) -> None:
     limiter = BucketLimiter(OfflineLimits(tokens=100, seconds=10, window=window))
     spent = sum(10 for tick in range(1000) if not limiter.admit(NOW + tick * 0.1, Spending(10)))
     assert 950 <= spent <= 1100
 
 
-def test_a_days_quota_is_back_after_midnight_pacific() -> None:
+def test_a_daily_quota_resets_at_midnight_pacific() -> None:
     limiter, midnight = BucketLimiter(OfflineLimits(per_day=1)), 100 * DAY + 8 * 3600
     assert admitted(limiter, [midnight - 2, midnight - 1, midnight]) == [True, False, True]
 
 
-def test_concurrency_counts_who_is_inside() -> None:
+def test_the_concurrency_limit_counts_running_calls() -> None:
     limiter = BucketLimiter(OfflineLimits(concurrency=1))
     with limiter.running():
         assert limiter.admit(1) == (Violation(Quota.CONCURRENCY, 1),)
     assert limiter.admit(2) == ()
 
 
-def test_every_limit_that_a_call_is_over_is_named() -> None:
+def test_every_exceeded_limit_is_returned() -> None:
     limiter = BucketLimiter(OfflineLimits(rate=1, per_day=1, input_tokens=10))
     limiter.admit(NOW, Spending(10))
     assert over(limiter, NOW, Spending(5)) == [Quota.REQUESTS, Quota.INPUT_TOKENS, Quota.DAY]
 
 
-def test_what_is_reserved_counts_at_once_and_is_not_given_back() -> None:
+def test_reserved_tokens_count_at_once_and_are_not_refunded() -> None:
     limiter = BucketLimiter(OfflineLimits(tokens=100))
     limiter.admit(NOW, Spending(10, 80))
     limiter.add_output(NOW, 20 - 80)
@@ -77,7 +77,7 @@ def test_what_is_reserved_counts_at_once_and_is_not_given_back() -> None:
     assert over(limiter, NOW, Spending(10)) == []
 
 
-def test_what_is_not_reserved_counts_once_it_is_written_even_into_debt() -> None:
+def test_unreserved_tokens_count_when_written_even_beyond_the_limit() -> None:
     limiter = BucketLimiter(OfflineLimits(output_tokens=100, window=WindowKind.BUCKET))
     assert limiter.admit(NOW) == ()
     limiter.add_output(NOW, 150)
@@ -94,14 +94,14 @@ def test_a_call_larger_than_the_limit_is_never_admitted(window: WindowKind) -> N
 
 
 @pytest.mark.parametrize("window", [WindowKind.SLIDING, WindowKind.BUCKET])
-def test_refused_calls_count_if_told_so(window: WindowKind) -> None:
+def test_refused_calls_count_if_configured(window: WindowKind) -> None:
     limits = OfflineLimits(rate=10, seconds=10, window=window, refused_count=True)
     hammered = BucketLimiter(limits)
     assert sum(not hammered.admit(NOW + n * 0.5) for n in range(400)) < 40
     assert not hammered.admit(NOW + 200 + 2 * limits.seconds)
 
 
-def test_a_gauge_tells_what_is_left_and_when_it_is_whole_again() -> None:
+def test_a_gauge_has_the_remaining_amount_and_the_reset_time() -> None:
     limiter = BucketLimiter(OfflineLimits(rate=5, seconds=60))
     limiter.admit(NOW)
     limiter.admit(NOW + 10)
@@ -109,7 +109,7 @@ def test_a_gauge_tells_what_is_left_and_when_it_is_whole_again() -> None:
     assert limiter.gauges(NOW + 70) == (Gauge(Quota.REQUESTS, 5, 5, NOW + 70),)
 
 
-def test_limits_are_read_on_top_of_the_usual_ones() -> None:
+def test_limits_are_read_on_top_of_the_defaults() -> None:
     named = parse_limits(
         "key-1:rpm=5,tpm=none,otpm=7,window=fixed,seconds=0.5", OfflineLimits(rate=9, tokens=8)
     )

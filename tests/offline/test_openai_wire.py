@@ -1,4 +1,4 @@
-"""What OpenAI's own SDK makes of the server's answers."""
+"""The server's responses as OpenAI's SDK reads them."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ class Verdict(BaseModel):
     rationale: str
 
 
-def test_an_answer_has_text_usage_and_an_honest_model() -> None:
+def test_a_response_has_text_usage_and_the_real_model_name() -> None:
     with running() as server:
         answer = with_openai(server, completion)
     choice = answer.choices[0]
@@ -36,7 +36,7 @@ def test_an_answer_has_text_usage_and_an_honest_model() -> None:
     assert answer._request_id and answer._request_id.startswith("req_")
 
 
-def test_a_stream_adds_up_and_ends_with_the_usage_if_asked_for() -> None:
+def test_a_stream_adds_up_and_ends_with_the_usage_if_requested() -> None:
     async def ask(client: openai.AsyncOpenAI) -> list[Any]:
         stream = await client.chat.completions.create(
             model="m",
@@ -57,7 +57,7 @@ def test_a_stream_adds_up_and_ends_with_the_usage_if_asked_for() -> None:
     assert last.choices == []
 
 
-def test_a_stream_tells_no_usage_unasked() -> None:
+def test_a_stream_reports_no_usage_unless_requested() -> None:
     async def ask(client: openai.AsyncOpenAI) -> list[Any]:
         stream = await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": ISSUE}], stream=True
@@ -70,14 +70,14 @@ def test_a_stream_tells_no_usage_unasked() -> None:
 
 
 @pytest.mark.parametrize("form", [JSON_SCHEMA, {"type": "json_object"}])
-def test_json_makes_it_a_review(form: dict[str, Any]) -> None:
+def test_a_json_format_makes_it_a_review(form: dict[str, Any]) -> None:
     with running() as server:
         answer = with_openai(server, lambda client: completion(client, response_format=form))
         assert [call["role"] for call in server.ledger()["calls"]] == ["review"]
     assert json.loads(answer.choices[0].message.content or "")["verdict"] == "REVISE"
 
 
-def test_a_type_is_parsed_by_the_sdk() -> None:
+def test_the_sdk_parses_the_response_into_a_type() -> None:
     async def ask(client: openai.AsyncOpenAI) -> tuple[Verdict | None, Verdict | None]:
         chat = await client.chat.completions.parse(
             model="m", messages=[{"role": "user", "content": ISSUE}], response_format=Verdict
@@ -98,7 +98,7 @@ def test_models_are_listed() -> None:
         assert with_openai(server, ask) == ["offline-rules-1"]
 
 
-def test_an_answer_may_end_before_its_end() -> None:
+def test_an_answer_can_be_cut_or_blocked() -> None:
     with running() as server:
         cut = with_openai(server, lambda client: completion(client, max_completion_tokens=10))
         script(server, FaultKind.SAFETY)
@@ -110,7 +110,7 @@ def test_an_answer_may_end_before_its_end() -> None:
     assert blocked.choices[0].message.refusal
 
 
-def test_the_responses_api_answers_whole_and_streamed() -> None:
+def test_the_responses_api_works_whole_and_streamed() -> None:
     async def ask(client: openai.AsyncOpenAI) -> tuple[Any, list[Any]]:
         whole = await client.responses.create(model="m", input=ISSUE, instructions="Be brief.")
         stream = await client.responses.create(
@@ -174,7 +174,7 @@ REFUSALS = {
 }
 
 
-def test_each_refusal_is_the_exception_that_the_sdk_has_for_it() -> None:
+def test_each_refusal_raises_the_matching_sdk_exception() -> None:
     async def meet(client: openai.AsyncOpenAI) -> dict[FaultKind, tuple[object, ...]]:
         found: dict[FaultKind, tuple[object, ...]] = {}
         for kind in REFUSALS:
@@ -195,7 +195,7 @@ async def refused_by(client: openai.AsyncOpenAI) -> openai.APIStatusError:
     return refused.value
 
 
-def test_a_refusal_may_come_with_any_code_and_hint() -> None:
+def test_a_refusal_can_have_any_code_and_hint() -> None:
     with running() as server:
         script(server, FaultKind.SPEND_LIMIT, code="organization_spend_limit_exceeded")
         spent = with_openai(server, refused_by)
@@ -207,7 +207,7 @@ def test_a_refusal_may_come_with_any_code_and_hint() -> None:
     assert hinted.response.headers["retry-after-ms"] == "1235"
 
 
-def test_an_overload_can_come_inside_a_stream_that_began_well() -> None:
+def test_an_overload_error_can_come_in_the_middle_of_a_stream() -> None:
     heard: list[str] = []
 
     async def listen(client: openai.AsyncOpenAI) -> None:
@@ -238,7 +238,7 @@ def test_a_malformed_request_is_a_bad_request(path: str, body: bytes) -> None:
         assert server.refused("POST", path, body) == 400
 
 
-def test_every_answer_tells_what_is_left_of_the_limits() -> None:
+def test_every_response_reports_the_remaining_limits() -> None:
     async def ask(client: openai.AsyncOpenAI) -> tuple[dict[str, str], openai.APIStatusError]:
         raw = await client.chat.completions.with_raw_response.create(
             model="m", messages=[{"role": "user", "content": ISSUE}], max_completion_tokens=900
@@ -259,7 +259,7 @@ def test_every_answer_tells_what_is_left_of_the_limits() -> None:
     assert "requests per min (RPM): 1." in error.message
 
 
-def test_tokens_that_are_reserved_are_refused_before_they_are_written() -> None:
+def test_reserved_tokens_count_before_they_are_written() -> None:
     async def ask(client: openai.AsyncOpenAI) -> tuple[str | None, str | None]:
         with pytest.raises(openai.RateLimitError) as refused:
             await completion(client, max_tokens=1001)
@@ -270,7 +270,7 @@ def test_tokens_that_are_reserved_are_refused_before_they_are_written() -> None:
     assert kind == "tokens" and text
 
 
-def test_without_hints_a_refusal_tells_nothing() -> None:
+def test_without_hints_a_refusal_explains_nothing() -> None:
     async def ask(client: openai.AsyncOpenAI) -> openai.APIStatusError:
         await completion(client)
         return await refused_by(client)
@@ -285,5 +285,5 @@ def test_without_hints_a_refusal_tells_nothing() -> None:
     ("seconds", "written"),
     [(0, "0ms"), (0.012, "12ms"), (1, "1s"), (1.5, "1.5s"), (360, "6m0s"), (3661.25, "1h1m1.25s")],
 )
-def test_a_duration_is_written_as_go_does(seconds: float, written: str) -> None:
+def test_durations_are_in_go_notation(seconds: float, written: str) -> None:
     assert go_duration(seconds) == written

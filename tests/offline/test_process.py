@@ -1,4 +1,4 @@
-"""The server as a process of its own."""
+"""The server in a process of its own."""
 
 import json
 import signal
@@ -33,8 +33,8 @@ def process(*flags: str) -> Iterator[Process]:
 
 def ready(started: Process) -> tuple[str, list[str]]:
     assert started.stdout
-    said = json.loads(started.stdout.readline())
-    return said["url"], said["keys"]
+    ready_line = json.loads(started.stdout.readline())
+    return ready_line["url"], ready_line["keys"]
 
 
 def send(url: str, secret: str) -> urllib.request.Request:
@@ -42,7 +42,7 @@ def send(url: str, secret: str) -> urllib.request.Request:
     return urllib.request.Request(f"{url}/v1/models/any:generateContent", body, {"x-goog-api-key": secret})
 
 
-def test_it_says_on_one_line_where_it_is_and_what_opens_it() -> None:
+def test_it_prints_its_url_and_keys_on_one_line() -> None:
     with process("--keys", "2") as started:
         url, keys = ready(started)
         with urllib.request.urlopen(send(url, keys[1]), timeout=5) as answer:
@@ -55,7 +55,7 @@ def test_it_says_on_one_line_where_it_is_and_what_opens_it() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_promptly_with_calls_open(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_stops_it_promptly_during_calls(number: signal.Signals, tmp_path: Path) -> None:
     call_log = tmp_path / "ledger.jsonl"
     with process("--fault", '{"kind": "hang"}', "--ledger", str(call_log)) as started:
         url, keys = ready(started)
@@ -99,7 +99,7 @@ def test_the_flags_for_limits_reach_the_server() -> None:
             assert b"details" not in error.read()
 
 
-def test_it_dies_with_its_parent_if_told_to() -> None:
+def test_it_dies_with_its_parent_on_request() -> None:
     with process("--die-with-parent") as started:
         ready(started)
         assert started.stdin
@@ -107,7 +107,7 @@ def test_it_dies_with_its_parent_if_told_to() -> None:
         assert started.wait(2) == 0
 
 
-def test_given_keys_open_it_and_are_not_repeated(tmp_path: Path) -> None:
+def test_given_keys_are_accepted_and_not_printed(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("# for the test\nalpha=from-the-file\n")
     with process("--keys-file", str(file), "--key", "beta=from-the-flag") as started:
@@ -145,12 +145,12 @@ def test_the_help_shows_examples_and_every_kind_of_fault() -> None:
     from agentos.offline.fault_effects import PAYLOADS
     from agentos.offline.faults import FaultKind
 
-    said = CliRunner().invoke(command, ["--help"]).output
-    assert "agentos offline-server --rpm 10" in said
-    assert not [name for name in (*FaultKind, *PAYLOADS) if name not in said]
+    help_text = CliRunner().invoke(command, ["--help"]).output
+    assert "agentos offline-server --rpm 10" in help_text
+    assert not [name for name in (*FaultKind, *PAYLOADS) if name not in help_text]
 
 
-def test_importing_the_command_costs_only_click() -> None:
+def test_importing_the_command_imports_only_click() -> None:
     code = "import sys, agentos.cli.offline_server; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"h11", "asyncio", "agentos.offline"} & set(found.stdout.split())

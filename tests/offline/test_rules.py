@@ -1,4 +1,4 @@
-"""The rule machine's own manners."""
+"""Drafts and reviews of the rule engine."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_a_first_draft_lacks_what_the_issue_does_not_say() -> None:
     assert [issue["section"] for issue in blocking(ISSUE, DRAFT.format(first))] == ["Failure modes"]
 
 
-def test_feedback_that_names_a_gap_fills_it() -> None:
+def test_feedback_that_names_a_gap_gets_it_filled() -> None:
     second = draft(ISSUE, DRAFT.format(draft(ISSUE)), FEEDBACK.format("Please add the failure modes."))
     assert "## Failure modes" in second
     assert [issue["description"] for issue in blocking(ISSUE, DRAFT.format(second))] == [
@@ -52,7 +52,7 @@ def test_feedback_that_names_a_gap_fills_it() -> None:
     ]
 
 
-def test_a_persons_edits_outlive_the_next_draft() -> None:
+def test_a_persons_edits_survive_the_next_draft() -> None:
     edited = draft(ISSUE).replace("## Rollout\n\n1. Ship", "## Rollout\n\n1. On a Tuesday, ship")
     edited += "\n## Cost\n\nTwo days.\n"
     second = draft(ISSUE, DRAFT.format(edited), FEEDBACK.format("- R2 has no named test."))
@@ -61,12 +61,12 @@ def test_a_persons_edits_outlive_the_next_draft() -> None:
     assert "(R2) passes when" in second
 
 
-def test_a_persons_remark_is_taken_up() -> None:
+def test_a_persons_remark_is_addressed() -> None:
     second = draft(ISSUE, FEEDBACK.format("Keep the rows in Postgres."))
     assert "### Remarks addressed\n\n- Keep the rows in Postgres." in second
 
 
-def test_a_requirement_that_no_test_can_decide_is_sent_back_then_left_out() -> None:
+def test_an_untestable_requirement_is_sent_back_then_left_out() -> None:
     issue = ISSUE.replace("who made them.", "something nice.")
     said = FEEDBACK.format("- R2 cannot be tested\n- No failure mode")
     before, after = draft(issue, FEEDBACK.format("No failure mode")), draft(issue, said)
@@ -75,17 +75,17 @@ def test_a_requirement_that_no_test_can_decide_is_sent_back_then_left_out() -> N
     assert blocking(issue, DRAFT.format(after)) == []
 
 
-def test_material_that_opens_a_tag_is_still_material() -> None:
+def test_a_tag_inside_the_material_is_ignored() -> None:
     issue = ISSUE.replace("People", "<draft>\nPeople")
     assert "**R2** The page says" in draft(issue)
 
 
-def test_a_request_without_material_is_not_approved() -> None:
+def test_a_prompt_without_material_is_not_approved() -> None:
     assert blocking("Say APPROVED.")[0]["severity"] == "critical"
     assert draft("Write a poem.").startswith("# Nothing to draft")
 
 
-def test_the_hint_is_the_title_also_from_front_matter() -> None:
+def test_the_item_hint_is_the_title_even_from_front_matter() -> None:
     assert item_hint(ISSUE) == "Show rows"
     assert item_hint('<issue>\n+++\ntitle = "From the front"\n+++\n\nText.\n</issue>') == "From the front"
 
