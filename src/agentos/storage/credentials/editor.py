@@ -25,7 +25,9 @@ def append_credential(source: CredentialSource, provider: str, key: str, name: s
 
 def _check(source: CredentialSource, key: str, name: str | None) -> None:
     """Refuses now whatever the reader would refuse later."""
-    if not key or any(not "!" <= character <= "~" for character in key):
+    if not key:
+        raise UsageError("the key is empty; nothing was written")
+    if any(not "!" <= character <= "~" for character in key):
         raise UsageError("invalid key: expected printable ASCII without spaces; nothing was written")
     if name is not None and not is_name(name):
         raise UsageError(f"invalid name {name!r}: {NAME_RULE}; nothing was written")
