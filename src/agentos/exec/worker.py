@@ -1,6 +1,7 @@
 """Inside a worker process of `agentos exec`: runs one program for one item."""
 
 import asyncio
+import functools
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from agentos.core.protocol.events import ProgramEnded, WorkerReported
 from agentos.core.protocol.ports import Channel
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.engines.channel import SocketChannel
-from agentos.engines.prctl import signal_on_parent_death
+from agentos.engines.prctl import die_with_parent, signal_on_parent_death
 from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.locks import Holder, ItemLocks
 
@@ -59,18 +60,22 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
             markers.clear(task.item)
         elif markers.is_done(task.item):
             return Outcome(Ending.FINISHED, error="was finished already")
-        return await _run(task, channel, markers)
+        assert lock.descriptor is not None
+        return await _run(task, channel, markers, lock.descriptor)
     finally:
         lock.release()
 
 
-async def _run(task: ExecTask, channel: Channel, markers: DoneMarkers) -> Outcome:
+async def _run(task: ExecTask, channel: Channel, markers: DoneMarkers, lock: int) -> Outcome:
+    """Run the program. It inherits the item's lock: should it outlive this worker, no other run starts the item."""
     started_at = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
             *task.command,
             stdin=asyncio.subprocess.DEVNULL,
             cwd=task.place,
+            pass_fds=(lock,),
+            preexec_fn=functools.partial(die_with_parent, os.getpid()),
             env={**environment(), **{variable.name: variable.value.reveal() for variable in task.variables}},
         )
     except (OSError, ValueError) as error:
@@ -96,9 +101,16 @@ def _outcome(task: ExecTask, status: int, *, stopped: bool) -> Outcome:
     if stopped:
         return Outcome(Ending.INTERRUPTED)
     if status < 0:
-        return failed_transient(f"killed by {signal.Signals(-status).name}")
+        return failed_transient(f"killed by {_signal_name(-status)}")
     retryable = task.retry_any or status in task.retry_codes
     return (failed_transient if retryable else failed)(f"exit status {status}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 async def _listen(channel: Channel, stopping: asyncio.Event) -> None:

@@ -213,6 +213,7 @@ class RunBuilder:
             text=github.texts.get(item.source) if github else None,
             github=github.access if github and filed else None,
             filed=filed,
+            locks=str(self._home.locks(settings.project)),
         )
 
     def _database(self, item: Item) -> Path:

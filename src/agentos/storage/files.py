@@ -20,11 +20,11 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 class Folder:
     """Reads and writes files below a root folder.
 
-    Names are relative to the root. No symbolic link on the way is followed, so no name can lead outside, even in a
+    Names are relative to the root. New files and folders follow the umask. No symbolic link on the way is followed, so no name can lead outside, even in a
     project that somebody else prepared.
     """
 
-    def __init__(self, root: Path, file_mode: int = 0o644, folder_mode: int = 0o755) -> None:
+    def __init__(self, root: Path, file_mode: int = 0o666, folder_mode: int = 0o777) -> None:
         self.root = root
         self._file_mode = file_mode
         self._folder_mode = folder_mode

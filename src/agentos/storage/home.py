@@ -42,6 +42,10 @@ class Home:
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / checkpoint_name(workflow, number)
 
+    def locks(self, project: Path) -> Path:
+        """The second lock of each item. The project's own may be deleted, as by `git clean`; these are not."""
+        return self.path / "locks" / project_key(project)
+
     def program(self, project: Path, name: str) -> Path:
         """The locks and done markers of one `agentos exec` command in one project."""
         return self.path / "exec" / project_key(project) / name

@@ -1,8 +1,11 @@
 """File locks (flock) that the kernel releases when their holder dies.
 
 A lock is a file that stays in place; only the kernel's lock on it says whether it is held. No lock ever becomes stale,
-none is taken from a living process, and `kill -9` needs no cleanup. Who holds a lock is looked up in /proc/locks, so
-looking never disturbs the holder or another process that is about to take it.
+none is taken from a living process, and `kill -9` needs no cleanup.
+
+Whether a lock is held is asked of the lock itself, by trying to share it for a moment, never of /proc: a process cannot
+see the locks of another container there, and on an overlay the inode numbers differ. Whoever wants the lock tells such a
+probe, which shares it, from a holder, which does not.
 """
 
 import contextlib
@@ -10,13 +13,20 @@ import errno
 import fcntl
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.planning.items import is_safe_id
+from agentos.regular_files import UnsafeFile, read_regular
 
 LOCKS = ".locks"
-_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+PROBE_RETRY = 0.002  # seconds between tries while a probe shares the lock
+PROBE_TIMEOUT = 2.0  # seconds; a probe lasts microseconds, unless its process was stopped in the middle
+WAIT_INTERVAL = 0.02  # seconds
+WAIT_TIMEOUT = 60.0  # seconds for a lock that is held for moments
+PRIVATE_MODE, SHARED_MODE = 0o600, 0o660
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +40,51 @@ class Holder:
 class LockFile:
     """An exclusive flock on one file, held until `release` or until every process that inherited it has ended."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int = PRIVATE_MODE) -> None:
         self.path = path
         self.descriptor: int | None = None
+        self._mode = mode
 
     def acquire(self) -> bool:
         """Tries once. False if another process, or another user (EACCES), holds it; other errors are raised."""
-        try:
-            descriptor = os.open(self.path, _OPEN_FLAGS, 0o600)
-        except PermissionError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        except BaseException:
-            os.close(descriptor)
-            raise
+        while True:
+            try:
+                descriptor = os.open(self.path, _OPEN_FLAGS, self._mode)
+            except PermissionError:
+                return False
+            try:
+                if not _lock_exclusively(descriptor):
+                    os.close(descriptor)
+                    return False
+                if _is_file_at(self.path, descriptor):
+                    break
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # the file was replaced while we locked it: lock the new one
         self.descriptor = descriptor
+        with contextlib.suppress(OSError):
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return True
 
     def wait(self) -> None:
-        """Blocks until the lock is free. Only for locks that are held for moments, never for an item's."""
-        descriptor = os.open(self.path, _OPEN_FLAGS, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self.descriptor = descriptor
+        """Waits until the lock is free. Only for locks that are held for moments, never for an item's."""
+        deadline = time.monotonic() + WAIT_TIMEOUT
+        while not self.acquire():
+            if time.monotonic() > deadline:
+                pid = _pid_in(self.path)
+                holder = f"process {pid}" if pid else "another process"
+                raise TimeoutError(
+                    errno.ETIMEDOUT,
+                    f"{holder} has held this lock for over {WAIT_TIMEOUT:.0f} s",
+                    str(self.path),
+                )
+            time.sleep(WAIT_INTERVAL)
+
+    def is_current(self) -> bool:
+        """Whether the lock file is still the one that was locked: `git clean` may have removed it."""
+        return self.descriptor is not None and _is_file_at(self.path, self.descriptor)
 
     def release(self) -> None:
         if self.descriptor is not None:
@@ -64,19 +93,30 @@ class LockFile:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether any process holds the lock. Does not touch it."""
+    """Whether any process holds the lock. A lock that may not be opened counts as held."""
     try:
-        inode = _inode(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        return True
     except OSError:
         return False
-    return inode in _flock_holders()
+    try:
+        return not _can_share(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def stopped_holder(path: Path) -> int | None:
-    """The pid of the lock's holder if that process is stopped, as by Ctrl-Z. Does not touch the lock."""
-    with contextlib.suppress(OSError):
-        pid = _flock_holders().get(_inode(path))
-        if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
+    """The pid of the lock's holder if that process is stopped, as by Ctrl-Z. For messages only."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = _pid_in(path)
+        if not pid or not is_locked(path):
+            return None
+        is_stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+        # In another container the same number is another process.
+        if is_stopped and any(
+            os.path.samestat(path.stat(), fd.stat()) for fd in Path(f"/proc/{pid}/fd").iterdir()
+        ):
             return pid
     return None
 
@@ -86,56 +126,56 @@ class ItemLocks:
 
     def __init__(self, project: Path) -> None:
         self._folder = project / LOCKS
+        self._mode = SHARED_MODE
 
     @classmethod
     def inside(cls, folder: Path) -> "ItemLocks":
         """Locks that are directly in this folder, such as one in the home."""
         locks = cls(folder)
         locks._folder = folder
+        locks._mode = PRIVATE_MODE
         return locks
 
     def prepare(self) -> None:
-        """Creates the folder, with a .gitignore that keeps it out of git."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        """Creates the folder, with a .gitignore that keeps it out of git.
+
+        In a project it follows the umask and the group of the folder, so that several users may share a checkout.
+        """
+        self._folder.mkdir(mode=self._mode | 0o110 if self._mode == SHARED_MODE else 0o700, exist_ok=True)
         if self._folder.is_symlink():
             raise OSError(errno.ELOOP, "the lock folder is a symbolic link", str(self._folder))
         with contextlib.suppress(FileExistsError):
-            _write_text(self._folder / ".gitignore", "*\n", os.O_EXCL)
+            self._write_text(self._folder / ".gitignore", "*\n", os.O_EXCL)
 
     def acquire(self, item: str, holder: Holder) -> LockFile | None:
         """The item's lock, or None while another process holds it."""
-        lock = LockFile(self._path(item, "lock"))
+        lock = LockFile(self._path(item, "lock"), self._mode)
         if not lock.acquire():
             return None
         text = json.dumps({"pid": holder.pid, "run": holder.run})
         with contextlib.suppress(OSError):
-            _write_text(self._path(item, "holder"), text, os.O_TRUNC)
+            self._write_text(self._path(item, "holder"), text, os.O_TRUNC)
         return lock
 
     def holder(self, item: str) -> Holder | None:
         """Who last acquired the item's lock; they may have released it since."""
         try:
-            record = json.loads(self._path(item, "holder").read_text())
+            record = json.loads(read_regular(self._path(item, "holder"), limit=4096))
             return Holder(int(record["pid"]), str(record["run"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, UnsafeFile, ValueError, KeyError, TypeError):
             return None
 
     def held(self) -> dict[str, Holder | None]:
-        """The items that are locked now, with their holders. Does not touch the locks."""
-        holders = _flock_holders()
-        found: dict[str, Holder | None] = {}
-        for path in sorted(self._folder.glob("task-*.lock")):
-            item = path.name[len("task-") : -len(".lock")]
-            with contextlib.suppress(OSError):
-                if _inode(path) in holders:
-                    found[item] = self.holder(item)
-        return found
+        """The items that are locked now, with their holders."""
+        locked = (path for path in sorted(self._folder.glob("task-*.lock")) if is_locked(path))
+        items = (path.name[len("task-") : -len(".lock")] for path in locked)
+        return {item: self.holder(item) for item in items}
 
     def clear_notes(self) -> int:
         """Removes the holder notes of items that nobody holds; returns how many. Each under its item's lock."""
         cleared = 0
         for note in sorted(self._folder.glob("task-*.holder")):
-            lock = LockFile(note.with_suffix(".lock"))
+            lock = LockFile(note.with_suffix(".lock"), self._mode)
             if lock.acquire():
                 note.unlink(missing_ok=True)
                 lock.release()
@@ -144,32 +184,51 @@ class ItemLocks:
 
     def numbering(self) -> LockFile:
         """The lock to hold while a new item number is assigned."""
-        return LockFile(self._folder / "numbering.lock")
+        return LockFile(self._folder / "numbering.lock", self._mode)
 
     def _path(self, item: str, suffix: str) -> Path:
         if not is_safe_id(item):
             raise ValueError(f"not an item id: {item!r}")
         return self._folder / f"task-{item}.{suffix}"
 
-
-def _write_text(path: Path, text: str, flag: int) -> None:
-    """Never follows a link: the folder may have come with a downloaded project."""
-    with open(os.open(path, _OPEN_FLAGS | flag, 0o600), "w") as file:
-        file.write(text)
-
-
-def _inode(path: Path) -> tuple[int, int]:
-    state = path.lstat()
-    return state.st_dev, state.st_ino
+    def _write_text(self, path: Path, text: str, flag: int) -> None:
+        """Never follows a link: the folder may have come with a downloaded project."""
+        with open(os.open(path, _OPEN_FLAGS | flag, self._mode), "w") as file:
+            file.write(text)
 
 
-def _flock_holders() -> dict[tuple[int, int], int]:
-    """Device and inode of every file with an flock, and the pid of its holder, from /proc/locks."""
-    found = {}
-    for line in Path("/proc/locks").read_text().splitlines():
-        fields = line.split()
-        if "FLOCK" in fields and "->" not in fields:  # "->" marks a process that waits for the lock
-            start = fields.index("FLOCK")
-            major, minor, inode = fields[start + 4].split(":")
-            found[os.makedev(int(major, 16), int(minor, 16)), int(inode)] = int(fields[start + 3])
-    return found
+def _lock_exclusively(descriptor: int) -> bool:
+    """Tries once, however many probes share the lock at this moment."""
+    deadline = time.monotonic() + PROBE_TIMEOUT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _can_share(descriptor) or time.monotonic() > deadline:
+                return False
+            time.sleep(PROBE_RETRY)
+        else:
+            return True
+
+
+def _can_share(descriptor: int) -> bool:
+    """Whether nobody holds the lock exclusively; shares it for a moment to find out."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _is_file_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _pid_in(path: Path) -> int | None:
+    with contextlib.suppress(OSError, UnsafeFile, ValueError):
+        return int(read_regular(path, limit=64))
+    return None

@@ -22,7 +22,7 @@ from agentos.core.protocol.ports import Channel
 from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
 from agentos.storage.checkpoints import Checkpoint, check_checkpoint, delete_checkpoint, open_checkpoint
 from agentos.storage.disk_space import is_full
-from agentos.storage.files import ProjectFolder
+from agentos.storage.files import ProjectFolder, private_folder
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import DISK_POLL_INTERVAL, ModelSession
@@ -34,7 +34,8 @@ TRACEBACK_FRAMES = 3
 
 async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
     """Lock the item and run it as far as it goes. Every failure becomes an outcome."""
-    locks = ItemLocks(Path(task.project))
+    in_home = [ItemLocks.inside(private_folder(Path(task.locks)))] if task.locks else []
+    locks = [ItemLocks(Path(task.project)), *in_home]
     try:
         lock = await _acquire_lock(task, channel, locks)
     except OSError as error:
@@ -42,7 +43,8 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
         # A symbolic link in the lock's place stays there; a shortage of descriptors passes.
         return failed(text) if error.errno == errno.ELOOP else failed_transient(text)
     if lock is None:
-        return Outcome(Ending.ELSEWHERE, error=_holder_text(locks.holder(task.item.id)))
+        holders = (folder.holder(task.item.id) for folder in reversed(locks))
+        return Outcome(Ending.ELSEWHERE, error=_holder_text(next(filter(None, holders), None)))
     try:
         return await ItemRunner(task, channel, echo).run()
     except InvalidSpec as error:
@@ -59,16 +61,15 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
         echo(traceback.format_exc(limit=-TRACEBACK_FRAMES))
         return failed_transient(f"{type(error).__name__}: {error}")
     finally:
-        lock.release()
+        _release_all(lock)
 
 
-async def _acquire_lock(task: WorkerTask, channel: Channel, locks: ItemLocks) -> LockFile | None:
-    """The item's lock, or None if another run holds it. Waits while the disk is too full to create its file."""
+async def _acquire_lock(task: WorkerTask, channel: Channel, locks: list[ItemLocks]) -> list[LockFile] | None:
+    """The item's locks, or None if another run holds one. Waits while the disk is too full to create their files."""
     is_waiting = False
     while True:
         try:
-            locks.prepare()
-            lock = locks.acquire(task.item.id, Holder(task.coordinator, task.run))
+            lock = _acquire_all(task, locks)
         except OSError as error:
             if not is_full(error):
                 raise
@@ -80,6 +81,23 @@ async def _acquire_lock(task: WorkerTask, channel: Channel, locks: ItemLocks) ->
             is_waiting = True
             channel.send(DiskFull(task.item.id, task.project))
         await asyncio.sleep(DISK_POLL_INTERVAL)
+
+
+def _acquire_all(task: WorkerTask, locks: list[ItemLocks]) -> list[LockFile] | None:
+    acquired: list[LockFile] = []
+    for folder in locks:
+        folder.prepare()
+        lock = folder.acquire(task.item.id, Holder(task.coordinator, task.run))
+        if lock is None:
+            _release_all(acquired)
+            return None
+        acquired.append(lock)
+    return acquired
+
+
+def _release_all(locks: list[LockFile]) -> None:
+    for lock in locks:
+        lock.release()
 
 
 class ItemRunner:

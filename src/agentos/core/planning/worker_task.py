@@ -53,3 +53,4 @@ class WorkerTask:
     github: GitHubAccess | None = None
     filed: FiledIssue | None = None
     origin: str = ""
+    locks: str = ""  # a folder in the home; empty: the project's locks alone
