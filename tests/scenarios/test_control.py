@@ -100,7 +100,7 @@ def test_a_failed_item_is_put_back_into_the_run(harness: RunHarness) -> None:
         unknown = harness.run("retry", "LLD-99", program="agentos")
         assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
         running_on = harness.run("retry", "lld-41", program="agentos")
-        assert running_on.code == 2 and running_on.err.endswith("running, or still to come\n")
+        assert running_on.code == 2 and running_on.err.endswith("running or queued\n")
     done = running.wait()
     assert done.code == 0 and "2 completed" in done.out
     assert harness.document(40).exists() and harness.document(41).exists()
