@@ -40,6 +40,12 @@ def test_an_approval_with_blocking_issues_contradicts_itself_and_is_none() -> No
     assert found.verdict is Verdict.NEEDS_REVISION and found.rationale.startswith(CONTRADICTORY)
 
 
+def test_a_verdict_given_twice_is_unreadable() -> None:
+    text = '{"verdict": "REVISE", "verdict": "APPROVED", "rationale": "Good.", "blocking_issues": []}'
+    found = read_review(text)
+    assert found.verdict is Verdict.NEEDS_REVISION and found.rationale == UNREADABLE
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -31,7 +31,7 @@ class Review:
 def read_review(text: str) -> Review:
     """The verdict in a model's answer; anything unreadable is not an approval."""
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_unique)
         approved = {"APPROVED": True, "REVISE": False}[record["verdict"]]
         rationale = _text(record["rationale"])
         blocking = tuple(_blocking(entry) for entry in _entries(record.get("blocking_issues")))
@@ -42,6 +42,14 @@ def read_review(text: str) -> Review:
     if not approved and not blocking:
         return _revise(rationale)
     return Review(Verdict.APPROVED if approved else Verdict.NEEDS_REVISION, rationale, blocking)
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object that has a key twice says two things at once, so it says nothing."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return record
 
 
 def _revise(reason: str) -> Review:
