@@ -55,7 +55,7 @@ pictures: $(DEV)
 	@$(BIN)/python docs/images/make_demo_svg.py
 	@$(BIN)/python docs/images/make_timeline_svg.py
 
-# Ten thousand items on one machine.
+# Runs ten thousand items on one machine.
 scale: $(DEV)
 	@$(BIN)/python -m bench.scale
 
