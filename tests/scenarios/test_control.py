@@ -113,10 +113,10 @@ def test_the_number_of_workers_changes_during_the_run(harness: RunHarness) -> No
         wait_until(lambda: harness.events("worker_started"))
         more = harness.run("set", "parallel", 12, program="agentos")
         assert "Warning: Requested parallelism 12 exceeds maximum 10. Capping to 10." in more.err
-        assert more.code == 0 and "10 workers from now on (before: 1)." in more.out
+        assert more.code == 0 and "10 workers from now on (previously 1)." in more.out
         wait_until(lambda: len(harness.events("worker_started")) == 4)
         none = harness.run("set", "parallel", 0, program="agentos")
-    assert none.code == 2 and none.err.endswith("expected 1 to 10\n")
+    assert none.code == 2 and none.err.endswith("must be 1 to 10\n")
     assert running.wait().code == 0
 
 
