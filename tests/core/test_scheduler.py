@@ -297,7 +297,7 @@ def test_one_crashing_item_takes_nothing_from_the_others() -> None:
 
 def test_an_item_of_another_run_is_looked_at_once_more_and_then_left_to_it() -> None:
     stage = Stage(2, Limits(retries=0))
-    elsewhere = Outcome(Ending.ELSEWHERE, error="another run works on it")
+    elsewhere = Outcome(Ending.ELSEWHERE, error="another run is working on it")
     stage.report("LLD-1", elsewhere)
     stage.report("LLD-2", APPROVED)
     stage.report("LLD-1", elsewhere)

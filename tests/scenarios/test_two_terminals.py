@@ -123,7 +123,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
         fcntl.flock(held, fcntl.LOCK_EX)
         done = running.wait()
     assert done.code == 0, done.out
-    assert "[LLD-43] Skipped: another run works on it" in done.out
+    assert "[LLD-43] Skipped: another run is working on it" in done.out
     assert "1 on another run (LLD-43)" in done.out
     assert not server.calls(43) and harness.document(42).exists()
 
@@ -138,7 +138,9 @@ def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness:
     (harness.project / ".locks" / "task-LLD-42.lock").symlink_to(victim)
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 1 and "1 failed (LLD-42)" in done.out and "Traceback" not in done.out
-    (said,) = [line for line in done.lines_of("LLD-42") if line.startswith("FAILED: cannot take its lock")]
+    (said,) = [
+        line for line in done.lines_of("LLD-42") if line.startswith("FAILED: cannot acquire the lock file")
+    ]
     assert "symbolic links" in said and "task-LLD-42.lock" in said and "attempt 2" not in done.out
     assert victim.read_text() == "precious" and harness.document(43).exists() and not server.calls(42)
 

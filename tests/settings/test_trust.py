@@ -151,5 +151,5 @@ def test_a_settings_file_that_is_no_plain_file_is_refused_at_once(
 def test_a_damaged_trust_file_is_named_with_what_to_do(home: Path, project: Path) -> None:
     (project / "agentos.toml").write_text("keep_runs = 7\n")
     (home / "trusted.json").write_text("{")
-    with pytest.raises(PreflightError, match="remove it, and trust again"):
+    with pytest.raises(PreflightError, match="Delete it, and run agentos trust again"):
         read(home, project)

@@ -37,7 +37,7 @@ def _run_demo(directory: Path, project: Path, parallel: int) -> int:
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
     click.echo(f"Example project in {directory}: turning ten issues into designs, {parallel} at a time.")
     click.echo(
-        "The built-in model server answers: no key, no network, no cost. It will hit one rate limit.\n"
+        "Using the built-in model server: no API key, no network, no cost. It simulates one rate limit.\n"
     )
     request = RunRequest(
         "lld",

@@ -1,8 +1,8 @@
-"""Trust: what a project's agentos.toml may decide before the user has vouched for the project.
+"""Trust: what a project's agentos.toml may decide before the user has trusted the project.
 
-A project file may say how its documents are made. It may not say where the user's rights go (which repository their token
-writes to), loosen a limit that protects them (budget, prices) or delete their records, until the user has typed
-`agentos trust` in it. Trust is remembered with the project's real path and the hash of its agentos.toml: an edited file
+A project file may say how its documents are made. It may not choose where the user's credentials are used (the repository
+that their token writes to), loosen a limit that protects them (budget, prices) or delete their records, until the user
+has run `agentos trust` in it. Trust is remembered with the project's real path and the hash of its agentos.toml: an edited file
 has to be trusted again.
 """
 
@@ -19,14 +19,12 @@ from agentos.core.quota.budget import Price
 from agentos.regular_files import read_regular
 
 TRUST_FILE = "trusted.json"
-# Why each of these is the user's to say. Settings that are not listed may come from any project.
+# Why each setting requires trust. Settings that are not listed may come from any project.
 NEEDS_TRUST: Mapping[str, str] = {
     "github": "your token would read and file issues there",
     "keep_runs": "it deletes records of your other projects",
     "prices": "a price below the known one weakens --budget",
     "budget": "it is higher than the budget in your own settings",
-    "on_done": "it runs a command",
-    "max_parallel": "it raises the load on your machine",
 }
 
 
@@ -43,7 +41,7 @@ def vet(
     user: Mapping[str, object],
     known_price: Callable[[str], Price | None],
 ) -> VettedSettings:
-    """What an untrusted project's settings come to, given the user's own."""
+    """Filter an untrusted project's settings against the user's own."""
     allowed = {name: value for name, value in project.items() if name not in NEEDS_TRUST}
     held_back = [name for name in project if name in NEEDS_TRUST]
     if "prices" in project:
@@ -72,7 +70,7 @@ def trust_project(home: Path, project: Path, project_file: Path) -> None:
 
 
 def revoke_trust(home: Path, project: Path) -> bool:
-    """Whether there was anything to revoke."""
+    """Remove the project's trust entry; return whether there was one."""
     known = trusted_projects(home)
     if known.pop(os.path.realpath(project), None) is None:
         return False
@@ -88,7 +86,9 @@ def trusted_projects(home: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise PreflightError(f"{path} cannot be read ({error}): remove it, and trust again") from error
+        raise PreflightError(
+            f"cannot read {path}: {error}. Delete it, and run agentos trust again in each project"
+        ) from error
     return (
         {name: digest for name, digest in found.items() if isinstance(digest, str)}
         if isinstance(found, dict)

@@ -54,7 +54,7 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
     name = record_name(task.item.source)
     lock = locks.acquire(name, Holder(task.coordinator, task.run))
     if lock is None:
-        return Outcome(Ending.ELSEWHERE, error="another run works on it")
+        return Outcome(Ending.ELSEWHERE, error="another run is working on it")
     try:
         if task.redo:
             markers.clear(task.item)

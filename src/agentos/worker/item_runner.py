@@ -39,7 +39,7 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
     try:
         lock = await _acquire_lock(task, channel, locks)
     except OSError as error:
-        text = f"cannot take its lock ({error.strerror}): {error.filename}"
+        text = f"cannot acquire the lock file {error.filename}: {error.strerror}"
         # A symbolic link in the lock's place stays there; a shortage of descriptors passes.
         return failed(text) if error.errno == errno.ELOOP else failed_transient(text)
     if lock is None:
@@ -186,5 +186,5 @@ def _exit_if_channel_lost(listener: "asyncio.Task[None]") -> None:
 
 def _holder_text(holder: Holder | None) -> str:
     if holder is None:
-        return "another run works on it"
-    return f"another run works on it (process {holder.pid}, run {holder.run})"
+        return "another run is working on it"
+    return f"another run is working on it (pid {holder.pid}, run {holder.run})"

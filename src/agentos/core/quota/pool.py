@@ -172,7 +172,7 @@ class Pool:
         return granted
 
     def _pick_key(self, request: LeaseRequest, now: float) -> Key | None:
-        """Return the least recently used key of the first provider that is worth waiting for."""
+        """Return the least recently used key that can serve the request now."""
         for provider in request.providers:
             worth_waiting = False
             for key in self.keys:

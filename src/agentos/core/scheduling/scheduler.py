@@ -3,7 +3,7 @@
 A step has two phases, and the event loop runs them one after the other:
 
 1. `grant_phase` takes in everything that has happened and grants leases. It comes first and is short, because
-   it runs while this host's runs are locked out of the key pool: nobody waits for a key longer than needed.
+   it runs while holding the lock on the key pool, which keeps every other run on this host from granting keys.
 2. `follow_up` decides everything else: stop the run, kill overdue workers, start items, end the run.
 """
 
@@ -39,7 +39,7 @@ HEARTBEAT_INTERVAL = 60.0  # seconds
 class Scheduler:
     """Decides what a run does next. It performs no I/O and reads no clock: the event loop does.
 
-    Call `begin` once, then `handle` (or `grant_phase` and `follow_up`) for every batch of events, and `wake` when
+    Call `begin` once, then `handle_all` (or `grant_phase` followed by `follow_up`) for every batch of events, and `wake` when
     `deadline` has passed, until `over` is true. Every call returns a StepResult: news
     for the listeners and commands for the engine.
 
@@ -98,7 +98,7 @@ class Scheduler:
         return step
 
     def follow_up(self, now: float) -> StepResult:
-        """Second phase of a step, after `grant_phase`: every other step."""
+        """Second phase of a step, after `grant_phase`: everything except granting leases."""
         return self._schedule(StepResult(), now)
 
     def wake(self, now: float) -> StepResult:
