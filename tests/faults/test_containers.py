@@ -53,6 +53,7 @@ def test_two_containers_share_a_backlog_and_do_nothing_twice(harness: RunHarness
 
 def test_a_home_on_an_overlay_shows_a_living_run_as_running(harness: RunHarness, tmp_path: Path) -> None:
     harness.issues(1)
+    harness.server("--latency", "4,4")
     for name in ("lower", "upper", "work"):
         (tmp_path / name).mkdir()
     (tmp_path / "lower" / "config.toml").write_text("retries = 1\n")
@@ -62,7 +63,7 @@ def test_a_home_on_an_overlay_shows_a_living_run_as_running(harness: RunHarness,
     options = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
     script = (
         f"mount -t overlay overlay -o {options} {harness.home} || exit 77\n"
-        "lld-workflow 1 --offline & run=$!\n"
+        "lld-workflow 1 & run=$!\n"
         "for _ in $(seq 300); do agentos runs | grep -q running && break; sleep 0.1; done\n"
         "agentos runs; wait $run\n"
     )

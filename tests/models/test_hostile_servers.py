@@ -74,6 +74,7 @@ def worker(vendor: str, act: Handler) -> Iterator[tuple[Worker, asyncio.Runner]]
             yield Worker(vendor, url, client), runner
         finally:
             runner.run(close_clients(client))
+            runner.run(asyncio.sleep(0.01))  # until the transports have closed, too
 
 
 def ask(vendor: str, status: int, body: bytes, *headers: tuple[str, str]) -> tuple[ModelResponse, Worker]:

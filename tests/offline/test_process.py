@@ -130,7 +130,7 @@ def test_given_keys_are_accepted_and_not_printed(tmp_path: Path) -> None:
         (["--bucket", "key-1"], "KEY=BUCKET"),
         (["--keys", "1", "--key", "key-1=x"], "two keys have the same name"),
         (["--limit", "rpm=5"], "KEY:LIMIT=VALUE"),
-        (["--limit", "key-9:rpm=5"], "none called key-9"),
+        (["--limit", "key-9:rpm=5"], "no key or bucket is named key-9"),
         (["--limit", "key-1:rpm=5", "--bucket", "key-1=p"], "shares the bucket p"),
         (["--seconds", "0"], "not in the range"),
     ],

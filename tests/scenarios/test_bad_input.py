@@ -70,7 +70,7 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHa
         44: "issues/044-latin.md, line 1: it is not UTF-8",
         45: "claimed by issues/045-one.md and issues/045-two.md",
         46: "issues/046-path.md, line 2: number = '../../x' in its front matter is not a positive integer",
-        47: "issues/047-open.md, line 1: front matter",
+        47: "issues/047-open.md, line 1: the front matter",
     }
     for number, reason in reasons.items():
         at = done.lines.index(f"[LLD-{number}] {INVALID}")

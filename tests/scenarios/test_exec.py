@@ -165,7 +165,7 @@ def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: 
         (["--", "true"], 2, "no items"),
         (["agent", "--", "no-such-program"], 3, "is not on the PATH"),
         (["agent", "--", "./work"], 3, "does not exist or is not executable"),
-        (["agent", "--retry-on", "x", "--", "true"], 2, "--retry-on 'x' is not what was expected"),
+        (["agent", "--retry-on", "x", "--", "true"], 2, "invalid --retry-on 'x': expected exit codes"),
         (["agent", "--env", "NOT_SET_ANYWHERE", "--", "true"], 2, "is not set"),
         (["agent", "--joblog", "no/such/folder/x", "--", "true"], 3, "cannot write to"),
     ],
@@ -191,7 +191,7 @@ def test_the_last_line_says_what_to_type_when_nothing_runs(harness: RunHarness, 
     work(project, a="exit 0", b="exit 0")
     assert exec_(harness, "--limit", 1).code == 0
     none = exec_(harness, "--failed")
-    assert none.code == 0 and none.lines[-1].endswith("For every pending item, leave out --failed")
+    assert none.code == 0 and none.lines[-1].endswith("To run every pending item, leave out --failed")
     work(project, b="touch begun; sleep 60")
     running = harness.start("exec", "--items", "work/*.sh", "--", "./agent", "{item}", program="agentos")
     wait_until((project / "begun").exists)

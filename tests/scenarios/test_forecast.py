@@ -31,7 +31,7 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
     harness.issues(1)
     settings, key = harness.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
     for text, said in (
-        ('drafter = "foo"', "the run would not start: drafter = 'foo': no provider is known for it"),
+        ('drafter = "foo"', "the run would not start: drafter = 'foo': unknown provider"),
         (
             'drafter = "anthropic/x"',
             "drafter = anthropic/x, but there is no anthropic key: type agentos keys add --provider",
@@ -61,7 +61,7 @@ def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_
     assert isinstance(found["seconds"], float) and found["seconds"] >= 0.4
     assert found["earlier_items"] == 3 and found["earlier_runs"] == 1
     said = harness.run("--all", "--parallel", 3, "--dry-run").out
-    assert "Forecast: calls 6, tokens " in said and "(as 3 items of 1 earlier run went)" in said
+    assert "Forecast: calls 6, tokens " in said and "(based on 3 items of 1 earlier run)" in said
     assert "Bottleneck: " in said and "ne more worker: " in said
 
 

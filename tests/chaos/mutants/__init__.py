@@ -38,13 +38,14 @@ MUTANTS = (
         "lock by age",
         "locks",
         "agentos.storage.locks",
-        "        except BlockingIOError:\n            os.close(descriptor)\n            return False\n",
-        "        except BlockingIOError:\n"
-        "            import time\n"
-        "            if time.time() - os.fstat(descriptor).st_ctime < 0.05:\n"
-        "                os.close(descriptor)\n"
-        "                return False\n"
-        "            os.utime(descriptor)\n",
+        "                if not _lock_exclusively(descriptor):\n"
+        "                    os.close(descriptor)\n"
+        "                    return False\n",
+        "                if not _lock_exclusively(descriptor):\n"
+        "                    if time.time() - os.fstat(descriptor).st_ctime < 0.05:\n"
+        "                        os.close(descriptor)\n"
+        "                        return False\n"
+        "                    os.utime(descriptor)\n",
     ),
     Mutant(
         "non-atomic write",
