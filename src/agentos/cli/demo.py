@@ -9,8 +9,15 @@ import click
 
 from agentos.cli.param_types import Workers, capped
 
-FAULT = '{"kind": "429-minute", "nth": 9, "retry_delay": 5}'
-LATENCY = ("--latency", "0.4,1.6", "--review-latency", "0.3,0.9", "--fault", FAULT)
+RATE_LIMIT_FAULT = '{"kind": "429-minute", "nth": 9, "retry_delay": 5}'
+OFFLINE_SERVER_ARGUMENTS = (
+    "--latency",
+    "0.4,1.6",
+    "--review-latency",
+    "0.3,0.9",
+    "--fault",
+    RATE_LIMIT_FAULT,
+)
 
 
 def _run(directory: Path, parallel: int) -> int:
@@ -45,7 +52,7 @@ def _run_demo(directory: Path, project: Path, parallel: int) -> int:
         settings,
         _resume_command(directory, parallel),
         offline=True,
-        offline_arguments=LATENCY,
+        offline_arguments=OFFLINE_SERVER_ARGUMENTS,
     )
     if code := run_workflow(request, click.echo):
         return code

@@ -10,7 +10,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.scheduling.scheduler import Scheduler
 
-MAX_WAIT = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
+MAX_POLL_INTERVAL = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
 DECISION_POLL_INTERVAL = 1.0  # seconds
 
 
@@ -76,7 +76,7 @@ class EventLoop:
     def _wait_seconds(self) -> float:
         now = self._clock.monotonic()
         deadline = self._scheduler.deadline(now)
-        return MAX_WAIT if deadline is None else min(MAX_WAIT, max(0.0, deadline - now))
+        return MAX_POLL_INTERVAL if deadline is None else min(MAX_POLL_INTERVAL, max(0.0, deadline - now))
 
     def _poll_external(self, inputs: ExternalInputs) -> None:
         while inputs.signals:

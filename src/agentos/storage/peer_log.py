@@ -5,7 +5,7 @@ the others what it does to the keys:
 
 - **Notes.** `notes.jsonl` is append-only, one note per line: a call started or ended, a cooldown, a learned limit.
   Every run reads the notes of the others and applies them to its own pool, so all pools agree.
-- **Shared lock.** A run hands out keys only while it holds `turn.lock`: it takes the lock, reads the new notes,
+- **Shared lock.** A run hands out keys only while it holds `pool.lock`: it takes the lock, reads the new notes,
   decides, appends its own notes, and releases. Two runs can therefore never grant the same slot of a key.
 - **Liveness.** Each run holds an flock on its own `run-*.lock`, through a descriptor that all its processes inherit.
   The kernel releases it when the last of them is gone, however it ended. Then the others free what the run held.
@@ -34,7 +34,7 @@ from agentos.storage.locks import LockFile
 from agentos.storage.peer_log_compaction import NoteCompactor
 
 NOTES_FILE = "notes.jsonl"
-SHARED_LOCK_FILE = "turn.lock"
+SHARED_LOCK_FILE = "pool.lock"
 CREDENTIALS_FILE = "credentials.toml"
 LOCK_TIMEOUT = 0.2  # seconds
 LOCK_RETRY_INTERVAL = 0.0002  # seconds
