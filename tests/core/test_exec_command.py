@@ -1,19 +1,19 @@
-"""The words that a program is called with, and how its items are called."""
+"""Rendering of exec commands, and the ids of exec items."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.planning.exec_command import program_items, record_name, render_command, workflow_name
+from agentos.core.planning.exec_command import exec_items, record_name, render_command, workflow_name
 from agentos.core.planning.items import is_safe_id
 
 
-def words(*command: str, source: str = "ideas/17-dark mode.md") -> tuple[str, ...]:
-    return render_command(command, program_items([source], "exec-1")[0])
+def rendered(*command: str, source: str = "ideas/17-dark mode.md") -> tuple[str, ...]:
+    return render_command(command, exec_items([source], "exec-1")[0])
 
 
-def test_every_placeholder_is_a_word_of_its_own() -> None:
-    assert words("x", "--file={item}", "{id}", "{name}", "{stem}", "{folder}", "{number}", "{}") == (
+def test_every_placeholder_is_replaced() -> None:
+    assert rendered("x", "--file={item}", "{id}", "{name}", "{stem}", "{folder}", "{number}", "{}") == (
         "x",
         "--file=ideas/17-dark mode.md",
         "17-dark-mode",
@@ -25,12 +25,12 @@ def test_every_placeholder_is_a_word_of_its_own() -> None:
     )
 
 
-def test_without_a_placeholder_the_item_is_the_last_word() -> None:
-    assert words("wc", "-w", source="a;rm -rf.md") == ("wc", "-w", "a;rm -rf.md")
+def test_without_a_placeholder_the_item_is_the_last_argument() -> None:
+    assert rendered("wc", "-w", source="a;rm -rf.md") == ("wc", "-w", "a;rm -rf.md")
 
 
-def test_other_braces_stay_as_they_are() -> None:
-    assert words("awk", "{print $1}", '{"a": {}}', "{{item}}", "{{x}}", "{unknown}", source="f") == (
+def test_other_braces_are_kept() -> None:
+    assert rendered("awk", "{print $1}", '{"a": {}}', "{{item}}", "{{x}}", "{unknown}", source="f") == (
         "awk",
         "{print $1}",
         '{"a": f}',
@@ -51,17 +51,17 @@ def test_other_braces_stay_as_they_are() -> None:
         (["COORDINATOR.md", ".hidden", "-rf"], ["item-COORDINATOR", "hidden", "rf"]),
     ],
 )
-def test_ids_come_from_file_names_and_are_told_apart(sources: list[str], ids: list[str]) -> None:
-    assert [item.id for item in program_items(sources, "exec-1")] == ids
+def test_ids_come_from_file_names_and_are_unique(sources: list[str], ids: list[str]) -> None:
+    assert [item.id for item in exec_items(sources, "exec-1")] == ids
 
 
 @given(st.lists(st.text(min_size=1).filter(lambda text: "\0" not in text), max_size=12))
-def test_whatever_items_are_called_their_ids_are_safe_and_different(sources: list[str]) -> None:
-    items = program_items(sources, "exec-1")
+def test_ids_are_safe_and_unique_for_any_source(sources: list[str]) -> None:
+    items = exec_items(sources, "exec-1")
     assert all(is_safe_id(item.id) for item in items)
     assert len({item.id.casefold() for item in items}) == len(items) == len(set(sources))
 
 
-def test_records_belong_to_the_item_and_runs_to_the_command() -> None:
+def test_record_names_depend_on_the_item_and_workflow_names_on_the_command() -> None:
     assert record_name("a/x.md") != record_name("b/x.md") and is_safe_id(record_name("a/x.md"))
     assert workflow_name(["a", "b"]) == workflow_name(("a", "b")) != workflow_name(["a b"])

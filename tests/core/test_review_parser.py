@@ -1,4 +1,4 @@
-"""What a review said; a doubt is never an approval."""
+"""Parsing of reviews: anything unclear is never an approval."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.planning.review_parser import CONTRADICTORY, UNREADABLE, Blocking, Review, read_review
+from agentos.core.planning.review_parser import CONTRADICTORY, UNREADABLE, Review, ReviewIssue, read_review
 from agentos.core.protocol.results import Verdict
 
 BLOCKED = {"section": "Tests", "severity": "major", "description": "No test of the empty case"}
@@ -28,11 +28,11 @@ def test_an_approval_by_the_schema_is_an_approval() -> None:
 def test_a_revision_keeps_its_reasons() -> None:
     found = review("REVISE", blocking_issues=[BLOCKED])
     assert found.verdict is Verdict.NEEDS_REVISION
-    assert found.blocking == (Blocking("Tests", "major", "No test of the empty case"),)
+    assert found.blocking == (ReviewIssue("Tests", "major", "No test of the empty case"),)
 
 
 def test_a_revision_without_reasons_blocks_with_its_rationale() -> None:
-    assert review("REVISE", "Too vague.").blocking == (Blocking("Review", "critical", "Too vague."),)
+    assert review("REVISE", "Too vague.").blocking == (ReviewIssue("Review", "critical", "Too vague."),)
 
 
 def test_an_approval_with_blocking_issues_contradicts_itself_and_is_none() -> None:

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from agentos.core.forecast.discrete_events import EventSimulator, Seen
+from agentos.core.forecast.discrete_events import EventSimulator, Observed
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, KillWorker, StartWorker, StepResult, StopWorker
 from agentos.core.protocol.results import Ending
@@ -188,7 +188,7 @@ class _Trip:
 
     # What must be true of all that is seen.
 
-    def see(self, seen: Seen, at: float) -> None:
+    def see(self, seen: Observed, at: float) -> None:
         if self.life.trace is not None:
             self.life.trace.append(f"{at:12.3f}  {seen}")
         match seen:
@@ -223,7 +223,7 @@ class _Trip:
             held = sum(lease.key == seen.key for lease in self.leases.values())
             assert held <= self.slots[seen.key], f"{held} calls at once with {seen.key}"
 
-    def _see_worker(self, seen: Seen, at: float) -> None:
+    def _see_worker(self, seen: Observed, at: float) -> None:
         match seen:
             case events.LeaseReleased():
                 lease = self.leases.pop(seen.lease)

@@ -119,15 +119,15 @@ def _split_list(text: str) -> Iterable[str]:
 
 
 def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
-    from agentos.core.planning.exec_command import TRY_AGAIN
+    from agentos.core.planning.exec_command import TEMPORARY_FAILURE
 
     if text == "any":
         return (), True
-    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text or str(TRY_AGAIN)):
+    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text or str(TEMPORARY_FAILURE)):
         raise click.UsageError(
             f"invalid --retry-on {text!r}: expected exit codes such as 1,2 or the word any"
         )
-    return (TRY_AGAIN, *(int(code) for code in text.split(",") if code)), False
+    return (TEMPORARY_FAILURE, *(int(code) for code in text.split(",") if code)), False
 
 
 def _variables(definitions: tuple[str, ...]) -> dict[str, str]:

@@ -20,10 +20,10 @@ from agentos.config.settings import (
 )
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
-    PLACES,
+    PLACEHOLDERS,
     ExecTask,
     Variable,
-    program_items,
+    exec_items,
     record_name,
     render_command,
     workflow_name,
@@ -101,7 +101,7 @@ def plan_exec(request: ExecRequest) -> Plan:
     done, held = DoneMarkers(records).names(), ItemLocks.inside(records).held()
     failed = failed_before(home.runs, request.name, project, required=request.selection.failed)
     candidates = []
-    for item in program_items(request.sources, request.name):
+    for item in exec_items(request.sources, request.name):
         name = record_name(item.source)
         is_done = name in done and not request.selection.fresh
         candidates.append(
@@ -213,8 +213,8 @@ class ExecRunBuilder:
             coordinator=os.getpid(),
             item=item,
             command=render_command(request.program, item),
-            place=str(self._settings.project),
-            records=str(self._records),
+            working_dir=str(self._settings.project),
+            records_dir=str(self._records),
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
             retry_codes=request.retry_codes,
             retry_any=request.retry_any,
@@ -252,7 +252,7 @@ def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
 def _check_program(request: ExecRequest) -> None:
     """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
     program = request.program[0]
-    if any(f"{{{name}}}" in program for name in ("", *PLACES)):
+    if any(f"{{{name}}}" in program for name in ("", *PLACEHOLDERS)):
         return
     path = str(request.settings.project / program) if "/" in program else program
     if shutil.which(path) is None:

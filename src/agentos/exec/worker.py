@@ -49,7 +49,7 @@ async def _run_task(connection: socket.socket) -> None:
 
 async def run_program(task: ExecTask, channel: Channel) -> Outcome:
     """Lock the item and run its program unless it is done already."""
-    records = Path(task.records)
+    records = Path(task.records_dir)
     locks, markers = ItemLocks.inside(records), DoneMarkers(records)
     name = record_name(task.item.source)
     lock = locks.acquire(name, Holder(task.coordinator, task.run))
@@ -73,7 +73,7 @@ async def _run(task: ExecTask, channel: Channel, markers: DoneMarkers, lock: int
         process = await asyncio.create_subprocess_exec(
             *task.command,
             stdin=asyncio.subprocess.DEVNULL,
-            cwd=task.place,
+            cwd=task.working_dir,
             pass_fds=(lock,),
             preexec_fn=functools.partial(die_with_parent, os.getpid()),
             env={**environment(), **{variable.name: variable.value.reveal() for variable in task.variables}},

@@ -17,11 +17,11 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     first = f"Forecast: calls {calls}, tokens {used}, cost {cost}, time {_time(forecast)}"
     if forecast.usage is None:
         return [f"{first} ({_why_unknown(forecast)})"]
-    first += f" (based on {count(forecast.lives, 'item')} of {count(forecast.runs, 'earlier run')})"
+    first += f" (based on {count(forecast.earlier_items, 'item')} of {count(forecast.earlier_runs, 'earlier run')})"
     if forecast.exit_code == 75:
         return [
             first,
-            f"The run would stop for quota or budget (exit 75) after {forecast.ended} of "
+            f"The run would stop for quota or budget (exit 75) after {forecast.items_ended} of "
             f"{count(forecast.items, 'item')}; the same command would resume it later",
         ]
     return [first, *_bottleneck(forecast.bottleneck), *_changes(forecast)]
@@ -38,14 +38,14 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "output_tokens": usage.output_tokens if usage else None,
         "cost": _rounded(forecast.cost, 6) if usage else None,
         "seconds": _rounded(forecast.seconds, 1),
-        "items_ended": forecast.ended if usage else None,
+        "items_ended": forecast.items_ended if usage else None,
         "exit_code": forecast.exit_code,
         "bottleneck": str(bottleneck.what) if bottleneck else None,
         "waiting_share": _rounded(bottleneck.share, 3) if bottleneck else None,
-        "seconds_with_one_more_worker": _rounded(forecast.one_more_worker, 1),
-        "seconds_with_one_more_key": _rounded(forecast.one_more_key, 1),
-        "earlier_items": forecast.lives,
-        "earlier_runs": forecast.runs,
+        "seconds_with_one_more_worker": _rounded(forecast.seconds_with_one_more_worker, 1),
+        "seconds_with_one_more_key": _rounded(forecast.seconds_with_one_more_key, 1),
+        "earlier_items": forecast.earlier_items,
+        "earlier_runs": forecast.earlier_runs,
     }
 
 
@@ -60,11 +60,11 @@ def _why_unknown(forecast: Forecast) -> str:
         case Unknown.NO_KEY:
             return "no API key; add one: agentos keys add"
         case Unknown.NO_START:
-            return f"the run would not start: {forecast.trouble}"
-        case Unknown.OTHERS:
+            return f"the run would not start: {forecast.start_problem}"
+        case Unknown.NO_MATCHING_RUN:
             return "earlier runs used other models, or completed no item from start to finish"
         case _:
-            return f"available after a first run of {forecast.like} in this project"
+            return f"available after a first run of {forecast.run_kind} in this project"
 
 
 def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
@@ -94,10 +94,12 @@ def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
 
 def _changes(forecast: Forecast) -> list[str]:
     parts = []
-    if forecast.one_more_worker is not None:
-        parts.append(f"One more worker: {_compared(forecast.one_more_worker, forecast.seconds)}")
-    if forecast.one_more_key is not None:
-        parts.append(f"one more key with its own quota: {_compared(forecast.one_more_key, forecast.seconds)}")
+    if forecast.seconds_with_one_more_worker is not None:
+        parts.append(f"One more worker: {_compared(forecast.seconds_with_one_more_worker, forecast.seconds)}")
+    if forecast.seconds_with_one_more_key is not None:
+        parts.append(
+            f"one more key with its own quota: {_compared(forecast.seconds_with_one_more_key, forecast.seconds)}"
+        )
     text = "; ".join(parts)
     return [text[0].upper() + text[1:]] if text else []
 

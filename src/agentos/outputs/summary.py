@@ -94,7 +94,7 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
 def overhead(stats: RunStats) -> float | None:
     """Per cent of the workers' time spent neither in model calls nor waiting for keys; None without workers."""
     total = sum(row.seconds for row in stats.rows.values())
-    calling = sum(row.calls for row in stats.rows.values())
+    calling = sum(row.call_seconds for row in stats.rows.values())
     waited = stats.ended.waited_seconds if stats.ended else 0.0
     return max(0.0, 100 * (total - calling - waited) / total) if total else None
 

@@ -32,7 +32,12 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
         # The run would not start, but its plan can still be shown.
         problem = str(error)
     if problem:
-        return Forecast(items=len(plan.entries), runs=history.runs, unknown=Unknown.NO_START, trouble=problem)
+        return Forecast(
+            items=len(plan.entries),
+            earlier_runs=history.runs,
+            unknown=Unknown.NO_START,
+            start_problem=problem,
+        )
     inputs = SimulationInputs(
         entries=plan.entries,
         credentials=tuple(credentials),
@@ -42,8 +47,9 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
     )
     if not offline:
         models = (pair for role in selection.roles for pair in zip(role.providers, role.models, strict=True))
-        history = history.among(frozenset(models))
-    return replace(forecast(inputs, history), like=f"{workflow} with {'--offline' if offline else 'keys'}")
+        history = history.using_only(frozenset(models))
+    run_kind = f"{workflow} with {'--offline' if offline else 'keys'}"
+    return replace(forecast(inputs, history), run_kind=run_kind)
 
 
 def _read_credentials(home: Home, settings: Settings, offline: bool) -> list[Credential]:

@@ -44,18 +44,20 @@ class RunFilter:
 def read_run_history(runs: Path, wanted: RunFilter) -> RunHistory:
     """Reads the newest matching runs until there is enough, and only the first part of a long journal."""
     traces: list[ItemTrace] = []
-    used, warm_ups, pace = 0, list[float](), None
+    used, warm_ups, calls_per_second = 0, list[float](), None
     for run in run_folders(runs)[:MAX_RUNS]:
         builder = _build_traces(run, wanted)
         if builder is None or not builder.traces:
             continue
         traces += builder.traces
-        pace = pace if used else builder.pace
+        calls_per_second = calls_per_second if used else builder.calls_per_second
         used += 1
         warm_ups.append(builder.warm_up)
         if len(traces) >= ENOUGH_TRACES:
             break
-    return RunHistory(tuple(traces), used, median(warm_ups[:WARM_UP_RUNS]) if warm_ups else 0.0, pace)
+    return RunHistory(
+        tuple(traces), used, median(warm_ups[:WARM_UP_RUNS]) if warm_ups else 0.0, calls_per_second
+    )
 
 
 def _build_traces(run: Path, wanted: RunFilter) -> TraceBuilder | None:

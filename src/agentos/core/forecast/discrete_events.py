@@ -1,4 +1,4 @@
-"""A run among imagined workers, on a clock that jumps from one happening to the next."""
+"""Discrete-event simulation of a run: a virtual clock that jumps from one event to the next."""
 
 import heapq
 import itertools
@@ -10,92 +10,94 @@ from agentos.core.protocol import events
 from agentos.core.protocol.commands import Command, StepResult
 from agentos.core.scheduling.scheduler import Scheduler
 
-Decide = Callable[[float], StepResult]
-Seen = Command | events.Event
+Action = Callable[[float], StepResult]
+"""A step of the scheduler, called with the simulated time."""
+Observed = Command | events.Event
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledEvent:
-    """An event that an imagined worker will tell."""
+    """An event that a simulated worker will send at a given time."""
 
     at: float
     event: events.WorkerEvent | events.EngineEvent
 
 
 class SimulatedWorkers(Protocol):
-    """Imagined workers, and the models they ask."""
+    """Stands in for the engine, its workers and the models they call."""
 
     def execute(self, command: Command, now: float) -> list[ScheduledEvent]:
-        """What comes of a command, now or later."""
+        """Return the events that follow from the command, now or later."""
         ...
 
 
 class Deadlock(Exception):
-    """Nothing will ever happen, and the run is not over."""
+    """The run has not ended, but no event or deadline is left."""
 
 
 class EventSimulator:
-    """Between happenings nothing is due, so no time is spent on waiting.
+    """Runs the real scheduler against simulated workers on a virtual clock.
 
-    When a worker ends, whatever else it was going to do does not happen.
+    Each step moves the clock to the next event or deadline, so simulated waiting takes no real time. Once a worker
+    has exited, the rest of its scheduled events are dropped. `observe` is called with every event and command.
     """
 
     def __init__(
         self,
-        run: Scheduler,
-        crew: SimulatedWorkers,
+        scheduler: Scheduler,
+        workers: SimulatedWorkers,
         now: float,
-        watch: Callable[[Seen, float], None] = lambda seen, at: None,
+        observe: Callable[[Observed, float], None] = lambda observed, at: None,
     ) -> None:
-        self.scheduler = run
+        self.scheduler = scheduler
         self.now = now
-        self._workers = crew
-        self._watch = watch
-        self._numbers = itertools.count()
-        self._events: list[tuple[float, int, str, int, Decide]] = []
-        self._alive: dict[str, int] = {}
+        self._workers = workers
+        self._observe = observe
+        self._sequence = itertools.count()
+        self._events: list[tuple[float, int, str, int, Action]] = []
+        self._exits: dict[str, int] = {}
 
     def begin(self) -> None:
-        self._decide(self.scheduler.begin)
+        self._perform(self.scheduler.begin)
 
-    def plan(self, at: float, decide: Decide) -> None:
-        """Something from outside: a signal, an edit of the keys."""
-        self._push(at, "", decide)
+    def plan(self, at: float, action: Action) -> None:
+        """Schedule an external action, such as a signal or a change of the keys."""
+        self._push(at, "", action)
 
     def step(self) -> None:
-        """To the next happening or deadline, whichever comes first."""
-        due = self.scheduler.deadline(self.now)
-        if self._events and (due is None or self._events[0][0] <= due):
-            at, _, item, life, decide = heapq.heappop(self._events)
+        """Advance to the next event or deadline, whichever comes first."""
+        deadline = self.scheduler.deadline(self.now)
+        if self._events and (deadline is None or self._events[0][0] <= deadline):
+            at, _, item, exits, action = heapq.heappop(self._events)
             self.now = max(self.now, at)
-            if life == self._alive.get(item, 0):
-                self._decide(decide)
-        elif due is not None:
-            self.now = max(self.now, due)
-            self._decide(self.scheduler.wake)
+            if exits == self._exits.get(item, 0):
+                self._perform(action)
+        elif deadline is not None:
+            self.now = max(self.now, deadline)
+            self._perform(self.scheduler.wake)
         else:
-            raise Deadlock(f"nothing is left to happen at {self.now:g} s")
+            raise Deadlock(f"no event or deadline is left at {self.now:g} s")
+
+    def _perform(self, action: Action) -> None:
+        """Publish the news of the step before executing its commands, as the event loop does."""
+        result = action(self.now)
+        self.scheduler.lease_manager.drain_notes()
+        for news in result.news:
+            self._observe(news, self.now)
+        for command in result.commands:
+            self._observe(command, self.now)
+            for scheduled in self._workers.execute(command, self.now):
+                self._schedule(scheduled)
+
+    def _schedule(self, scheduled: ScheduledEvent) -> None:
+        event = scheduled.event
+        self._push(scheduled.at, event.item, lambda now: self._handle(event, now))
 
     def _handle(self, event: events.WorkerEvent | events.EngineEvent, now: float) -> StepResult:
         if isinstance(event, events.WorkerExited | events.WorkerStartFailed):
-            self._alive[event.item] = self._alive.get(event.item, 0) + 1
-        self._watch(event, now)
+            self._exits[event.item] = self._exits.get(event.item, 0) + 1
+        self._observe(event, now)
         return self.scheduler.handle(event, now)
 
-    def _decide(self, decide: Decide) -> None:
-        """As the coordinator does: what is told comes before what is done."""
-        decision = decide(self.now)
-        self.scheduler.lease_manager.drain_notes()
-        for news in decision.news:
-            self._watch(news, self.now)
-        for command in decision.commands:
-            self._watch(command, self.now)
-            for happening in self._workers.execute(command, self.now):
-                self._imagine(happening)
-
-    def _imagine(self, happening: ScheduledEvent) -> None:
-        event = happening.event
-        self._push(happening.at, event.item, lambda now: self._handle(event, now))
-
-    def _push(self, at: float, item: str, decide: Decide) -> None:
-        heapq.heappush(self._events, (at, next(self._numbers), item, self._alive.get(item, 0), decide))
+    def _push(self, at: float, item: str, action: Action) -> None:
+        heapq.heappush(self._events, (at, next(self._sequence), item, self._exits.get(item, 0), action))

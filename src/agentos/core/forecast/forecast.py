@@ -1,4 +1,4 @@
-"""How a run would go: the same brain, on a clock that is not waited for."""
+"""Forecasts a run by simulating it: the real scheduler, replayed workers, a virtual clock."""
 
 import math
 from collections.abc import Sequence
@@ -14,133 +14,131 @@ from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.rate_estimator import SAFETY_FACTOR
 from agentos.core.text.secrets import Secret
 
-# A short run hangs on which items are the long ones, and on who comes last: it is tried several times.
-MOST_DRAWS = 9
-ENOUGH_ITEMS = 150
+# The duration of a short run depends on which items are long and which comes last, so it is simulated several times.
+MAX_SIMULATIONS = 9
+ITEMS_IN_ALL_SIMULATIONS = 150
 
 
 class Unknown(StrEnum):
-    """Why nothing can be said."""
+    """Why there is no forecast."""
 
     NO_KEY = "no key"
     NO_RUN = "no run"
-    OTHERS = "others"
+    NO_MATCHING_RUN = "no matching run"
     NO_START = "no start"
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """None is not known, and `unknown` says why; `ended` counts the items that a run would get to before it stops.
+    """What a run is expected to need. A field is None if it is unknown; `unknown` says why.
 
-    `runs` and `lives` say what it is drawn from, `like` what runs those are; without an exit code the run would
-    last for days.
+    `items_ended` counts the items that end before the run stops. Without an exit code, the run would last longer
+    than the simulation covers. `earlier_items` and `earlier_runs` say how much history the forecast is based on.
     """
 
     usage: Usage | None = None
     cost: float | None = None
     seconds: float | None = None
     items: int = 0
-    ended: int = 0
+    items_ended: int = 0
     exit_code: int | None = None
     bottleneck: Bottleneck | None = None
-    one_more_worker: float | None = None
-    one_more_key: float | None = None
-    lives: int = 0
-    runs: int = 0
-    like: str = ""
+    seconds_with_one_more_worker: float | None = None
+    seconds_with_one_more_key: float | None = None
+    earlier_items: int = 0
+    earlier_runs: int = 0
+    run_kind: str = ""
+    """The workflow and mode of the runs in the history."""
     unknown: Unknown | None = None
-    trouble: str = ""
-    """Why a run would not even begin."""
+    start_problem: str = ""
+    """Why the run would not start."""
 
 
-def forecast(inputs: SimulationInputs, experience: RunHistory) -> Forecast:
-    """What would come of it, as far as earlier runs tell."""
-    known = experience.whole()
-    unknown = _unknown(inputs, experience.runs, known)
+def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
+    """Forecast the run from the items of earlier runs."""
+    complete = history.complete()
+    unknown = _why_unknown(inputs, history.runs, complete)
     if unknown:
-        return Forecast(items=len(inputs.entries), runs=experience.runs, unknown=unknown)
-    inputs = replace(inputs, notes=_tempered(inputs.notes, known.calls_per_second))
-    tried = _expected(_tries(inputs, known))
-    more_workers = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
+        return Forecast(items=len(inputs.entries), earlier_runs=history.runs, unknown=unknown)
+    inputs = replace(inputs, notes=_temper_estimates(inputs.notes, complete.calls_per_second))
+    expected = _expected(_simulate(inputs, complete))
+    one_more_worker = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
     at_most = inputs.limits.parallel >= MAX_PARALLEL
     return Forecast(
-        usage=tried.usage,
-        cost=tried.cost,
-        seconds=tried.seconds,
+        usage=expected.usage,
+        cost=expected.cost,
+        seconds=expected.seconds,
         items=len(inputs.entries),
-        ended=tried.ended,
-        exit_code=tried.exit_code,
-        bottleneck=tried.bottleneck,
-        one_more_worker=None if at_most else _seconds(replace(inputs, limits=more_workers), known),
-        one_more_key=_seconds(_with_one_more_key(inputs), known),
-        lives=len(known.traces),
-        runs=known.runs,
+        items_ended=expected.items_ended,
+        exit_code=expected.exit_code,
+        bottleneck=expected.bottleneck,
+        seconds_with_one_more_worker=None
+        if at_most
+        else _expected(_simulate(replace(inputs, limits=one_more_worker), complete)).seconds,
+        seconds_with_one_more_key=_expected(_simulate(_with_one_more_key(inputs), complete)).seconds,
+        earlier_items=len(complete.traces),
+        earlier_runs=complete.runs,
     )
 
 
-def _unknown(inputs: SimulationInputs, runs: int, known: RunHistory) -> Unknown | None:
+def _why_unknown(inputs: SimulationInputs, runs: int, complete: RunHistory) -> Unknown | None:
     if not any(credential.enabled for credential in inputs.credentials):
         return Unknown.NO_KEY
     if not runs:
         return Unknown.NO_RUN
-    return None if known.traces else Unknown.OTHERS
+    return None if complete.traces else Unknown.NO_MATCHING_RUN
 
 
-def _tempered(notes: tuple[Note, ...], pace: float | None) -> tuple[Note, ...]:
-    """A rate that is still being looked for may be too high, and the run that looked for it was too slow for that.
+def _temper_estimates(notes: tuple[Note, ...], calls_per_second: float | None) -> tuple[Note, ...]:
+    """Lower the rates that the rate estimators have not settled on yet.
 
-    What there will be is taken to be in the middle between the two.
+    Such an estimate may be too high, and the run that made it was slower than the limit allows; the geometric mean
+    of the two is the best guess.
     """
-    sought = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_sought(note)]
-    if pace is None or not sought:
+    unsettled = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_unsettled(note)]
+    if calls_per_second is None or not unsettled:
         return notes
-    share = pace / (SAFETY_FACTOR * len(sought))
-    return tuple(_slowed(note, share) if note in sought else note for note in notes)
+    measured = calls_per_second / (SAFETY_FACTOR * len(unsettled))
+    return tuple(_tempered(note, measured) if note in unsettled else note for note in notes)
 
 
-def _is_sought(note: BucketLimitsLearned) -> bool:
+def _is_unsettled(note: BucketLimitsLearned) -> bool:
     return note.requests_per_second is not None and note.window_seconds is None and note.token_rate is None
 
 
-def _slowed(note: Note, share: float) -> Note:
+def _tempered(note: Note, measured: float) -> Note:
     if isinstance(note, BucketLimitsLearned) and note.requests_per_second is not None:
-        return replace(
-            note,
-            requests_per_second=min(note.requests_per_second, math.sqrt(note.requests_per_second * share)),
-        )
+        mean = math.sqrt(note.requests_per_second * measured)
+        return replace(note, requests_per_second=min(note.requests_per_second, mean))
     return note
 
 
-def _tries(inputs: SimulationInputs, known: RunHistory) -> list[SimulationResult]:
-    """Each with the lives dealt out in another way, the quickest first."""
-    draws = max(1, min(MOST_DRAWS, ENOUGH_ITEMS // max(1, len(inputs.entries))))
-    found = [RunSimulation(inputs, known, draw).run() for draw in range(draws)]
-    return sorted(found, key=lambda one: float("inf") if one.seconds is None else one.seconds)
+def _simulate(inputs: SimulationInputs, history: RunHistory) -> list[SimulationResult]:
+    """Simulate the run with different random seeds; return the results, shortest run first."""
+    simulations = max(1, min(MAX_SIMULATIONS, ITEMS_IN_ALL_SIMULATIONS // max(1, len(inputs.entries))))
+    results = [RunSimulation(inputs, history, seed).run() for seed in range(simulations)]
+    return sorted(results, key=lambda result: math.inf if result.seconds is None else result.seconds)
 
 
-def _expected(tries: Sequence[SimulationResult]) -> SimulationResult:
-    """The one in the middle, with what is used on average."""
-    middle = tries[len(tries) // 2]
-    costs = [one.cost for one in tries if one.cost is not None]
+def _expected(results: Sequence[SimulationResult]) -> SimulationResult:
+    """The result with the median duration, with the mean usage and cost of all results."""
+    median = results[len(results) // 2]
+    costs = [result.cost for result in results if result.cost is not None]
     usage = Usage(
-        round(fmean(one.usage.calls for one in tries)),
-        round(fmean(one.usage.input_tokens for one in tries)),
-        round(fmean(one.usage.output_tokens for one in tries)),
+        round(fmean(result.usage.calls for result in results)),
+        round(fmean(result.usage.input_tokens for result in results)),
+        round(fmean(result.usage.output_tokens for result in results)),
     )
-    return replace(middle, usage=usage, cost=fmean(costs) if len(costs) == len(tries) else None)
-
-
-def _seconds(inputs: SimulationInputs, known: RunHistory) -> float | None:
-    return _expected(_tries(inputs, known)).seconds
+    return replace(median, usage=usage, cost=fmean(costs) if len(costs) == len(results) else None)
 
 
 def _with_one_more_key(inputs: SimulationInputs) -> SimulationInputs:
-    """One like the first usable, with a quota of its own."""
-    model = next(credential for credential in inputs.credentials if credential.enabled)
-    more = replace(model, name="one-more", secret=Secret("one more key, imagined"), bucket="")
-    learnt = [
-        replace(note, bucket=more.quota)
+    """Add a copy of the first enabled key that has a quota of its own."""
+    original = next(credential for credential in inputs.credentials if credential.enabled)
+    copy = replace(original, name="one-more", secret=Secret("one more simulated key"), bucket="")
+    learned = [
+        replace(note, bucket=copy.quota)
         for note in inputs.notes
-        if isinstance(note, BucketLimitsLearned) and note.bucket == model.quota
+        if isinstance(note, BucketLimitsLearned) and note.bucket == original.quota
     ]
-    return replace(inputs, credentials=(*inputs.credentials, more), notes=(*inputs.notes, *learnt))
+    return replace(inputs, credentials=(*inputs.credentials, copy), notes=(*inputs.notes, *learned))

@@ -1,4 +1,4 @@
-"""What items of earlier runs were like: their calls, and the work between them."""
+"""The history of earlier runs as item traces: the calls of each item and the work between them."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,12 +7,12 @@ from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
 
 ModelSet = frozenset[tuple[str, str]]
-"""Who may be asked for what: pairs of a provider and a model."""
+"""Pairs of a provider and a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTrace:
-    """One answered call: the work before it, the wish for a key, how long the key was held, what it used."""
+    """One answered call: seconds of work before it, its lease request, its duration in seconds, its usage."""
 
     work_before: float
     request: events.LeaseRequested
@@ -22,7 +22,11 @@ class CallTrace:
 
 @dataclass(frozen=True, slots=True)
 class ItemTrace:
-    """One item from its start to its verdict; `nodes` are numbered by the calls made before each."""
+    """One item from its start to its verdict, in seconds without waiting for keys.
+
+    `start` is the start-up time of its worker, `after` the work after the last call. `nodes` pairs each node with the
+    number of calls made before it.
+    """
 
     start: float = 0.0
     calls: tuple[CallTrace, ...] = ()
@@ -34,7 +38,7 @@ class ItemTrace:
         return sum((call.usage for call in self.calls), Usage())
 
     def remaining_from(self, node: str) -> "ItemTrace":
-        """What is left of it for an item that stands at this node."""
+        """The rest of the trace, for an item whose checkpoint is at this node."""
         if node == FINISHED:
             return ItemTrace(self.start, (), self.after, self.nodes)
         done = next((calls for name, calls in self.nodes if name == node), 0)
@@ -43,9 +47,10 @@ class ItemTrace:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Lives of earlier runs, and how long the first worker of a run takes to be there.
+    """The item traces of earlier runs.
 
-    `pace`: calls per second that the newest run got through, if its calls mostly waited; else None.
+    `warm_up`: seconds until the first worker of a run has started. `calls_per_second`: the throughput of the newest
+    run, if its calls mostly waited for keys; else None.
     """
 
     traces: tuple[ItemTrace, ...] = ()
@@ -53,15 +58,17 @@ class RunHistory:
     warm_up: float = 0.0
     calls_per_second: float | None = None
 
-    def whole(self) -> "RunHistory":
-        """Without the lives that went on from a checkpoint: they began where others were on the way."""
-        later = {name for life in self.traces for name, _ in life.nodes[1:]}
-        traces = tuple(life for life in self.traces if life.nodes and life.nodes[0][0] not in later)
+    def complete(self) -> "RunHistory":
+        """Only the items that ran from start to finish, not those that resumed from a checkpoint."""
+        later_nodes = {name for trace in self.traces for name, _ in trace.nodes[1:]}
+        traces = tuple(trace for trace in self.traces if trace.nodes and trace.nodes[0][0] not in later_nodes)
         return replace(self, traces=traces)
 
-    def among(self, seats: ModelSet) -> "RunHistory":
-        """Only what was asked of models that would be asked now."""
-        traces = tuple(life for life in self.traces if all(_models_of(call) <= seats for call in life.calls))
+    def using_only(self, models: ModelSet) -> "RunHistory":
+        """Only the items whose calls went to these models."""
+        traces = tuple(
+            trace for trace in self.traces if all(_models_of(call) <= models for call in trace.calls)
+        )
         return replace(self, traces=traces)
 
 
@@ -71,29 +78,29 @@ def _models_of(call: CallTrace) -> ModelSet:
 
 @dataclass(slots=True)
 class _OpenTrace:
-    """An item under way, as its events tell."""
+    """The trace of an item that is still running."""
 
-    started: float
+    item_started: float
     start: float = 0.0
-    since: float | None = None
+    working_since: float | None = None
+    """None while the item waits for a key or for a model's answer."""
     worked: float = 0.0
-    wanted: float = 0.0
-    granted: float = 0.0
+    requested_at: float = 0.0
+    granted_at: float = 0.0
     request: events.LeaseRequested | None = None
     calls: list[CallTrace] = field(default_factory=list)
     nodes: list[tuple[str, int]] = field(default_factory=list)
     outcome: Outcome | None = None
 
-    def work(self, at: float) -> None:
-        """Up to now it was at work, if it was neither waiting for a key nor calling."""
-        if self.since is not None:
-            self.worked += at - self.since
-        self.since = None
+    def stop_working(self, at: float) -> None:
+        if self.working_since is not None:
+            self.worked += at - self.working_since
+        self.working_since = None
 
 
 @dataclass(slots=True)
-class _QueueStats:
-    """The calls of a run, before a key and with one."""
+class _CallStats:
+    """How long the calls of a run waited for a key and how long they took."""
 
     calls: int = 0
     waited: float = 0.0
@@ -101,84 +108,83 @@ class _QueueStats:
     first: float | None = None
     last: float = 0.0
 
-    def count(self, page: _OpenTrace, at: float) -> None:
+    def count(self, trace: _OpenTrace, at: float) -> None:
         self.calls += 1
-        self.waited += page.granted - page.wanted
-        self.called += at - page.granted
-        self.first = page.wanted if self.first is None else min(self.first, page.wanted)
+        self.waited += trace.granted_at - trace.requested_at
+        self.called += at - trace.granted_at
+        self.first = trace.requested_at if self.first is None else min(self.first, trace.requested_at)
         self.last = at
 
     @property
-    def pace(self) -> float | None:
-        """Of a run whose calls waited longer than they took; others say nothing about what keys allow."""
+    def calls_per_second(self) -> float | None:
+        """None if calls took longer than they waited: then the keys were not the bottleneck."""
         if self.first is None or self.waited <= self.called:
             return None
         return self.calls / (self.last - self.first)
 
 
 class TraceBuilder:
-    """Fed with the events of one run, in order; a part of them will do."""
+    """Builds the item traces of one run from its events, in order; the journal may be incomplete."""
 
     def __init__(self) -> None:
         self.traces: list[ItemTrace] = []
         self.warm_up = 0.0
-        self._began: float | None = None
-        self._ready = float("-inf")
+        self._run_started: float | None = None
+        self._warm_at = float("-inf")
         self._open_traces: dict[str, _OpenTrace] = {}
-        self._queue = _QueueStats()
+        self._call_stats = _CallStats()
 
     @property
-    def pace(self) -> float | None:
-        return self._queue.pace
+    def calls_per_second(self) -> float | None:
+        return self._call_stats.calls_per_second
 
     def handle(self, event: events.Event, at: float) -> None:
         match event:
             case events.RunStarted():
-                self._began = at
+                self._run_started = at
             case events.ItemStarted():
                 self._open_traces[event.item] = _OpenTrace(at)
             case _:
-                page = self._open_traces.get(getattr(event, "item", ""))
-                if page is not None:
-                    self._handle_worker(event, page, at)
+                trace = self._open_traces.get(getattr(event, "item", ""))
+                if trace is not None:
+                    self._handle_item_event(event, trace, at)
 
-    def _handle_worker(self, event: events.Event, page: _OpenTrace, at: float) -> None:
+    def _handle_item_event(self, event: events.Event, trace: _OpenTrace, at: float) -> None:
         match event:
             case events.WorkerStarted():
-                self._handle_start(page, at)
+                self._handle_start(trace, at)
             case events.NodeStarted():
-                page.nodes.append((event.node, len(page.calls)))
+                trace.nodes.append((event.node, len(trace.calls)))
             case events.LeaseRequested():
-                page.work(at)
-                page.request, page.wanted = event, at
+                trace.stop_working(at)
+                trace.request, trace.requested_at = event, at
             case events.LeaseGranted():
-                page.granted = at
+                trace.granted_at = at
             case events.LeaseReleased():
-                self._handle_return(event, page, at)
+                self._handle_release(event, trace, at)
             case events.WorkerReported():
-                page.outcome = event.outcome
+                trace.outcome = event.outcome
             case events.WorkerExited():
-                self._handle_end(page, at)
+                self._handle_exit(trace, at)
             case _:
                 pass
 
-    def _handle_start(self, page: _OpenTrace, at: float) -> None:
-        page.since = at
-        if self._began is not None:
-            self.warm_up, self._began, self._ready = at - self._began, None, at
-        # The first workers wait for all that is loaded before them; that is the run's time, not theirs.
-        page.start = at - max(page.started, self._ready)
+    def _handle_start(self, trace: _OpenTrace, at: float) -> None:
+        trace.working_since = at
+        if self._run_started is not None:
+            self.warm_up, self._run_started, self._warm_at = at - self._run_started, None, at
+        # The warm-up of the run delays its first workers; it is not part of their own start-up time.
+        trace.start = at - max(trace.item_started, self._warm_at)
 
-    def _handle_return(self, event: events.LeaseReleased, page: _OpenTrace, at: float) -> None:
-        if page.request is not None and event.refusal is None and event.usage.calls:
-            page.calls.append(CallTrace(page.worked, page.request, at - page.granted, event.usage))
-            self._queue.count(page, at)
-            page.worked = 0.0
-        page.since = at
+    def _handle_release(self, event: events.LeaseReleased, trace: _OpenTrace, at: float) -> None:
+        if trace.request is not None and event.refusal is None and event.usage.calls:
+            trace.calls.append(CallTrace(trace.worked, trace.request, at - trace.granted_at, event.usage))
+            self._call_stats.count(trace, at)
+            trace.worked = 0.0
+        trace.working_since = at
 
-    def _handle_end(self, page: _OpenTrace, at: float) -> None:
-        page.work(at)
-        outcome = page.outcome
+    def _handle_exit(self, trace: _OpenTrace, at: float) -> None:
+        trace.stop_working(at)
+        outcome = trace.outcome
         if outcome and outcome.ending is Ending.FINISHED and outcome.rounds:
-            self.traces.append(ItemTrace(page.start, tuple(page.calls), page.worked, tuple(page.nodes)))
-        page.since = None
+            self.traces.append(ItemTrace(trace.start, tuple(trace.calls), trace.worked, tuple(trace.nodes)))

@@ -1,4 +1,4 @@
-"""Imagined workers that do what those of earlier runs did."""
+"""Simulated workers that replay the item traces of earlier runs."""
 
 from dataclasses import replace
 
@@ -20,16 +20,16 @@ APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
 
 
 class ReplayWorkers:
-    """Workers that do what earlier ones did, and models that answer as they did.
+    """Workers that replay one trace per item: the same calls, durations and token counts.
 
-    None is there before the run has warmed up.
+    The first worker starts after `warm_up` seconds, as the first worker of a real run does.
     """
 
     def __init__(self, traces: dict[str, ItemTrace], warm_up: float) -> None:
         self._traces = traces
         self._warm_up = warm_up
-        self._ready: float | None = None
-        self._calls: dict[str, int] = {}
+        self._warm_at: float | None = None
+        self._calls_done: dict[str, int] = {}
 
     def execute(self, command: Command, now: float) -> list[ScheduledEvent]:
         match command:
@@ -45,30 +45,29 @@ class ReplayWorkers:
                 return []
 
     def _start(self, item: str, now: float) -> list[ScheduledEvent]:
-        life = self._traces[item]
-        self._ready = now + self._warm_up if self._ready is None else self._ready
-        there = max(now, self._ready) + life.start
-        self._calls[item] = 0
-        return [ScheduledEvent(there, events.WorkerStarted(item, 1)), *self._go_on(item, there)]
+        self._warm_at = now + self._warm_up if self._warm_at is None else self._warm_at
+        started_at = max(now, self._warm_at) + self._traces[item].start
+        self._calls_done[item] = 0
+        return [ScheduledEvent(started_at, events.WorkerStarted(item, 1)), *self._continue(item, started_at)]
 
     def _call(self, grant: GrantLease, now: float) -> list[ScheduledEvent]:
-        number = self._calls[grant.item]
+        number = self._calls_done[grant.item]
         call = self._traces[grant.item].calls[number]
-        self._calls[grant.item] = number + 1
-        back = now + call.duration
+        self._calls_done[grant.item] = number + 1
+        end = now + call.duration
         model = grant.model or ""
-        returned = events.LeaseReleased(grant.item, grant.lease, call.duration, call.usage, model=model)
-        return [ScheduledEvent(back, returned), *self._go_on(grant.item, back)]
+        released = events.LeaseReleased(grant.item, grant.lease, call.duration, call.usage, model=model)
+        return [ScheduledEvent(end, released), *self._continue(grant.item, end)]
 
-    def _go_on(self, item: str, now: float) -> list[ScheduledEvent]:
-        life, number = self._traces[item], self._calls[item]
-        if number == len(life.calls):
-            problem = not life.nodes
-            return self._end(item, now + life.after, failed("Invalid spec format") if problem else APPROVED)
-        call = life.calls[number]
-        return [
-            ScheduledEvent(now + call.work_before, replace(call.request, item=item, call=f"call-{number}"))
-        ]
+    def _continue(self, item: str, now: float) -> list[ScheduledEvent]:
+        """Schedule the item's next call, or its end after the last one."""
+        trace, number = self._traces[item], self._calls_done[item]
+        if number == len(trace.calls):
+            outcome = APPROVED if trace.nodes else failed("Invalid spec format")
+            return self._end(item, now + trace.after, outcome)
+        call = trace.calls[number]
+        request = replace(call.request, item=item, call=f"call-{number}")
+        return [ScheduledEvent(now + call.work_before, request)]
 
     def _end(self, item: str, at: float, outcome: Outcome) -> list[ScheduledEvent]:
         return [

@@ -1,4 +1,4 @@
-"""One imagined run, from its first item to its last."""
+"""Simulates one run from start to end, and finds its bottleneck."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from enum import StrEnum
 from random import Random
 
 from agentos.core.constants import DAY
-from agentos.core.forecast.discrete_events import EventSimulator, Seen
+from agentos.core.forecast.discrete_events import EventSimulator, Observed
 from agentos.core.forecast.history import ItemTrace, RunHistory
 from agentos.core.forecast.replay_workers import ReplayWorkers
 from agentos.core.planning.plan import PlanEntry
@@ -20,23 +20,23 @@ from agentos.core.ratelimit.rate_estimator import RateEstimator
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 
-MOST_ITEMS = 600
-SAMPLE = 150
-MAX_SIMULATED = 3 * DAY
-NOTICEABLE = 0.05
+MAX_SIMULATED_ITEMS = 600
+SAMPLE_SIZE = 150  # items simulated of a larger run
+MAX_SIMULATED_TIME = 3 * DAY  # seconds
+MIN_WAIT_SHARE = 0.05  # of the workers' time; keys are no bottleneck below it
 
 
 class WaitCause(StrEnum):
-    """What calls wait for."""
+    """What the calls wait for."""
 
     SLOTS = "key slots"
     PACE = "pace"
-    COOLDOWN = "rest"
+    COOLDOWN = "cooldown"
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationInputs:
-    """All that a run would find: items, keys with what is known of them, limits, the time."""
+    """The starting conditions of a run: items, keys, what is known about their limits, run limits, the time."""
 
     entries: tuple[PlanEntry, ...]
     credentials: tuple[Credential, ...]
@@ -47,7 +47,10 @@ class SimulationInputs:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What holds the run up most, and which share of the workers' time is spent waiting for it."""
+    """What limits the throughput, and the share of the workers' time spent waiting for it.
+
+    `amount` is the number of workers or slots, or what a rate limit allows per `seconds`.
+    """
 
     what: str
     share: float
@@ -57,177 +60,179 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """Without an exit code it was not over after the longest time that is looked at."""
+    """Without an exit code, the run had not ended after MAX_SIMULATED_TIME."""
 
     seconds: float | None
     usage: Usage
     cost: float | None
-    ended: int
+    items_ended: int
     exit_code: int | None
     bottleneck: Bottleneck | None
 
 
 class RunSimulation:
-    """One imagined run; of very many items it tries the first, and takes the rest to be like them."""
+    """Simulates one run. Of a large run only the first items are simulated, and the result is extrapolated."""
 
-    def __init__(self, inputs: SimulationInputs, experience: RunHistory, draw: int = 0) -> None:
-        """`draw` says which of the ways to deal the lives out to the items is taken."""
+    def __init__(self, inputs: SimulationInputs, history: RunHistory, seed: int = 0) -> None:
+        """`seed` decides which trace is assigned to which item."""
         self._inputs = inputs
-        self._traces = _cast(inputs.entries, experience.traces, draw)
+        self._traces = _assign_traces(inputs.entries, history.traces, seed)
         count = len(inputs.entries)
-        self._tried = count if count <= MOST_ITEMS else SAMPLE
-        self._pool = _pool(inputs)
-        ids = tuple(entry.item.id for entry in inputs.entries[: self._tried])
-        run = Scheduler(ids, self._pool, inputs.limits, lambda: 0.5, inputs.now)
-        crew = ReplayWorkers(dict(zip(ids, self._traces, strict=False)), experience.warm_up)
-        self._simulator = EventSimulator(run, crew, inputs.now, self._see)
+        self._simulated = count if count <= MAX_SIMULATED_ITEMS else SAMPLE_SIZE
+        self._pool = _build_pool(inputs)
+        ids = tuple(entry.item.id for entry in inputs.entries[: self._simulated])
+        scheduler = Scheduler(ids, self._pool, inputs.limits, lambda: 0.5, inputs.now)
+        workers = ReplayWorkers(dict(zip(ids, self._traces, strict=False)), history.warm_up)
+        self._simulator = EventSimulator(scheduler, workers, inputs.now, self._observe)
         self._usage = Usage()
         self._cost: float | None = 0.0
-        self._ends: list[float] = []
-        self._finished = 0
+        self._end_times: list[float] = []
+        self._items_ended = 0
         self._exit_code = 0
         self._waits_by_cause = dict.fromkeys(WaitCause, 0.0)
 
     def run(self) -> SimulationResult:
-        world = self._simulator
-        world.begin()
-        while not world.scheduler.over and world.now < self._inputs.now + MAX_SIMULATED:
-            waiting, before = len(self._pool.waiting(world.now)), world.now
-            holdup = self._wait_cause(before) if waiting else None
-            world.step()
-            if holdup:
-                self._waits_by_cause[holdup] += waiting * (world.now - before)
-        seconds = world.now - self._inputs.now
-        if not world.scheduler.over:
-            return SimulationResult(
-                None, self._usage, self._cost, self._finished, None, self._bottleneck(seconds)
-            )
-        return self._scaled(seconds)
+        simulator = self._simulator
+        simulator.begin()
+        while not simulator.scheduler.over and simulator.now < self._inputs.now + MAX_SIMULATED_TIME:
+            waiting, before = len(self._pool.waiting(simulator.now)), simulator.now
+            cause = self._wait_cause(before) if waiting else None
+            simulator.step()
+            if cause:
+                self._waits_by_cause[cause] += waiting * (simulator.now - before)
+        seconds = simulator.now - self._inputs.now
+        if simulator.scheduler.over:
+            return self._extrapolated(seconds)
+        return SimulationResult(
+            None, self._usage, self._cost, self._items_ended, None, self._bottleneck(seconds)
+        )
 
     def _wait_cause(self, now: float) -> WaitCause:
         if not self._pool.keys.usable_slots(now):
             return WaitCause.COOLDOWN
         return WaitCause.SLOTS if self._pool.keys.all_held(now) else WaitCause.PACE
 
-    def _see(self, seen: Seen, at: float) -> None:
-        match seen:
+    def _observe(self, observed: Observed, at: float) -> None:
+        match observed:
             case events.CallCompleted():
-                self._usage += seen.usage
-                known = self._cost is not None and seen.cost is not None
-                self._cost = (self._cost or 0.0) + (seen.cost or 0.0) if known else None
+                self._usage += observed.usage
+                known = self._cost is not None and observed.cost is not None
+                self._cost = (self._cost or 0.0) + (observed.cost or 0.0) if known else None
             case events.ItemEnded():
-                self._ends.append(at)
-                self._finished += seen.outcome.ending is not Ending.INTERRUPTED
+                self._end_times.append(at)
+                self._items_ended += observed.outcome.ending is not Ending.INTERRUPTED
             case events.RunEnded():
-                self._exit_code = seen.exit_code
+                self._exit_code = observed.exit_code
             case _:
                 pass
 
-    # From what was tried to all.
+    # Extrapolation from the simulated items to all of them.
 
-    def _scaled(self, seconds: float) -> SimulationResult:
-        count, tried = len(self._inputs.entries), self._tried
+    def _extrapolated(self, seconds: float) -> SimulationResult:
+        count, simulated = len(self._inputs.entries), self._simulated
         bottleneck = self._bottleneck(seconds)
-        whole = self._exit_code in (0, 1)
-        if count == tried or not whole:
+        completed = self._exit_code in (0, 1)
+        if count == simulated or not completed:
             return SimulationResult(
-                seconds, self._usage, self._cost, self._finished, self._exit_code, bottleneck
+                seconds, self._usage, self._cost, self._items_ended, self._exit_code, bottleneck
             )
-        usage = sum((life.usage for life in self._traces), Usage())
-        share = usage.tokens / self._usage.tokens if self._usage.tokens else count / tried
-        cost = None if self._cost is None else self._cost * share
-        longer = max(seconds + (count - tried) * self._pace_of_ends(), self._days(usage.calls))
-        return SimulationResult(longer, usage, cost, count, self._exit_code, bottleneck)
+        usage = sum((trace.usage for trace in self._traces), Usage())
+        factor = usage.tokens / self._usage.tokens if self._usage.tokens else count / simulated
+        cost = None if self._cost is None else self._cost * factor
+        extrapolated = seconds + (count - simulated) * self._seconds_per_item()
+        total_seconds = max(extrapolated, self._seconds_by_daily_limits(usage.calls))
+        return SimulationResult(total_seconds, usage, cost, count, self._exit_code, bottleneck)
 
-    def _pace_of_ends(self) -> float:
-        """Seconds from one item's end to the next, without the first and the last ones."""
-        first, last = len(self._ends) // 4, len(self._ends) - 1 - 2 * self._inputs.limits.parallel
+    def _seconds_per_item(self) -> float:
+        """The mean time between the ends of two items, without the ramp-up and the ramp-down of the run."""
+        first, last = len(self._end_times) // 4, len(self._end_times) - 1 - 2 * self._inputs.limits.parallel
         if last <= first:
-            return (self._ends[-1] - self._inputs.now) / len(self._ends)
-        return (self._ends[last] - self._ends[first]) / (last - first)
+            return (self._end_times[-1] - self._inputs.now) / len(self._end_times)
+        return (self._end_times[last] - self._end_times[first]) / (last - first)
 
-    def _days(self, calls: int) -> float:
-        """How long so many calls take by the limits of a day alone."""
-        a_day = [bucket.limiter.rates.get(Dimension.DAY) for bucket in self._pool.buckets().values()]
-        if not a_day or None in a_day:
+    def _seconds_by_daily_limits(self, calls: int) -> float:
+        """The shortest time for so many calls under the daily limits alone; 0 if a bucket has none."""
+        rates = [bucket.limiter.rates.get(Dimension.DAY) for bucket in self._pool.buckets().values()]
+        if not rates or None in rates:
             return 0.0
-        amount = sum(rate.amount for rate in a_day if rate)
+        amount = sum(rate.amount for rate in rates if rate)
         return DAY * ((calls - 1) // amount) if amount else 0.0
 
-    # What holds it up.
+    # The bottleneck.
 
     def _bottleneck(self, seconds: float) -> Bottleneck | None:
-        workers = min(self._inputs.limits.parallel, self._tried)
+        workers = min(self._inputs.limits.parallel, self._simulated)
         if seconds <= 0:
             return None
-        what, waited = max(self._waits_by_cause.items(), key=lambda pair: pair[1])
+        cause, waited = max(self._waits_by_cause.items(), key=lambda pair: pair[1])
         share = waited / (workers * seconds)
-        if share < NOTICEABLE:
-            more = self._tried > self._inputs.limits.parallel
-            return Bottleneck("workers" if more else "items", 0.0, float(workers))
-        match what:
+        if share < MIN_WAIT_SHARE:
+            items_queue = self._simulated > self._inputs.limits.parallel
+            return Bottleneck("workers" if items_queue else "items", 0.0, float(workers))
+        match cause:
             case WaitCause.SLOTS:
-                return Bottleneck(what, share, float(self._pool.keys.usable_slots(self._simulator.now)))
+                return Bottleneck(cause, share, float(self._pool.keys.usable_slots(self._simulator.now)))
             case WaitCause.COOLDOWN:
-                return Bottleneck(what, share)
+                return Bottleneck(cause, share)
             case WaitCause.PACE:
-                return self._tightest(seconds, share)
+                return self._tightest_limit(seconds, share)
 
-    def _tightest(self, seconds: float, share: float) -> Bottleneck:
-        """The limit of which the most was used."""
+    def _tightest_limit(self, seconds: float, share: float) -> Bottleneck:
+        """The rate limit of which the largest share was used."""
         allowed: dict[Dimension, list[Rate]] = {}
         for bucket in self._pool.buckets().values():
             for dimension, rate in bucket.limiter.rates.items():
                 allowed.setdefault(dimension, []).append(rate)
 
-        def used(dimension: Dimension) -> float:
+        def share_used(dimension: Dimension) -> float:
             rates = allowed[dimension]
-            room = sum(rate.amount + rate.per_second * seconds for rate in rates)
-            return _sent(self._usage, dimension) / room if room else 0.0
+            capacity = sum(rate.amount + rate.per_second * seconds for rate in rates)
+            return _amount_used(self._usage, dimension) / capacity if capacity else 0.0
 
         if not allowed:
             return Bottleneck(WaitCause.PACE, share)
-        dimension = max(allowed, key=used)
+        dimension = max(allowed, key=share_used)
         rates = allowed[dimension]
         longest = max(rate.seconds for rate in rates)
         return Bottleneck(dimension, share, sum(rate.per_second for rate in rates) * longest, longest)
 
 
-def _cast(entries: Sequence[PlanEntry], traces: tuple[ItemTrace, ...], draw: int) -> list[ItemTrace]:
-    """A life for every item: dealt like shuffled cards, all of them before any again."""
-    dealt = Random(draw).sample(traces, len(traces))
-    return [_fitting(entry, dealt[place % len(dealt)]) for place, entry in enumerate(entries)]
+def _assign_traces(entries: Sequence[PlanEntry], traces: tuple[ItemTrace, ...], seed: int) -> list[ItemTrace]:
+    """A trace for every item: all traces in random order, repeated as often as needed."""
+    shuffled = Random(seed).sample(traces, len(traces))
+    return [_fitted(entry, shuffled[index % len(shuffled)]) for index, entry in enumerate(entries)]
 
 
-def _fitting(entry: PlanEntry, life: ItemTrace) -> ItemTrace:
+def _fitted(entry: PlanEntry, trace: ItemTrace) -> ItemTrace:
+    """The part of the trace that is left for the item; an invalid item fails after its start."""
     if entry.item.problems:
-        return ItemTrace(life.start)
-    return life.remaining_from(entry.node) if entry.node else life
+        return ItemTrace(trace.start)
+    return trace.remaining_from(entry.node) if entry.node else trace
 
 
-def _pool(inputs: SimulationInputs) -> Pool:
-    """With what is known of the keys; what was found out is taken for a limit that stands."""
+def _build_pool(inputs: SimulationInputs) -> Pool:
+    """A pool that knows the notes about its keys; learned rates count as announced limits."""
     pool = Pool(inputs.credentials)
     for note in inputs.notes:
-        pool.apply_note(_certain(note))
+        pool.apply_note(_as_announced(note))
     return pool
 
 
-def _certain(note: Note) -> Note:
+def _as_announced(note: Note) -> Note:
     if not isinstance(note, BucketLimitsLearned):
         return note
     rate = RateEstimator(per_second=note.requests_per_second, window=note.window_seconds).rate
     if rate is None:
         return note
     if note.token_rate is not None:
-        found = LimitSeen(Dimension.TOKENS, note.token_rate.amount, note.token_rate.seconds)
+        learned = LimitSeen(Dimension.TOKENS, note.token_rate.amount, note.token_rate.seconds)
     else:
-        found = LimitSeen(Dimension.REQUESTS, rate.amount, rate.seconds)
-    named = tuple(limit for limit in note.limits if limit.dimension is not found.dimension)
-    return replace(note, limits=(*named, found), requests_per_second=None, token_rate=None)
+        learned = LimitSeen(Dimension.REQUESTS, rate.amount, rate.seconds)
+    others = tuple(limit for limit in note.limits if limit.dimension is not learned.dimension)
+    return replace(note, limits=(*others, learned), requests_per_second=None, token_rate=None)
 
 
-def _sent(usage: Usage, dimension: Dimension) -> float:
+def _amount_used(usage: Usage, dimension: Dimension) -> float:
     match dimension:
         case Dimension.REQUESTS | Dimension.DAY:
             return float(usage.calls)

@@ -1,16 +1,18 @@
-"""What a review said, read so that a doubt is never an approval."""
+"""Parses a reviewing model's answer. Anything unclear counts as "needs revision", never as an approval."""
 
 import json
 from dataclasses import dataclass
 
 from agentos.core.protocol.results import Verdict
 
-UNREADABLE = "The review could not be read as a verdict by the schema."
-CONTRADICTORY = "The review approved, and named blocking issues."
+UNREADABLE = "The review does not match the verdict schema."
+CONTRADICTORY = "The review approved but listed blocking issues."
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class ReviewIssue:
+    """A problem that has to be fixed before the document can be approved."""
+
     section: str
     severity: str
     description: str
@@ -18,42 +20,46 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Review:
+    """A verdict with its rationale and its blocking issues."""
+
     verdict: Verdict
     rationale: str
-    blocking: tuple[Blocking, ...] = ()
+    blocking: tuple[ReviewIssue, ...] = ()
 
     @property
     def fingerprint(self) -> list[str]:
-        """The same for two reviews that block for the same reasons, in whatever order."""
-        return sorted({" ".join(f"{b.section}|{b.description}".casefold().split()) for b in self.blocking})
+        """Equal for two reviews with the same blocking issues, in any order."""
+        return sorted(
+            {" ".join(f"{issue.section}|{issue.description}".casefold().split()) for issue in self.blocking}
+        )
 
 
 def read_review(text: str) -> Review:
-    """The verdict in a model's answer; anything unreadable is not an approval."""
+    """Parse a model's answer; an unreadable or contradictory one needs revision."""
     try:
-        record = json.loads(text, object_pairs_hook=_unique)
+        record = json.loads(text, object_pairs_hook=_without_duplicates)
         approved = {"APPROVED": True, "REVISE": False}[record["verdict"]]
         rationale = _text(record["rationale"])
         blocking = tuple(_blocking(entry) for entry in _entries(record.get("blocking_issues")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _revise(UNREADABLE)
+        return _needs_revision(UNREADABLE)
     if approved and blocking:
         return Review(Verdict.NEEDS_REVISION, f"{CONTRADICTORY} {rationale}", blocking)
     if not approved and not blocking:
-        return _revise(rationale)
+        return _needs_revision(rationale)
     return Review(Verdict.APPROVED if approved else Verdict.NEEDS_REVISION, rationale, blocking)
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object that has a key twice says two things at once, so it says nothing."""
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Reject an object with a duplicate key: two verdicts in one answer are contradictory."""
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise ValueError("a key occurs twice")
+        raise ValueError("duplicate key")
     return record
 
 
-def _revise(reason: str) -> Review:
-    return Review(Verdict.NEEDS_REVISION, reason, (Blocking("Review", "critical", reason),))
+def _needs_revision(reason: str) -> Review:
+    return Review(Verdict.NEEDS_REVISION, reason, (ReviewIssue("Review", "critical", reason),))
 
 
 def _entries(value: object) -> list[dict[str, object]]:
@@ -62,8 +68,8 @@ def _entries(value: object) -> list[dict[str, object]]:
     return value or []
 
 
-def _blocking(entry: dict[str, object]) -> Blocking:
-    return Blocking(_text(entry["section"]), _text(entry["severity"]), _text(entry["description"]))
+def _blocking(entry: dict[str, object]) -> ReviewIssue:
+    return ReviewIssue(_text(entry["section"]), _text(entry["severity"]), _text(entry["description"]))
 
 
 def _text(value: object) -> str:

@@ -28,8 +28,8 @@ def estimate(stats: RunStats, at: float) -> Estimate:
         return Estimate()
     usual = stats.finished_seconds / stats.finished
     running = stats.running
-    work = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
-    seconds = max(work / min(stats.workers, left), _by_pace(stats, left, at))
+    total = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
+    seconds = max(total / min(stats.workers, left), _at_call_rate(stats, left, at))
     return Estimate(seconds, _cost(stats, left))
 
 
@@ -38,7 +38,7 @@ def _left(row: ItemStats, usual: float, at: float) -> float:
     return max(usual - row.age(at), MIN_SHARE_LEFT * usual)
 
 
-def _by_pace(stats: RunStats, left: int, at: float) -> float:
+def _at_call_rate(stats: RunStats, left: int, at: float) -> float:
     """Seconds left at the call rate so far, which matters when there are fewer keys than workers."""
     usual = stats.finished_calls / stats.finished
     elapsed = at - stats.began - (stats.warm_up or 0.0) - stats.paused_seconds

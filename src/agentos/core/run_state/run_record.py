@@ -27,20 +27,20 @@ class RunRecord:
     stats: RunStats = field(default_factory=RunStats)
     timeline: Timeline = field(default_factory=Timeline)
     timed_events: list[TimedEvent] = field(default_factory=list)
-    _ahead: float = 0.0
+    _clock_offset: float = 0.0
 
     def handle(self, event: events.Event, at: float) -> None:
-        at = self._onwards(at)
+        at = self._monotonic(at)
         with contextlib.suppress(KeyError):  # of an item that no readable line has announced
             self.stats.handle(event, at)
         self.timeline.handle(event, at)
         if isinstance(event, events.News | events.CredentialsRejected):
             self.timed_events.append(TimedEvent(at, event))
 
-    def _onwards(self, at: float) -> float:
+    def _monotonic(self, at: float) -> float:
         """Keep times increasing when the wall clock was set back."""
-        self._ahead = max(self._ahead, self.timeline.last - at)
-        return at + self._ahead
+        self._clock_offset = max(self._clock_offset, self.timeline.last - at)
+        return at + self._clock_offset
 
     # Queries.
 

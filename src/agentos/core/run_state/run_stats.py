@@ -14,7 +14,7 @@ class ItemStats:
     """The state and the totals of one item."""
 
     item: str
-    place: int = 0
+    index: int = 0
     node: str = ""
     round: int = 0
     running: bool = False
@@ -25,7 +25,7 @@ class ItemStats:
     leases: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
-    calls: float = 0.0
+    call_seconds: float = 0.0
     cost: float | None = 0.0
     quiet_level: str = ""
 
@@ -73,7 +73,7 @@ class RunStats:
     cost: float | None = 0.0
     """None when a price is unknown."""
     closed: int = 0
-    """Items that ended in whatever way; of them, those that finished, with their time and cost."""
+    """Items that ended in any way; the next fields are about those that finished."""
     finished: int = 0
     finished_seconds: float = 0.0
     finished_calls: int = 0
@@ -90,7 +90,7 @@ class RunStats:
         match event:
             case events.RunStarted():
                 self.started, self.began, self.workers = event, at, event.workers
-                self.rows = {item: ItemStats(item, place) for place, item in enumerate(event.items)}
+                self.rows = {item: ItemStats(item, index) for index, item in enumerate(event.items)}
             case events.ItemStarted():
                 self._handle_item_start(event.item, at)
             case events.WorkerStarted():
@@ -140,7 +140,7 @@ class RunStats:
 
     def _handle_item_start(self, item: str, at: float) -> None:
         row = self._running[item] = self.rows[item]
-        self._reopen(row)  # it was parked, and goes on
+        self._reopen(row)  # it was parked and resumes
         row.running, row.since = True, at
 
     def _handle_worker_end(self, row: ItemStats, at: float) -> None:
@@ -196,7 +196,7 @@ class RunStats:
         row.leases.discard(event.lease)
         row.usage += event.usage
         self.usage += event.usage
-        row.calls += event.seconds
+        row.call_seconds += event.seconds
 
     def _handle_item_end(self, event: events.ItemEnded) -> None:
         row = self.rows[event.item]
@@ -223,7 +223,7 @@ class RunStats:
 
     @property
     def running(self) -> list[ItemStats]:
-        return sorted(self._running.values(), key=lambda row: row.place)
+        return sorted(self._running.values(), key=lambda row: row.index)
 
     def present(self, at: float) -> float:
         """The time up to which the items' clocks run: they stop while the run is suspended."""

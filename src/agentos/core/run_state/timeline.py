@@ -6,7 +6,7 @@ from enum import StrEnum
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending
 
-SHORTEST_WAIT = 0.01
+MIN_WAIT = 0.01  # seconds
 
 
 class SpanKind(StrEnum):
@@ -188,4 +188,4 @@ _ORDER = tuple(SpanKind)
 
 def _too_short(span: Span) -> bool:
     """A lease granted at once leaves no waiting span."""
-    return span.kind is SpanKind.WAIT and span.ended is not None and span.seconds(span.ended) < SHORTEST_WAIT
+    return span.kind is SpanKind.WAIT and span.ended is not None and span.seconds(span.ended) < MIN_WAIT
