@@ -14,7 +14,7 @@ from agentos.core.protocol.commands import (
     StepResult,
     StopWorker,
 )
-from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed, failed_transient
+from agentos.core.protocol.results import Ending, Outcome, TakenItem, Usage, Verdict, failed, failed_transient
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.scheduling.run_limits import Limits
@@ -303,6 +303,23 @@ def test_an_item_of_another_run_is_looked_at_once_more_and_then_left_to_it() -> 
     stage.report("LLD-1", elsewhere)
     assert stage.started() == ["LLD-1", "LLD-2", "LLD-1"]
     assert stage.outcome("LLD-1") is elsewhere and stage.run.exit_code() == 0
+
+
+def test_items_that_another_run_took_are_skipped_and_never_started() -> None:
+    stage = Stage(4, Limits(parallel=1, retries=0))
+    held = Outcome(Ending.ELSEWHERE, error="another run works on it")
+    done = Outcome(Ending.FINISHED_ELSEWHERE, Verdict.APPROVED)
+    assert stage.run.next_items(stage.now) == [], "its only slot is taken"
+    stage.hear(events.WorkerReported("LLD-1", APPROVED))
+    stage.run.grant_phase([ended("LLD-1")], stage.now)
+    assert stage.run.next_items(stage.now) == ["LLD-2"]
+    assert stage.run.skip_taken([TakenItem("LLD-2", held)]).news == [], "it is checked once more, at the end"
+    assert stage.run.next_items(stage.now) == ["LLD-3"]
+    (news,) = stage.run.skip_taken([TakenItem("LLD-3", done)]).news
+    assert isinstance(news, events.ItemEnded) and (news.outcome, news.attempts) == (done, 0)
+    (news,) = stage.run.skip_taken([TakenItem("LLD-2", held)]).news
+    assert isinstance(news, events.ItemEnded) and news.outcome is held
+    assert stage.run.next_items(stage.now) == ["LLD-4"] and stage.run.exit_code() == 0
 
 
 # The health of slots.

@@ -26,8 +26,64 @@ def test_two_runs_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> N
         for run in harness.runs()
     ]
     assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
+    said = {f"  Succeeded: {len(items)}" for items in carried}
+    assert {
+        line for done in (one, two) for line in done.lines_of("COORDINATOR") if "Succeeded" in line
+    } == said
     assert harness.databases() == []
     assert not list((harness.project / "docs/lineage/active").iterdir())
+
+
+def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(harness: RunHarness) -> None:
+    numbers = range(1, 25)
+    harness.issues(*numbers)
+    server = harness.server()
+    with server.frozen():
+        first = harness.start("--all")
+        wait_until(lambda: harness.events("lease_granted"))
+        first.signal(signal.SIGSTOP)
+    (run,) = harness.runs()
+    other = harness.run("--all", "--parallel", 4)
+    first.signal(signal.SIGCONT)
+    own = first.wait(60)
+    assert (own.code, other.code) == (0, 0), own.out + other.out
+    assert all(harness.document(number).exists() for number in numbers) and not server.repeated_prompts()
+    started = [event["item"] for event in harness.events("item_started", run)]
+    assert started == ["LLD-1"], "it looks at the documents, and starts no worker to find out"
+    assert own.out.count("Skipped: another run finished it (approved)") == 23
+    said = own.lines_of("COORDINATOR")
+    assert {"  Total: 24", "  Succeeded: 1", "  Failed: 0", "  Verdicts: 1 approved, 0 need revision"} <= {
+        *said
+    }
+    (line,) = [line for line in said if line.startswith("  Other runs: ")]
+    assert line == "  Other runs: 23 finished (LLD-2, LLD-3, LLD-4, LLD-5, LLD-6 ... LLD-24)"
+    assert "  Succeeded: 23" in other.lines_of("COORDINATOR") and "  Other runs:" not in other.out
+    (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row]
+    assert "24 items: 1 approved, 0 need revision, 0 failed, 23 finished by other runs" in row, row
+
+
+def test_a_program_that_another_run_finished_is_not_started_again(harness: RunHarness) -> None:
+    gate = harness.project / "gate"
+    program = (
+        "exec",
+        *(f"file-{n}" for n in range(1, 25)),
+        "--",
+        "sh",
+        "-c",
+        'test "$0" != file-1 || until test -e gate; do sleep 0.05; done',
+    )
+    first = harness.start(*program, "{item}", program="agentos")
+    wait_until(lambda: harness.events("worker_started"))
+    wait_until(lambda: list(harness.home.glob("**/task-*.holder")))
+    (run,) = harness.runs()
+    other = harness.run(*program, "{item}", program="agentos")
+    gate.touch()
+    own = first.wait()
+    assert (own.code, other.code) == (0, 0), own.out + other.out
+    assert len(harness.events("item_started", run)) == 1
+    said = own.lines_of("COORDINATOR")
+    assert "  Succeeded: 1" in said and any(line.startswith("  Other runs: 23 finished (") for line in said)
+    assert "  Succeeded: 23" in other.lines_of("COORDINATOR")
 
 
 @pytest.mark.slow
@@ -124,7 +180,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
         done = running.wait()
     assert done.code == 0, done.out
     assert "[LLD-43] Skipped: another run is working on it" in done.out
-    assert "1 on another run (LLD-43)" in done.out
+    assert "  Other runs: 1 in progress (LLD-43)" in done.lines_of("COORDINATOR")
     assert not server.calls(43) and harness.document(42).exists()
 
 

@@ -33,6 +33,7 @@ from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, m
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
+from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
@@ -51,7 +52,7 @@ from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
-from agentos.storage.locks import ItemLocks
+from agentos.storage.locks import ItemLocks, held_outcome
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import (
@@ -174,7 +175,7 @@ class ExecRunBuilder:
             scheduler = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())
             loop = EventLoop(scheduler, engine, session.listeners, HOST_CLOCK, NoPeers())
             started = session.run_started(self._request.name, self._settings, plan)
-            return loop.run(started, session.external_inputs(engine))
+            return loop.run(started, session.external_inputs(engine, taken=self._taken_items))
 
     def _clean_up_killed_runs(self) -> None:
         """Clean up after killed runs also when no run follows."""
@@ -221,6 +222,21 @@ class ExecRunBuilder:
             redo=request.selection.fresh and command.attempt == 1,
         )
         return json.dumps(pack(task))
+
+    def _taken_items(self, items: list[str]) -> list[TakenItem]:
+        """Of these items, those that another run holds or has finished."""
+        found = ((item, self._outcome_elsewhere(self._items[item])) for item in items)
+        return [TakenItem(item, outcome) for item, outcome in found if outcome]
+
+    def _outcome_elsewhere(self, item: Item) -> Outcome | None:
+        locks, name = ItemLocks.inside(self._records), record_name(item.source)
+        holder = locks.holder(name)
+        if locks.is_held(name):
+            return held_outcome(holder)
+        is_ours = holder is None or holder.run == self._run_id or self._request.selection.fresh
+        if is_ours or not DoneMarkers(self._records).is_done(item):
+            return None
+        return Outcome(Ending.FINISHED_ELSEWHERE, error="another run finished it")
 
     def _open_joblog(self, path: Path) -> JobLog:
         commands = {

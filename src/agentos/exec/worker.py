@@ -52,6 +52,7 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
     records = Path(task.records_dir)
     locks, markers = ItemLocks.inside(records), DoneMarkers(records)
     name = record_name(task.item.source)
+    previous = locks.holder(name)
     lock = locks.acquire(name, Holder(task.coordinator, task.run))
     if lock is None:
         return Outcome(Ending.ELSEWHERE, error="another run is working on it")
@@ -59,7 +60,9 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
         if task.redo:
             markers.clear(task.item)
         elif markers.is_done(task.item):
-            return Outcome(Ending.FINISHED, error="was finished already")
+            if previous and previous.run == task.run:
+                return Outcome(Ending.FINISHED, error="was finished already")
+            return Outcome(Ending.FINISHED_ELSEWHERE, error="another run finished it")
         assert lock.descriptor is not None
         return await _run(task, channel, markers, lock.descriptor)
     finally:

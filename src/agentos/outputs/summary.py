@@ -24,6 +24,8 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
             return [_finished(outcome, event.seconds)]
         case Ending.ELSEWHERE:
             return [f"Skipped: {outcome.error}"]
+        case Ending.FINISHED_ELSEWHERE:
+            return [f"Skipped: {outcome.error}" + (f" ({outcome.verdict})" if outcome.verdict else "")]
         case Ending.INTERRUPTED:
             if not event.attempts:
                 return []
@@ -49,6 +51,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
         f"  Duration: {duration(seconds)}",
         *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
         f"  Items: {_items(stats)}",
+        *_other_runs(stats),
         *([] if stats.keyless else _usage_lines(stats, here)),
     ]
     return lines + next_steps(stats, here)
@@ -160,10 +163,10 @@ def _finished(outcome: Outcome, seconds: float) -> str:
 
 
 def _table(stats: RunStats) -> list[str]:
-    """One line for each item that was started."""
+    """One line for each item that this run worked on."""
     width = max((len(row.item) for row in stats.rows.values()), default=0)
     reviewed = stats.reviewed
-    rows = [row for row in stats.rows.values() if row.attempts]
+    rows = [row for row in stats.rows.values() if row.attempts and not row.is_elsewhere]
     tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
     figures = _time_figures if stats.keyless else _usage_figures
     return [
@@ -201,10 +204,19 @@ def _items(stats: RunStats) -> str:
         "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not started": [row for row in stopped if not row.attempts],
-        "on another run": stats.ending(Ending.ELSEWHERE),
     }
     parts += [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return ", ".join(parts)
+
+
+def _other_runs(stats: RunStats) -> list[str]:
+    """What other runs did with this run's items: the lines above count only what this run did itself."""
+    groups = {
+        "finished": stats.ending(Ending.FINISHED_ELSEWHERE),
+        "in progress": stats.ending(Ending.ELSEWHERE),
+    }
+    parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
+    return [f"  Other runs: {', '.join(parts)}"] if parts else []
 
 
 def _review(stats: RunStats, here: Here, *items: str) -> str:

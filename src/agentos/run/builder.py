@@ -20,7 +20,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Outcome
+from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -43,9 +43,11 @@ from agentos.storage.credentials.reader import no_key
 from agentos.storage.credentials.watch import CredentialWatch
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
+from agentos.storage.locks import ItemLocks, held_outcome
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
+from agentos.workflows.base import finished_verdict
 from agentos.workflows.registry import find_workflow
 
 
@@ -108,6 +110,7 @@ class RunBuilder:
                 if self._prestarted.server
                 else CredentialWatch(self._prestarted.source, self._check_credentials),
                 DecisionWatch(lambda item: self._database(self._items[item]), time.time),
+                self._taken_items,
             )
             return loop.run(self._run_started(session, plan, pool), inputs)
 
@@ -145,6 +148,29 @@ class RunBuilder:
         clean_finished(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, RetentionPolicy(runs=settings.keep_runs), time.time())
         return plan
+
+    def _taken_items(self, items: list[str]) -> list[TakenItem]:
+        """Of these items, those that another run holds or has finished. Reads the locks and the documents' status."""
+        project = self._settings.project
+        locks = [ItemLocks(project), ItemLocks.inside(self._home.locks(project))]
+        found = ((item, self._outcome_elsewhere(self._items[item], locks)) for item in items)
+        return [TakenItem(item, outcome) for item, outcome in found if outcome]
+
+    def _outcome_elsewhere(self, item: Item, locks: list[ItemLocks]) -> Outcome | None:
+        for folder in locks:
+            if folder.is_held(item.id):
+                return held_outcome(folder.holder(item.id))
+        holder, database = locks[0].holder(item.id), self._database(item)
+        # Items that only this run has touched are free. A checkpoint is left to a worker, which resumes or deletes it.
+        if holder is None or holder.run == self._run_id or item.id in self._redone or database.exists():
+            return None
+        try:
+            verdict = finished_verdict(self._workflow, self._settings.project, item, database)
+        except Exception:  # a workflow of the user's: the item's worker reports what is wrong with it
+            return None
+        if verdict is None:
+            return None
+        return Outcome(Ending.FINISHED_ELSEWHERE, verdict, error="another run finished it")
 
     def _build_pool(self) -> Pool:
         source, server = self._prestarted.source, self._prestarted.server

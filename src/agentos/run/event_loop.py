@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, StepResult
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener, PeerLog
+from agentos.core.protocol.results import TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.scheduling.scheduler import Scheduler
@@ -34,6 +35,7 @@ class ExternalInputs:
     decisions: given the ids of the parked items, those that a person has decided on.
     requests: requests that arrived on the control socket.
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
+    taken: given the ids of the items about to start, those that another run holds or has finished.
     """
 
     signals: list[str]
@@ -41,6 +43,7 @@ class ExternalInputs:
     decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: []
     requests: Callable[[], Sequence[ControlRequest]] = lambda: ()
     suspend: Callable[[], None] = lambda: None
+    taken: Callable[[list[str]], list[TakenItem]] = lambda items: []
 
 
 class EventLoop:
@@ -67,9 +70,10 @@ class EventLoop:
         self._publish(started)
         self._poll_external(inputs)
         if not self._scheduler.over:
+            self._skip_taken(inputs)
             self._decide(self._scheduler.begin)
         while not self._scheduler.over:
-            self._handle(self._engine.receive(self._wait_seconds()))
+            self._handle(self._engine.receive(self._wait_seconds()), inputs)
             self._poll_external(inputs)
         return self._scheduler.exit_code()
 
@@ -82,17 +86,18 @@ class EventLoop:
         while inputs.signals:
             match inputs.signals.pop(0):
                 case "SIGTSTP":
-                    self._suspend(inputs.suspend)
+                    self._suspend(inputs)
                 case name:
-                    self._handle([events.StopRequested(name)])
+                    self._handle([events.StopRequested(name)], inputs)
         for pending in inputs.requests():
-            pending.reply(self._handle([pending.request]))
+            pending.reply(self._handle([pending.request], inputs))
         match inputs.credentials():
             case None:
                 pass
             case events.CredentialsRejected() as rejected:
                 self._publish(rejected)
             case credentials:
+                self._skip_taken(inputs)
                 self._decide(lambda now: self._scheduler.change_credentials(credentials, now))
         self._poll_decisions(inputs)
 
@@ -104,16 +109,28 @@ class EventLoop:
             return
         self._next_decision_poll = now + DECISION_POLL_INTERVAL
         if decided := inputs.decisions(self._scheduler.parked()):
-            self._handle(decided)
+            self._handle(decided, inputs)
 
-    def _suspend(self, suspend: Callable[[], None]) -> None:
+    def _suspend(self, inputs: ExternalInputs) -> None:
         """Ctrl-Z: workers are frozen before this process stops, and thawed after it continues."""
-        self._handle([events.RunSuspended()])
+        self._handle([events.RunSuspended()], inputs)
         before = self._clock.monotonic()
-        suspend()
-        self._handle([events.RunContinued(self._clock.monotonic() - before)])
+        inputs.suspend()
+        self._handle([events.RunContinued(self._clock.monotonic() - before)], inputs)
 
-    def _handle(self, received: Sequence[events.Event]) -> list[events.News]:
+    def _skip_taken(self, inputs: ExternalInputs) -> None:
+        """Other runs may have taken items since the plan: check each one right before its worker starts.
+
+        A signal ends the search: a long backlog must not delay a shutdown.
+        """
+        while not inputs.signals:
+            due = self._scheduler.next_items(self._clock.monotonic())
+            taken = inputs.taken(due) if due else []
+            if not taken:
+                return
+            self._apply(self._scheduler.skip_taken(taken), may_grant=False)
+
+    def _handle(self, received: Sequence[events.Event], inputs: ExternalInputs) -> list[events.News]:
         """Handle everything received at once as one step; an empty step lets the scheduler act on the time."""
         exited = {event.item for event in received if isinstance(event, events.WorkerExited)}
         self._pending_grants = [grant for grant in self._pending_grants if grant.item not in exited]
@@ -122,6 +139,7 @@ class EventLoop:
             if not isinstance(event, events.Request):
                 self._publish(event)
         news = self._decide(lambda now: self._scheduler.grant_phase(received, now))
+        self._skip_taken(inputs)
         follow_up = self._scheduler.follow_up(self._clock.monotonic())
         self._apply(follow_up, may_grant=False)
         return [*news, *follow_up.news]

@@ -11,6 +11,7 @@ from agentos.core.planning.plan import Plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener
+from agentos.core.protocol.results import TakenItem
 from agentos.core.text.secrets import Redactor
 from agentos.outputs.audit import Audit
 from agentos.outputs.display import open_display
@@ -58,11 +59,17 @@ class RunSession:
         engine: Engine,
         credentials: Callable[[], CredentialUpdate] = lambda: None,
         decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: [],
+        taken: Callable[[list[str]], list[TakenItem]] = lambda items: [],
     ) -> ExternalInputs:
         """Connect signals and the control socket to `engine`, so that both end its waits."""
         self._signals.wake = engine.wake
         return ExternalInputs(
-            self._signals.arrived, credentials, decisions, self._open_control_socket(engine), self._suspend
+            self._signals.arrived,
+            credentials,
+            decisions,
+            self._open_control_socket(engine),
+            self._suspend,
+            taken,
         )
 
     def run_started(self, workflow: str, settings: Settings, plan: Plan) -> events.RunStarted:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.planning.items import is_safe_id
+from agentos.core.protocol.results import Ending, Outcome
 from agentos.regular_files import UnsafeFile, read_regular
 
 LOCKS = ".locks"
@@ -171,6 +172,10 @@ class ItemLocks:
         items = (path.name[len("task-") : -len(".lock")] for path in locked)
         return {item: self.holder(item) for item in items}
 
+    def is_held(self, item: str) -> bool:
+        """Whether any process holds the item's lock now."""
+        return is_locked(self._path(item, "lock"))
+
     def clear_notes(self) -> int:
         """Removes the holder notes of items that nobody holds; returns how many. Each under its item's lock."""
         cleared = 0
@@ -195,6 +200,12 @@ class ItemLocks:
         """Never follows a link: the folder may have come with a downloaded project."""
         with open(os.open(path, _OPEN_FLAGS | flag, self._mode), "w") as file:
             file.write(text)
+
+
+def held_outcome(holder: Holder | None) -> Outcome:
+    """The outcome of an item whose lock another run holds."""
+    who = f" (pid {holder.pid}, run {holder.run})" if holder else ""
+    return Outcome(Ending.ELSEWHERE, error=f"another run is working on it{who}")
 
 
 def _lock_exclusively(descriptor: int) -> bool:

@@ -15,7 +15,6 @@ from agentos.core.errors import (
     LimitReached,
     TrackerError,
 )
-from agentos.core.planning.plan import ItemStatus
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel
@@ -23,9 +22,10 @@ from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, fail
 from agentos.storage.checkpoints import Checkpoint, check_checkpoint, delete_checkpoint, open_checkpoint
 from agentos.storage.disk_space import is_full
 from agentos.storage.files import ProjectFolder, private_folder
-from agentos.storage.locks import Holder, ItemLocks, LockFile
+from agentos.storage.locks import Holder, ItemLocks, LockFile, held_outcome
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import DISK_POLL_INTERVAL, ModelSession
+from agentos.workflows.base import finished_verdict
 from agentos.workflows.node_context import Say
 from agentos.workflows.registry import load_workflow
 
@@ -36,6 +36,7 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
     """Lock the item and run it as far as it goes. Every failure becomes an outcome."""
     in_home = [ItemLocks.inside(private_folder(Path(task.locks)))] if task.locks else []
     locks = [ItemLocks(Path(task.project)), *in_home]
+    previous = locks[0].holder(task.item.id)
     try:
         lock = await _acquire_lock(task, channel, locks)
     except OSError as error:
@@ -44,9 +45,11 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
         return failed(text) if error.errno == errno.ELOOP else failed_transient(text)
     if lock is None:
         holders = (folder.holder(task.item.id) for folder in reversed(locks))
-        return Outcome(Ending.ELSEWHERE, error=_holder_text(next(filter(None, holders), None)))
+        return held_outcome(next(filter(None, holders), None))
     try:
-        return await ItemRunner(task, channel, echo).run()
+        # If the same run had the lock before, that worker of ours may have died right after finishing the item.
+        is_retry = previous is not None and previous.run == task.run
+        return await ItemRunner(task, channel, echo, is_retry).run()
     except InvalidSpec as error:
         return failed(str(error), error.details)
     except LimitReached as error:
@@ -103,8 +106,9 @@ def _release_all(locks: list[LockFile]) -> None:
 class ItemRunner:
     """Runs the graph of one locked item, and repeats it from its checkpoint after the disk was full."""
 
-    def __init__(self, task: WorkerTask, channel: Channel, echo: Say) -> None:
+    def __init__(self, task: WorkerTask, channel: Channel, echo: Say, is_retry: bool) -> None:
         self._task = task
+        self._is_retry = is_retry
         self._item = task.item
         self._echo = echo
         self._start_fresh = task.fresh
@@ -130,9 +134,11 @@ class ItemRunner:
             listener.cancel()
 
     async def _run_from_checkpoint(self) -> Outcome:
-        if verdict := self._earlier_verdict():
+        if not self._task.redo and (verdict := self._finished_verdict()):
             self._clean_up()
-            return Outcome(Ending.FINISHED, verdict, error="was finished already")
+            if self._is_retry:
+                return Outcome(Ending.FINISHED, verdict, error="was finished already")
+            return Outcome(Ending.FINISHED_ELSEWHERE, verdict, error="another run finished it")
         if self._start_fresh:
             self._clean_up()
             self._start_fresh = False
@@ -143,20 +149,9 @@ class ItemRunner:
             self._clean_up()
         return outcome
 
-    def _earlier_verdict(self) -> Verdict | None:
-        """The verdict, if another run finished the item between our plan and our lock.
-
-        An item with problems has none: it fails with its problems instead.
-        """
-        if self._task.redo or self._item.problems:
-            return None
-        status = self._workflow.status(Path(self._task.project), self._item)
-        if status is ItemStatus.APPROVED:
-            return Verdict.APPROVED
-        # With a checkpoint it is still in progress: this attempt, or another that somebody asked for.
-        if status is ItemStatus.UNCHANGED and not self._database.exists():
-            return Verdict.NEEDS_REVISION
-        return None
+    def _finished_verdict(self) -> Verdict | None:
+        """The verdict, if the item was finished between the plan and our lock."""
+        return finished_verdict(self._workflow, Path(self._task.project), self._item, self._database)
 
     async def _run_graph(self) -> Outcome:
         """Run from the checkpoint, or from the start if the item's text has changed since."""
@@ -182,9 +177,3 @@ def _exit_if_channel_lost(listener: "asyncio.Task[None]") -> None:
     """A worker that no longer hears its coordinator (out of memory, or a bug) would wait forever."""
     if not listener.cancelled() and listener.exception():
         os._exit(1)
-
-
-def _holder_text(holder: Holder | None) -> str:
-    if holder is None:
-        return "another run is working on it"
-    return f"another run is working on it (pid {holder.pid}, run {holder.run})"

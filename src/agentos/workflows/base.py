@@ -49,7 +49,7 @@ class Workflow(Protocol):
         ...
 
     def status(self, project: Path, item: Item) -> ItemStatus:
-        """The current status of one item. Called again when the item's lock is held, just before work starts."""
+        """The current status of one item. Called again just before work starts, and once more under the item's lock."""
         ...
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
@@ -67,6 +67,22 @@ class Workflow(Protocol):
     def tidy(self, documents: Documents, number: int) -> None:
         """Cleans up after a finished item. Must be idempotent. By default, moves the item's lineage to `done/`."""
         _archive_lineage(documents, f"{number}-{self.name}")
+
+
+def finished_verdict(workflow: Workflow, project: Path, item: Item, database: Path) -> Verdict | None:
+    """The item's verdict, if it is finished; `database` is its checkpoint.
+
+    An item with problems has none: it fails with its problems instead.
+    """
+    if item.problems:
+        return None
+    status = workflow.status(project, item)
+    if status is ItemStatus.APPROVED:
+        return Verdict.APPROVED
+    # With a checkpoint it is still in progress: this attempt, or another that somebody asked for.
+    if status is ItemStatus.UNCHANGED and not database.exists():
+        return Verdict.NEEDS_REVISION
+    return None
 
 
 def _archive_lineage(documents: Documents, name: str) -> None:

@@ -12,13 +12,17 @@ class Verdict(StrEnum):
 
 
 class Ending(StrEnum):
-    """PARKED items wait for a person; ELSEWHERE means that another run holds the item."""
+    """PARKED items wait for a person.
+
+    ELSEWHERE means that another run holds the item, FINISHED_ELSEWHERE that another run has finished it.
+    """
 
     FINISHED = "finished"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     PARKED = "parked"
     ELSEWHERE = "elsewhere"
+    FINISHED_ELSEWHERE = "finished elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,14 @@ class Outcome:
     details: tuple[str, ...] = ()
     retryable: bool = False
     result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenItem:
+    """A queued item that another run holds or has finished: found right before its worker would start."""
+
+    item: str
+    outcome: Outcome
 
 
 def failed(error: str, details: tuple[str, ...] = ()) -> Outcome:

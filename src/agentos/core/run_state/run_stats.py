@@ -6,7 +6,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import add_costs
 
-OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED)
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, Ending.FINISHED_ELSEWHERE)
 
 
 @dataclass(slots=True)
@@ -32,6 +32,12 @@ class ItemStats:
     def age(self, at: float) -> float:
         """Seconds that the item has been running by then, over all attempts."""
         return self.seconds + (max(0.0, at - self.since) if self.running else 0.0)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another run holds or has finished the item."""
+        endings = (Ending.ELSEWHERE, Ending.FINISHED_ELSEWHERE)
+        return self.outcome is not None and self.outcome.ending in endings
 
     @property
     def status(self) -> str:
@@ -68,7 +74,7 @@ class RunStats:
     stopped: events.ShutdownStarted | None = None
     stopped_at: float = 0.0
     over: int = 0
-    """Items that ended; interrupted ones and those of another run did not."""
+    """Items that ended, here or in another run; interrupted ones and those that another run holds did not."""
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     """None when a price is unknown."""
@@ -219,7 +225,8 @@ class RunStats:
         return [row for row in self.rows.values() if row.outcome and row.outcome.ending in endings]
 
     def verdicts(self, verdict: Verdict) -> list[ItemStats]:
-        return [row for row in self.rows.values() if row.outcome and row.outcome.verdict is verdict]
+        """The items that this run finished with the verdict."""
+        return [row for row in self.ending(Ending.FINISHED) if row.outcome and row.outcome.verdict is verdict]
 
     @property
     def running(self) -> list[ItemStats]:

@@ -1,6 +1,7 @@
 """The item queue of a run: its items, the order in which they start, and the worker slots they run in."""
 
 from collections import deque
+from itertools import islice
 
 from agentos.core.backoff import Jitter
 from agentos.core.protocol import events
@@ -36,6 +37,16 @@ class WorkQueue:
         self._queue.append(item)
         self._requeued.append(item)
 
+    def remove(self, item: ItemState) -> None:
+        """Takes the item out of the queue."""
+        self._queue.remove(item)
+        self._requeued = [other for other in self._requeued if other is not item]
+
+    def next_items(self, now: float) -> list[ItemState]:
+        """The queued items that would start now, one per free slot."""
+        free = min(sum(slot.free(now) for slot in self._slots), self.workers - len(self.running()))
+        return list(islice((item for item in self._queue if item.not_before <= now), max(0, free)))
+
     def clear_queue(self) -> list[ItemState]:
         """Empties the queue and returns the items that were in it."""
         cleared = list(self._queue)
@@ -66,8 +77,7 @@ class WorkQueue:
         item = next((item for item in self._queue if item.not_before <= now), None) if slot else None
         if slot is None or item is None:
             return None
-        self._queue.remove(item)
-        self._requeued = [other for other in self._requeued if other is not item]
+        self.remove(item)
         slot.item = item.id
         item.start(now)
         return events.ItemStarted(item.id, slot.number, item.attempts)

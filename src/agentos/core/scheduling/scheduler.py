@@ -19,7 +19,7 @@ from agentos.core.protocol.commands import (
     StopWorker,
     ThawWorker,
 )
-from agentos.core.protocol.results import Ending, Outcome, failed_transient
+from agentos.core.protocol.results import Ending, Outcome, TakenItem, failed_transient
 from agentos.core.quota.budget import Budget
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
@@ -108,7 +108,23 @@ class Scheduler:
     def change_credentials(self, credentials: list[Credential], now: float) -> StepResult:
         return self._decide(StepResult(news=self._lease_manager.replace_credentials(credentials)), now)
 
+    def skip_taken(self, taken: Iterable[TakenItem]) -> StepResult:
+        """Start none of these queued items. One that is held is checked once more after all others."""
+        step = StepResult()
+        for found in taken:
+            item = self._queue.items[found.item]
+            self._queue.remove(item)
+            if found.outcome.ending is Ending.ELSEWHERE and item.recheck_elsewhere():
+                self._queue.queue_last(item)
+            else:
+                step.news.append(self._queue.end(item, found.outcome))
+        return step
+
     # Queries.
+
+    def next_items(self, now: float) -> list[str]:
+        """The items whose workers the next step may start."""
+        return [item.id for item in self._queue.next_items(now)] if self._may_start(now) else []
 
     @property
     def lease_manager(self) -> LeaseManager:
