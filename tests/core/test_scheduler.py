@@ -307,7 +307,7 @@ def test_an_item_of_another_run_is_looked_at_once_more_and_then_left_to_it() -> 
 
 def test_items_that_another_run_took_are_skipped_and_never_started() -> None:
     stage = Stage(4, Limits(parallel=1, retries=0))
-    held = Outcome(Ending.ELSEWHERE, error="another run works on it")
+    held = Outcome(Ending.ELSEWHERE, error="another run is working on it")
     done = Outcome(Ending.FINISHED_ELSEWHERE, Verdict.APPROVED)
     assert stage.run.next_items(stage.now) == [], "its only slot is taken"
     stage.hear(events.WorkerReported("LLD-1", APPROVED))
