@@ -75,7 +75,9 @@ command = click.Group(
                     help="Show where each value comes from: flag, variable, or file and line.",
                 ),
                 _flag(
-                    "--repo", click.Path(path_type=Path, file_okay=False), "Project folder (current folder)."
+                    "--repo",
+                    click.Path(path_type=Path, file_okay=False),
+                    "Project folder (found upward from the current folder).",
                 ),
                 _flag("--parallel", Workers(), "As for agentos run."),
                 _flag("--max-iterations", click.IntRange(min=1), "As for agentos run."),

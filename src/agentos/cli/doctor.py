@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 def _run(repo: Path | None, offline: bool) -> int:
+    from agentos.config.project import find_project, working_folder
+    from agentos.config.settings import environment
     from agentos.core.text.line_assembler import one_line
     from agentos.diagnostics.doctor import run_checks
 
-    project = repo or Path.cwd()
+    project = repo or find_project(working_folder(), environment())
     github = list(_check_github(project, offline))
     # A project whose issues are on GitHub needs no issues folder.
     findings = [
@@ -63,7 +65,7 @@ command = click.Command(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (current folder).",
+            help="Project folder (found upward from the current folder).",
         ),
         click.Option(["--offline"], is_flag=True, help="Check for offline runs, which need no key."),
     ],

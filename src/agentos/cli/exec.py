@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class ExecCommand(click.Command):
 
 @click.pass_context
 def _run(ctx: click.Context, /, **options: Any) -> int:
+    from agentos.config.project import working_folder
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
     from agentos.exec.builder import ExecRequest, run_exec
@@ -72,6 +74,9 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
             display=options["display"],
         )
     )
+    if options["repo"] is None:
+        # Items and program are meant from where the user stands; the settings are the project's.
+        settings = replace(settings, project=working_folder())
     warn_held_back(settings, err=options["json"])
     codes, any_code = _retry_codes(options["retry_on"])
     request = ExecRequest(
@@ -89,6 +94,7 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         json=options["json"],
         display=settings.display,
         gateway=not options["no_gateway"],
+        repo=options["repo"],
     )
     if options["dry_run"]:
         return _dry_run(request)

@@ -73,12 +73,15 @@ def find_live_run(name: str | None, subcommand: str) -> Path:
 
     `subcommand` is what the user typed after `agentos`, for the suggestions when the choice is ambiguous.
     """
+    from agentos.config.project import find_project, working_folder
+    from agentos.config.settings import environment
     from agentos.storage.runs import is_alive, run_folders
 
     run = find_run(name)
     if name is None:
         live = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
-        here = [folder for folder in live if _project(folder) == str(Path.cwd())]
+        project = str(find_project(working_folder(), environment()))
+        here = [folder for folder in live if _project(folder) == project]
         if len(live) > 1 and len(here) != 1:
             choices = (f"\n  agentos {subcommand} --run {run.name}   ({_project(run)})" for run in live)
             raise UsageError(f"{len(live)} runs are in progress; choose one:{''.join(choices)}")

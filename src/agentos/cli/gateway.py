@@ -120,7 +120,7 @@ command = click.Command(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path),
-            help="Project whose agentos.toml sets prices and a budget (current folder).",
+            help="Project whose agentos.toml sets prices and a budget (found upward from the current folder).",
         ),
         click.Option(
             ["--offline"], is_flag=True, help="Forward to the built-in model server: no key, no network."

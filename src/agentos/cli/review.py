@@ -258,7 +258,7 @@ command = ReviewCommand(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (current folder).",
+            help="Project folder (found upward from the current folder).",
         ),
     ],
     callback=_run,

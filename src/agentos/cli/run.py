@@ -1,6 +1,7 @@
 """`agentos run`, `lld-workflow` and `issue-workflow`."""
 
 import json
+import os.path
 import re
 import shlex
 import sys
@@ -92,6 +93,7 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
             trust=options.trust or None,
         )
     )
+    _name_project(settings.project, options)
     warn_held_back(settings, workflow, err=options.json)
     selection = Selection(
         everything=options.all,
@@ -133,11 +135,20 @@ def _check_selection(options: RunOptions, name: str) -> None:
     )
 
 
+def _name_project(project: Path, options: RunOptions) -> None:
+    """Say which project was found, unless the user stands in it or named it."""
+    from agentos.config.project import working_folder
+    from agentos.core.text.line_assembler import one_line
+
+    if options.repo is None and project != working_folder():
+        click.echo(f"Project: {one_line(str(project))}", err=options.json)
+
+
 def _relative_to(project: Path, word: str) -> str:
     """A file inside the project by its path from there; anything else unchanged."""
     if "/" in word or word.endswith(".md"):
-        path = Path(word).absolute()
-        if path.is_relative_to(project):
+        path = Path(os.path.abspath(word))
+        if path.is_relative_to(project) and (path.exists() or not (project / word).exists()):
             return str(path.relative_to(project))
     return word
 

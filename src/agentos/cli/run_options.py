@@ -138,7 +138,7 @@ def run_parameters() -> list[click.Parameter]:
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (current folder).",
+            help="Project folder (found upward from the current folder).",
         ),
         click.Option(
             ["--trust"],

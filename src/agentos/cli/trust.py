@@ -8,7 +8,8 @@ import click
 
 def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     from agentos.config.file import read_file
-    from agentos.config.settings import PROJECT_FILE, usable_home
+    from agentos.config.project import PROJECT_FILE, find_project, working_folder
+    from agentos.config.settings import environment, usable_home
     from agentos.config.trust import (
         NEEDS_TRUST,
         is_trusted,
@@ -19,7 +20,8 @@ def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     from agentos.core.errors import PreflightError
     from agentos.core.text.line_assembler import one_line
 
-    home, folder = usable_home(), (project or Path.cwd()).absolute()
+    home = usable_home()
+    folder = project.absolute() if project else find_project(working_folder(), environment())
     path = folder / PROJECT_FILE
     if list_all:
         for name in sorted(trusted_projects(home)):

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.config.settings import PROJECT_FILE, Flags, Settings, environment, home_folder, read_settings
+from agentos.config.project import PROJECT_FILE, working_folder
+from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.text.toml_lines import line_in
 from agentos.regular_files import read_regular
 
@@ -40,6 +41,8 @@ def origins(flags: Flags, variables: Mapping[str, str] | None = None) -> list[Se
     given = {name for name in ("repo", *_names(Flags)) if getattr(flags, name) is not None}
     return [
         SettingOrigin(name, getattr(settings, name), _source(name, given, env, files, settings.held_back))
+        if name != "project"
+        else SettingOrigin(name, settings.project, _project_source(settings.project, flags))
         for name in _names(Settings)
     ]
 
@@ -56,8 +59,6 @@ def _source(
     if name in held_back:
         others = _source(name, flags, env, files[1:], ())
         return f"{others} ({files[0]} is held back)"
-    if name == "project":
-        return "flag --repo" if "repo" in flags else "this folder"
     if name in flags:
         return f"flag --{name.replace('_', '-')}"
     if env.get(VARIABLES.get(name, "")):
@@ -66,6 +67,12 @@ def _source(
         if (line := line_of(path, name)) is not None:
             return f"{path}:{line}" if line else str(path)
     return "default"
+
+
+def _project_source(project: Path, flags: Flags) -> str:
+    if flags.repo:
+        return "flag --repo"
+    return "this folder" if project == working_folder() else "found upward from this folder"
 
 
 def line_of(path: Path, name: str) -> int | None:

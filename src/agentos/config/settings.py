@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentos.config.file import FILE_KEYS, read_file
+from agentos.config.project import PROJECT_FILE, find_project, working_folder
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
 from agentos.core.constants import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
@@ -19,7 +20,6 @@ from agentos.core.quota.budget import Price, PriceList
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.text.secrets import Secret
 
-PROJECT_FILE = "agentos.toml"
 ENGINES = ("process", "inline")
 GITHUB_URL = "https://api.github.com"
 _TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
@@ -80,7 +80,7 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
     """Merge all sources; raises PreflightError or UsageError for a value that cannot be used."""
     env = os.environ if environment is None else environment
     home = usable_home(env)
-    project = (flags.repo or Path.cwd()).absolute()
+    project = flags.repo.absolute() if flags.repo else find_project(working_folder(), env)
     if not project.is_dir():
         raise PreflightError(
             f"{project} is not a folder: expected a project folder; name one with --repo PATH"

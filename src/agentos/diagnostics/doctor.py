@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.config.prices import price_list
+from agentos.config.project import BACKLOG_FOLDERS as FOLDERS
+from agentos.config.project import path_from_here
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.quota.credentials import Credential
@@ -29,7 +31,6 @@ EARLIEST_TIME, LATEST_TIME = 1735689600.0, 4102444800.0
 MAX_CLOCK_SKEW = 60.0  # seconds
 NO_KEYS = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
 ALL_REJECTED = "see why: agentos keys; test them again: agentos keys check; or add another: agentos keys add"
-FOLDERS = ("issues", "ideas/active")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,9 @@ def _project(context: CheckContext) -> Iterator[Finding]:
         target = docs if docs.exists() else project
         is_writable = target.is_dir() and os.access(target, os.W_OK)
         yield Finding(
-            "documents", f"written to {docs}", "" if is_writable else f"make {target} a writable folder"
+            "documents",
+            f"written to {path_from_here(docs)}",
+            "" if is_writable else f"make {target} a writable folder",
         )
     if unnumbered := _unnumbered(project / FOLDERS[0]):
         fix = "give each a number: at the start of its name (42-title.md), or as number in its front matter"

@@ -74,6 +74,7 @@ class ExecRequest:
     program: the words after `--`, with their placeholders.
     retry_codes, retry_any: exit codes after which an item is tried again.
     variables: additional environment variables of the program.
+    repo: the folder the user named; None: where they stand, with the settings of the project around it.
     """
 
     sources: tuple[str, ...]
@@ -88,6 +89,7 @@ class ExecRequest:
     json: bool = False
     display: str = "auto"
     gateway: bool = True
+    repo: Path | None = None
 
     @property
     def name(self) -> str:
@@ -197,7 +199,7 @@ class ExecRunBuilder:
         stack.enter_context(contextlib.closing(engine)).warm_up()
         if not self._request.gateway or not any(credential.enabled for credential in credentials):
             return engine
-        arguments = ("--repo", str(self._settings.project))
+        arguments = ("--repo", str(self._settings.project)) if self._request.repo else ()
         self._gateway = start_gateway(environment(), arguments, subprocess.DEVNULL)
         stack.callback(self._gateway.close)
         return GatewayAwareEngine(engine, self._gateway.events(), self._items)

@@ -1,5 +1,6 @@
 """The commands that resume, retry or review a run, as the user can type them in their current folder."""
 
+import os.path
 import shlex
 
 from agentos.core.protocol.events import RunStarted
@@ -45,14 +46,20 @@ def _from_folder(started: RunStarted, command: str, here: Here) -> str:
         return command
     set_home = bool(started.home) and not command.startswith(HOME_ASSIGNMENT)
     home = f"{HOME_ASSIGNMENT}{shlex.quote(started.home)} " if set_home else ""
-    return f"(cd {shlex.quote(started.cwd)} && {home}{command})"
+    return f"(cd {shlex.quote(_seen_from(started.cwd, here))} && {home}{command})"
 
 
 def _path_to_project(started: RunStarted, here: Here) -> str:
     """From `here`, with a trailing slash; empty when `here` is the project."""
     if not _is_elsewhere(started, here):
         return started.project_path
-    return "" if started.project == here else f"{started.project}/"
+    return "" if started.project == here else f"{_seen_from(started.project, here)}/"
+
+
+def _seen_from(folder: str, here: Here) -> str:
+    """A folder above or below `here` by its relative path, any other by its absolute one."""
+    is_near = here and os.path.commonpath((folder, here)) in (folder, here)
+    return os.path.relpath(folder, here) if is_near else folder
 
 
 def _is_elsewhere(started: RunStarted, here: Here) -> bool:

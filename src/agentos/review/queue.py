@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.config.settings import current_folder
+from agentos.config.project import find_project, path_from_here
+from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewDecision, ReviewState
 from agentos.core.planning.items import matches
@@ -120,9 +121,10 @@ def continue_command(context: ReviewContext, parked: ParkedItem) -> str:
 
 
 def command_for(context: ReviewContext, command: str) -> str:
-    """The command as typed in the current folder: with --repo outside of the project."""
-    is_here = str(context.project) == current_folder()
-    return command if is_here else f"{command} --repo {shlex.quote(str(context.project))}"
+    """The command as typed in the current folder: with --repo where the project would not be found."""
+    here = current_folder()
+    is_found = here and find_project(Path(here), environment()) == context.project
+    return command if is_found else f"{command} --repo {shlex.quote(path_from_here(context.project))}"
 
 
 def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:

@@ -270,4 +270,5 @@ def _path_prefix(project: Path) -> str:
     relative = os.path.relpath(project)
     if relative == ".":
         return ""
-    return f"{project if relative.startswith('../..') else relative}/"
+    is_far = relative.startswith("../..") and not Path.cwd().is_relative_to(project)
+    return f"{project if is_far else relative}/"

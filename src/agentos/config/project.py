@@ -1,0 +1,65 @@
+"""Finds the project that a command works on, upward from the current folder."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agentos.core.errors import PreflightError
+
+PROJECT_FILE = "agentos.toml"
+BACKLOG_FOLDERS = ("issues", "ideas/active")
+
+
+def find_project(start: Path, environment: Mapping[str, str]) -> Path:
+    """The nearest folder upward with an agentos.toml, else with a backlog; `start` itself if there is none.
+
+    A `start` that has either is the project, whatever is above it. The search ends at a folder with .git. It looks
+    neither into the home directory, the root and shared folders such as /tmp nor above them, unless it starts there.
+    """
+    folders = list(_upward(start, os.path.realpath(environment.get("HOME") or "/")))
+    if _has_backlog(start):
+        return start
+    with_file = (folder for folder in folders if (folder / PROJECT_FILE).is_file())
+    return next(with_file, None) or next(filter(_has_backlog, folders), start)
+
+
+def working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise PreflightError("the current folder no longer exists: go to a project with cd") from error
+
+
+def path_from_here(path: Path) -> str:
+    """The path as the user would type it: relative if the current folder is above it or in its folder or deeper."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return str(path)
+    if path.is_relative_to(here) or here.is_relative_to(path) or here.is_relative_to(path.parent):
+        return os.path.relpath(path, here)
+    return str(path)
+
+
+def _upward(start: Path, home: str) -> Iterator[Path]:
+    yield start
+    folder = start
+    while not (folder / ".git").exists() and folder != folder.parent and str(folder) != home:
+        folder = folder.parent
+        if folder == folder.parent or str(folder) == home or _is_shared(folder):
+            return
+        yield folder
+
+
+def _has_backlog(folder: Path) -> bool:
+    return any((folder / name).is_dir() for name in BACKLOG_FOLDERS)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Whether everyone may create files there, as in /tmp: an agentos.toml in it could be anybody's."""
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return True
+    return bool(mode & stat.S_IWOTH and mode & stat.S_ISVTX)
