@@ -18,7 +18,7 @@ from agentos.core.planning.review_parser import read_review
 from agentos.core.protocol.results import Verdict
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.storage.checkpoints import open_checkpoint
-from agentos.storage.credentials.editor import append_credential
+from agentos.storage.credentials.editor import NewCredential, append_credential
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.files import Folder, private_file
 from agentos.storage.home import Home, check_home
@@ -73,7 +73,7 @@ def _temporary_folder(umask: int = 0o022) -> Iterator[Path]:
 def open_modes() -> Iterator[str]:
     with _temporary_folder(umask=0) as folder:
         home = Home(folder / "home").open()
-        append_credential(CredentialSource(home.credentials, {}), "gemini", CANARY, None)
+        append_credential(CredentialSource(home.credentials, {}), NewCredential("gemini", CANARY))
         run = new_run(home.runs, 0.0)
         os.close(private_file(run.path / "events.jsonl"))
         run.close()

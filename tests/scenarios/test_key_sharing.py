@@ -122,10 +122,11 @@ def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHa
 
 def test_a_person_adds_a_key_and_sees_it_without_seeing_it(harness: RunHarness) -> None:
     assert "agentos keys add" in keys(harness).out
-    added = keys(harness, "add", typed=f"{KEYS[0]}\n")
+    added = keys(harness, "add", "--provider", "gemini", "--no-check", typed=f"{KEYS[0]}\n")
     path = harness.home / "credentials.toml"
     assert added.code == 0 and str(path) in added.out and mode(path) == 0o600
-    assert keys(harness, "add", "--provider", "anthropic", "--name", "work", typed=KEYS[1]).code == 0
+    words = ("add", "--provider", "anthropic", "--name", "work", "--no-check")
+    assert keys(harness, *words, typed=KEYS[1]).code == 0
     shown = keys(harness, "list")
     assert "available" in line(shown, "gemini-1") and " anthropic " in line(shown, "work")
     assert mode(path) == 0o600 and mode(harness.home) == 0o700
@@ -133,18 +134,21 @@ def test_a_person_adds_a_key_and_sees_it_without_seeing_it(harness: RunHarness) 
 
 def test_a_key_is_added_beside_one_that_a_variable_holds(harness: RunHarness) -> None:
     credentials(harness, "http://127.0.0.1:9", 'name = "work"\nkey_env = "WORK_KEY"')
-    added = keys(harness, "add", "--name", "spare", typed=KEYS[1], WORK_KEY=KEYS[0])
+    words = ("add", "--provider", "gemini", "--name", "spare", "--no-check")
+    added = keys(harness, *words, typed=KEYS[1], WORK_KEY=KEYS[0])
     assert added.code == 0, added.err
     assert [line.split()[0] for line in keys(harness, WORK_KEY=KEYS[0]).lines] == ["work", "spare"]
 
 
 def test_what_a_person_types_into_a_terminal_is_not_shown(harness: RunHarness) -> None:
-    terminal = harness.terminal("keys", "add", program="agentos")
+    terminal = harness.terminal("keys", "add", "--no-check", program="agentos")
     terminal.wait_for("Key")
     os.write(terminal.keyboard, f"{KEYS[0]}\n".encode())
+    terminal.wait_for("Provider (gemini, anthropic, openai)")
+    os.write(terminal.keyboard, b"openai\n")
     done = terminal.wait()
     assert done.code == 0 and KEYS[0] not in done.out
-    assert KEYS[0] in (harness.home / "credentials.toml").read_text()
+    assert f'provider = "openai"\nkey = "{KEYS[0]}"' in (harness.home / "credentials.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-"""`agentos keys`: shows the state of the API keys, and adds, checks, enables and disables them."""
+"""`agentos keys`: shows the state of the API keys, and adds, checks, enables, disables and removes them."""
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.param_types import Duration
+from agentos.cli.param_types import BaseUrl, Duration
 
 if TYPE_CHECKING:
+    from agentos.core.quota.credentials import Credential
     from agentos.core.quota.key_status import KeyStatus
+
+PROVIDERS = ("gemini", "anthropic", "openai")
+MAX_LIMIT = 10**12  # the largest that credentials.toml may have
 
 
 def _list() -> int:
@@ -48,18 +52,75 @@ def _status_text(status: "KeyStatus") -> str:
     return f"{status.state}{models}{until}"
 
 
-def _add(provider: str, name: str | None) -> int:
-    from agentos.config.settings import environment, home_folder
-    from agentos.storage.credentials.editor import append_credential
-    from agentos.storage.credentials.reader import CredentialSource
+def _add(provider: str | None, name: str | None, base_url: str | None, no_check: bool, **limits: Any) -> int:
+    from agentos.config.project import path_from_here
+    from agentos.config.settings import home_folder
+    from agentos.diagnostics.key_admin import add_key, check_new_key
+    from agentos.storage.credentials.editor import NewCredential
     from agentos.storage.home import Home
 
-    key = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
-    home = Home(home_folder()).open()
-    append_credential(CredentialSource(home.credentials, environment()), provider, key.strip(), name)
-    click.echo(
-        f"Saved in {home.credentials}. Runs in progress pick it up automatically. List keys: agentos keys"
-    )
+    typed = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+    key = typed.strip()
+    check_new_key(key, name)
+    chosen = _provider(key, provider, base_url)
+    added = add_key(NewCredential(chosen, key, name, base_url, **limits), check=not no_check)
+    credential = added.credential
+    file = path_from_here(Home(home_folder()).credentials)
+    checked = "" if no_check or added.unchecked else " It works."
+    click.echo(f"Added {_description(credential)} to {file}.{checked}")
+    if added.unchecked:
+        click.echo(
+            f"Warning: it could not be checked: {added.unchecked}. Try again: agentos keys check {credential.name}",
+            err=True,
+        )
+    click.echo("Runs in progress pick it up automatically. List keys: agentos keys")
+    return 0
+
+
+def _provider(key: str, given: str | None, base_url: str | None) -> str:
+    """The provider that was named, that the key's form tells, or that the user answers with."""
+    from agentos.core.quota.key_forms import provider_of
+
+    recognised = provider_of(key)
+    # A server of one's own may use keys of any form.
+    if given and recognised not in (None, given) and base_url is None:
+        raise click.UsageError(
+            f"this looks like a key for {recognised}, not for {given}; nothing was written. Type: agentos keys add "
+            f"--provider {recognised}, or name the server that takes it with --base-url URL"
+        )
+    if found := given or recognised:
+        return found
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            "the key does not look like one of a known provider; nothing was written. "
+            f"Name its provider: agentos keys add --provider {'|'.join(PROVIDERS)}"
+        )
+    answer: str = click.prompt("Provider", type=click.Choice(PROVIDERS))
+    return answer
+
+
+def _description(credential: "Credential") -> str:
+    """`spare (gemini, 150 requests/60s, bucket work)`."""
+    parts = [credential.provider]
+    parts += [
+        f"{rate.amount:,.0f} {dimension.value}/{rate.seconds:g}s" for dimension, rate in credential.rates
+    ]
+    if credential.concurrency > 1:
+        parts.append(f"{credential.concurrency} calls at a time")
+    if credential.bucket:
+        parts.append(f"bucket {credential.bucket}")
+    if credential.base_url:
+        parts.append(f"at {credential.base_url}")
+    return f"{credential.name} ({', '.join(parts)})"
+
+
+def _remove(name: str) -> int:
+    from agentos.diagnostics.key_admin import remove_key
+
+    left = remove_key(name)
+    click.echo(f"Removed {name}. Runs in progress stop using it.")
+    if left:
+        click.echo(f"A variable still holds this key, now named {left.name}: unset it as well.", err=True)
     return 0
 
 
@@ -100,6 +161,10 @@ def _switch_command(enabled: str) -> click.Command:
     )
 
 
+def _limit(flag: str, help: str) -> click.Option:
+    return click.Option([flag], type=click.IntRange(1, MAX_LIMIT), metavar="N", help=help)
+
+
 @click.pass_context
 def _default(ctx: click.Context) -> int:
     return _list() if ctx.invoked_subcommand is None else 0
@@ -119,18 +184,38 @@ command = click.Group(
         ),
         "add": click.Command(
             "add",
-            help="Add a key to credentials.toml; prompts without echo, or reads one line from stdin.",
+            help="Add a key to credentials.toml; prompts without echo, or reads one line from stdin. The provider is "
+            "recognised by the key's form, and one cheap call checks the key.",
             callback=_add,
             params=[
                 click.Option(
                     ["--provider"],
-                    type=click.Choice(["gemini", "anthropic", "openai"]),
-                    default="gemini",
-                    help="Provider of the key (gemini).",
+                    type=click.Choice(PROVIDERS),
+                    help="Provider of the key (recognised by its form, else asked for).",
                 ),
                 click.Option(["--name"], help="Name of the key (key-1, key-2, ...)."),
+                click.Option(
+                    ["--base-url"], type=BaseUrl(), help="Server to send its calls to (the provider's)."
+                ),
+                click.Option(["--model"], help="Model to use with this key (the one of each role)."),
+                _limit("--rpm", "Requests per minute that the key allows."),
+                _limit("--tpm", "Tokens per minute that the key allows."),
+                _limit("--rpd", "Requests per day that the key allows."),
+                _limit("--concurrency", "Calls at a time (1)."),
+                click.Option(
+                    ["--bucket"], help="Quota that it shares with the other keys of the same bucket."
+                ),
+                click.Option(["--no-check"], is_flag=True, help="Store the key without a call."),
             ],
-            epilog="\b\nExamples:\n  agentos keys add\n  pass show gemini | agentos keys add --name work",
+            epilog="\b\nExamples:\n  agentos keys add\n  pass show gemini | agentos keys add --name work --rpm 150\n"
+            "  agentos keys add --provider openai --base-url http://127.0.0.1:8000/v1 --no-check",
+        ),
+        "remove": click.Command(
+            "remove",
+            help="Remove a key from credentials.toml; runs in progress stop using it.",
+            callback=_remove,
+            params=[click.Argument(["name"])],
+            epilog="\b\nExample:\n  agentos keys remove spare",
         ),
         "check": click.Command(
             "check",

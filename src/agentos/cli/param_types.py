@@ -1,4 +1,4 @@
-"""Click parameter types: durations, sizes and worker counts."""
+"""Click parameter types: durations, sizes, addresses and worker counts."""
 
 import re
 
@@ -42,6 +42,25 @@ class ByteSize(click.ParamType[int]):
         if not found or found[2].casefold() not in units:
             self.fail(f"invalid size {value!r}: expected a value such as 200MB, 1GB or 1GiB", param, ctx)
         return int(float(found[1]) * units[found[2].casefold()])
+
+
+class BaseUrl(click.ParamType[str]):
+    """The address of a model server: `https://example.org/v1`."""
+
+    name = "url"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from urllib.parse import urlsplit
+
+        text = str(value)
+        try:
+            parts = urlsplit(text)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid or not text.isprintable() or " " in text:
+            self.fail(f"invalid address {text!r}: expected one such as https://example.org/v1", param, ctx)
+        return text
 
 
 class ImpliedInt(int):

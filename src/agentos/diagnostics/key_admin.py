@@ -5,24 +5,39 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from agentos.config.settings import environment, usable_home
-from agentos.core.errors import ModelError, NothingMatches, PreflightError, UsageError
+from agentos.config.settings import environment, home_folder, usable_home
+from agentos.core.errors import (
+    CallRefused,
+    ModelError,
+    NoCredentials,
+    NothingMatches,
+    PreflightError,
+    UsageError,
+)
 from agentos.core.protocol.peer_notes import CooldownStarted, KeyRejected, Note, QuarantineLifted
 from agentos.core.protocol.ports import LeasedKey, ModelRequest
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.key_status import KeyStatus, key_statuses
 from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.models.registry import PROVIDERS
 from agentos.run.model_selection import DEFAULT_MODELS
 from agentos.storage.clock import host_clock
-from agentos.storage.credentials.editor import set_enabled
+from agentos.storage.credentials.editor import (
+    NewCredential,
+    append_credential,
+    check_new,
+    remove_credential,
+    set_enabled,
+)
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 from agentos.storage.peer_log import FilePeerLog, read_notes
 from agentos.storage.peer_log_views import pool_from_notes
 
 NOTIFY_TIMEOUT = 5.0  # seconds
+CHECK_TIMEOUT = 20.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +80,7 @@ def set_key_enabled(name: str, enabled: str) -> None:
     """Set `enabled` in the credentials file; enabling also lifts the key's quarantine."""
     home = Home(usable_home())
     wanted = _find(_read_credentials(home), name)
-    in_file = CredentialSource(home.credentials, environment(), only_file=True).read()
-    positions = [number for number, credential in enumerate(in_file, 1) if credential.secret == wanted.secret]
+    positions = _positions(home, wanted)
     lifted = enabled == "true" and _lift_quarantine(home, [wanted])
     if positions:
         set_enabled(home.credentials, positions[0], enabled)
@@ -74,6 +88,80 @@ def set_key_enabled(name: str, enabled: str) -> None:
         raise UsageError(
             f"{name} comes from the environment, not from {home.credentials}: unset its variable"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AddedKey:
+    """A key as it was stored, and why it could not be checked; empty if it works or was not to be checked."""
+
+    credential: Credential
+    unchecked: str = ""
+
+
+def check_new_key(key: str, name: str | None) -> None:
+    """Raise UsageError for a key or a name that could not be stored."""
+    check_new(_source(Home(home_folder()).open()), key, name)
+
+
+def add_key(new: NewCredential, check: bool) -> AddedKey:
+    """Store a key, after a call with it unless `check` is off. A key that the provider rejects is not stored."""
+    source = _source(Home(home_folder()).open())
+    check_new(source, new.key, new.name)
+    unchecked = asyncio.run(_try_new_key(new)) if check else ""
+    append_credential(source, new)
+    (added,) = [credential for credential in source.read() if credential.secret.reveal() == new.key]
+    return AddedKey(added, unchecked)
+
+
+def remove_key(name: str) -> Credential | None:
+    """Remove the key from the credentials file; returns it if a variable of the environment still holds it."""
+    home = Home(usable_home())
+    wanted = _find(_read_credentials(home), name)
+    positions = _positions(home, wanted)
+    if not positions:
+        raise UsageError(
+            f"{name} comes from the environment, not from {home.credentials}: unset its variable"
+        )
+    for position in reversed(positions):
+        remove_credential(home.credentials, position)
+    left = _read_credentials(home).values()
+    return next((credential for credential in left if credential.secret == wanted.secret), None)
+
+
+async def _try_new_key(new: NewCredential) -> str:
+    """Make one call; returns why it says nothing about the key, empty if the key works."""
+    model = new.model or DEFAULT_MODELS[new.provider]
+    access = LeasedKey(new.name or "the new key", new.key, new.base_url, model)
+    try:
+        request = ModelRequest("check", "Answer with the word ok.")
+        await asyncio.wait_for(PROVIDERS[new.provider]().complete(request, access), CHECK_TIMEOUT)
+    except CallRefused as error:
+        if error.refusal.kind is RefusalKind.KEY_REJECTED:
+            raise NoCredentials(
+                f"{new.provider} rejects this key: {error}; nothing was written. To store it all the same: --no-check"
+            ) from error
+        return str(error)
+    except ModelError as error:
+        return str(error)
+    except TimeoutError:
+        return f"no answer within {CHECK_TIMEOUT:.0f} s"
+    except ImportError:
+        return _missing_sdk(new.provider)
+    return ""
+
+
+def _missing_sdk(provider: str) -> str:
+    return f"its SDK is not installed: type pip install 'agentos-runner[{provider}]'"
+
+
+def _positions(home: Home, wanted: Credential) -> list[int]:
+    """The positions of the key's tables in the file, counted from 1."""
+    tables = _source(home).tables()
+    return [number for number, credential in enumerate(tables, 1) if credential.secret == wanted.secret]
+
+
+def _source(home: Home) -> CredentialSource:
+    return CredentialSource(home.credentials, environment())
 
 
 def _lift_quarantine(home: Home, credentials: list[Credential]) -> bool:
@@ -118,7 +206,7 @@ async def _check(credential: Credential) -> str:
     except ModelError as error:
         return str(error)
     except ImportError:
-        return f"its SDK is not installed: type pip install 'agentos-runner[{credential.provider}]'"
+        return _missing_sdk(credential.provider)
     return ""
 
 

@@ -72,6 +72,10 @@ class CredentialSource:
         named = _with_names(list(found.values()))
         return self.adjusted([replace(each, midnight=_midnight(each.provider)) for each in named])
 
+    def tables(self) -> list[Credential]:
+        """One credential per table of the file, in the order of the file: duplicates too, names only where given."""
+        return self._from_file()
+
     def stamp(self) -> tuple[int, int] | None:
         """Changes whenever the file does."""
         try:
