@@ -17,7 +17,9 @@ def measure(items: int, latency: float, workers: int) -> tuple[float, float]:
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stdout + done.stderr
         overhead = here.summary()["overhead_percent"]
-        assert isinstance(overhead, float)
+        assert isinstance(overhead, float), (
+            "too little work to measure the overhead: raise --latency or --items"
+        )
         return seconds, overhead
 
 

@@ -1,9 +1,11 @@
 """The summary of a run, as text and as JSON."""
 
+import pytest
+
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.core.run_state.run_stats import RunStats
-from agentos.outputs.summary import as_json, summary_lines
+from agentos.outputs.summary import as_json, overhead_text, summary_lines
 
 
 def stopped(*before: events.Event) -> RunStats:
@@ -21,10 +23,41 @@ def stopped(*before: events.Event) -> RunStats:
     return stats
 
 
-def test_overhead_is_unknown_until_a_worker_has_started() -> None:
-    without = stopped()
-    assert "  Coordination overhead: ? (no worker started)" in summary_lines(without)
-    assert as_json(without)["overhead_percent"] is None is as_json(without)["warm_up"]
-    with_worker = stopped(events.WorkerStarted("LLD-1", 4711))
-    assert "  Coordination overhead: 100.0 % (first worker after 1.0s)" in summary_lines(with_worker)
-    assert as_json(with_worker)["warm_up"] == 1.0
+def worked(seconds: float, *before: events.Event, keys: tuple[str, ...] = ("key-1",)) -> RunStats:
+    """A run of one item: the worker's process takes 2 s to start, its only call all but 1 s of the rest."""
+    stats = RunStats()
+    happened: tuple[tuple[float, events.Event], ...] = (
+        (0.0, events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, keys, "lld-workflow --all")),
+        (1.0, events.WorkerStarted("LLD-1", 4711)),
+        (3.0, events.NodeStarted("LLD-1", "N1_design", 1)),
+        *((3.5, event) for event in before),
+        (seconds, events.LeaseReleased("LLD-1", "lease-1", seconds - 3.0, Usage(1, 10, 10))),
+        (seconds + 1.0, events.ItemEnded("LLD-1", Outcome(Ending.FINISHED), seconds, Usage(1, 10, 10), 1)),
+        (seconds + 1.0, events.RunEnded(0, seconds + 1.0, 0.0)),
+    )
+    for at, event in happened:
+        stats.handle(event, at)
+    return stats
+
+
+def test_overhead_is_the_share_of_the_time_after_start_up_that_is_no_call() -> None:
+    stats = worked(22.0)
+    assert "  Coordination overhead: 5.0 % (first worker after 1.0s)" in summary_lines(stats)
+    assert as_json(stats)["overhead_percent"] == 5.0
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        stopped(),
+        stopped(events.WorkerStarted("LLD-1", 4711)),
+        worked(11.0),
+        worked(22.0, events.RunSuspended(), events.RunContinued(5.0)),
+        worked(22.0, keys=()),
+    ],
+    ids=["no worker", "no call", "under ten seconds of work", "after Ctrl-Z", "exec"],
+)
+def test_no_overhead_is_given_where_it_would_mean_nothing(stats: RunStats) -> None:
+    assert "overhead" not in "\n".join(summary_lines(stats))
+    assert as_json(stats)["overhead_percent"] is None
+    assert overhead_text(stats) == "not measured"

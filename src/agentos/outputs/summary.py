@@ -10,6 +10,8 @@ from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
 from agentos.outputs.resume_command import Here, result_folders, resume_command, retry_command, review_command
 
+MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
+
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
     """The lines that report how an item ended."""
@@ -66,7 +68,7 @@ def _usage_lines(stats: RunStats, here: Here) -> list[str]:
             f"  Parked: {row.item} is waiting for a person: {_review(stats, here, row.item)}"
             for row in stats.ending(Ending.PARKED)
         ),
-        f"  Coordination overhead: {_overhead(stats)}",
+        *([] if overhead(stats) is None else [f"  Coordination overhead: {_overhead(stats)}"]),
     ]
 
 
@@ -95,16 +97,22 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
 
 
 def overhead(stats: RunStats) -> float | None:
-    """Per cent of the workers' time spent neither in model calls nor waiting for keys; None without workers."""
-    total = sum(row.seconds for row in stats.rows.values())
+    """Per cent of the workers' time, after their start-up, spent neither in model calls nor waiting for keys.
+
+    None where the number would mean nothing: in a short run; after Ctrl-Z, when calls in flight went on without us;
+    and in a run without model calls of its own (`agentos exec`).
+    """
+    if stats.was_suspended or stats.started is None or not stats.started.keys or not stats.usage.calls:
+        return None
+    total = sum(row.seconds - row.start_up for row in stats.rows.values())
     calling = sum(row.call_seconds for row in stats.rows.values())
     waited = stats.ended.waited_seconds if stats.ended else 0.0
-    return max(0.0, 100 * (total - calling - waited) / total) if total else None
+    return max(0.0, 100 * (total - calling - waited) / total) if total >= MIN_MEASURED_WORK else None
 
 
 def overhead_text(stats: RunStats) -> str:
     percent = overhead(stats)
-    return "?" if percent is None else f"{percent:.1f} %"
+    return "not measured" if percent is None else f"{percent:.1f} %"
 
 
 def as_json(stats: RunStats) -> dict[str, Any]:
@@ -148,9 +156,7 @@ def _rounded(number: float | None, digits: int) -> float | None:
 
 
 def _overhead(stats: RunStats) -> str:
-    if stats.warm_up is None:
-        return "? (no worker started)"
-    return f"{overhead_text(stats)} (first worker after {duration(stats.warm_up)})"
+    return f"{overhead_text(stats)} (first worker after {duration(stats.warm_up or 0.0)})"
 
 
 def _finished(outcome: Outcome, seconds: float) -> str:

@@ -26,12 +26,20 @@ class ItemStats:
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
     call_seconds: float = 0.0
+    start_up: float = 0.0
+    """Seconds of all attempts from the start of the worker's process to its first node."""
+    is_starting: bool = False
     cost: float | None = 0.0
     quiet_level: str = ""
 
     def age(self, at: float) -> float:
         """Seconds that the item has been running by then, over all attempts."""
         return self.seconds + (max(0.0, at - self.since) if self.running else 0.0)
+
+    def end_start_up(self, at: float) -> None:
+        if self.is_starting:
+            self.start_up += max(0.0, at - self.since)
+            self.is_starting = False
 
     @property
     def is_elsewhere(self) -> bool:
@@ -71,6 +79,7 @@ class RunStats:
     paused: events.RunPaused | None = None
     suspended_at: float | None = None
     """Since when the run is suspended (Ctrl-Z)."""
+    was_suspended: bool = False
     stopped: events.ShutdownStarted | None = None
     stopped_at: float = 0.0
     over: int = 0
@@ -100,13 +109,14 @@ class RunStats:
             case events.ItemStarted():
                 self._handle_item_start(event.item, at)
             case events.WorkerStarted():
-                self.rows[event.item].since = at
+                self.rows[event.item].since, self.rows[event.item].is_starting = at, True
                 self.warm_up = at - self.began if self.warm_up is None else self.warm_up
             case events.WorkerExited():
                 self._handle_worker_end(self.rows[event.item], at)
             case events.WorkerStartFailed():
                 self._leave(self.rows[event.item])
             case events.NodeStarted():
+                self.rows[event.item].end_start_up(at)
                 self.rows[event.item].node, self.rows[event.item].round = (
                     event.node,
                     event.round,
@@ -175,7 +185,7 @@ class RunStats:
             case events.RunResumed():
                 self.paused = None
             case events.RunSuspended():
-                self.suspended_at = at
+                self.suspended_at, self.was_suspended = at, True
             case events.RunContinued():
                 self.suspended_at = None
                 for row in self._running.values():

@@ -13,7 +13,7 @@ from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
 from agentos.outputs.format import count, dollars, duration, event_text
 from agentos.outputs.resume_command import resume_command
-from agentos.outputs.summary import overhead_text
+from agentos.outputs.summary import overhead, overhead_text
 
 MAX_TEXT = 300  # characters
 UNAVAILABLE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
@@ -108,8 +108,15 @@ def run_facts(record: RunRecord) -> list[Fact]:
         Fact("Waited for keys", duration(waited(record))),
         Fact("Tokens", f"{stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out"),
         Fact("Cost", dollars(stats.cost)),
-        Fact("Coordination overhead", overhead_text(stats) if stats.ended else "known when the run ends"),
+        *_overhead(record),
     ]
+
+
+def _overhead(record: RunRecord) -> list[Fact]:
+    """Nothing where the number would mean nothing."""
+    if not record.stats.ended or overhead(record.stats) is None:
+        return []
+    return [Fact("Coordination overhead", overhead_text(record.stats))]
 
 
 def item_facts(record: RunRecord) -> Iterator[ItemFacts]:
