@@ -64,7 +64,7 @@ def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(harness: RunHar
     work(project, c="exit 0")
     dry = exec_(harness, "--failed", "--dry-run")
     assert dry.lines[:2] == [
-        "[COORDINATOR] Dry run mode - would process 1 items:",
+        "[COORDINATOR] Dry run mode - would process 1 item:",
         "  - a  failed before: ./agent work/a.sh",
     ]
     assert exec_(harness, "--failed").code == 1 and calls(project).count("work/c.sh") == 0

@@ -129,7 +129,7 @@ def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub)
     add(github, 42)
     github.faults += [("GET", "primary:1"), ("GET", "secondary:1"), ("GET", "500")]
     done = run(harness, github, "--all", "--dry-run")
-    assert done.code == 0 and "would process 1 items" in done.out and len(github.asked) == 4
+    assert done.code == 0 and "would process 1 item:" in done.out and len(github.asked) == 4
     github.faults.append(("GET", "secondary:1"))
     harness.server()
     done = run(harness, github, "--all")

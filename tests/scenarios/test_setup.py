@@ -168,7 +168,7 @@ def test_doctor_names_issues_that_every_run_passes_over(harness: RunHarness) -> 
     for name in ("README.md", "idea.md"):
         (harness.project / "issues" / name).write_text("# An idea\n\nOne.\n")
     done = agentos(harness, "doctor", "--offline")
-    assert "skipped, because they have no number: idea.md" in done.out and done.code == 3, done.out
+    assert "1 file skipped: no number: idea.md" in done.out and done.code == 3, done.out
 
 
 def test_doctor_without_key_or_project_says_what_to_do(harness: RunHarness) -> None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentos.workflows.sources.markdown import MAX_BYTES, Page, file_number, markdown_files, read_page
+from agentos.core.planning.plan import SkipReason
+from agentos.workflows.sources.markdown import (
+    MAX_BYTES,
+    Page,
+    file_number,
+    markdown_files,
+    read_page,
+    skipped_files,
+)
 
 BODY = "# Dark mode\n\nPeople want it dark.\n"
 
@@ -157,14 +165,96 @@ def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes) -> None:
     ("name", "number"),
     [
         ("042-dark.md", 42),
-        ("dark-42.md", 42),
-        ("dark.md", None),
+        ("42.md", 42),
+        ("42_dark.md", 42),
+        ("7 wonders.md", 7),
         ("1-2.md", 1),
-        ("9" * 30 + ".md", 999999999),
+        ("2026-roadmap.md", 2026),
+        ("2026-13-45-parts.md", 2026),
+        ("123456789.md", 123456789),
     ],
 )
-def test_the_number_is_the_first_one_in_the_file_name(name: str, number: int | None) -> None:
+def test_the_number_is_what_the_file_name_begins_with(name: str, number: int) -> None:
     assert file_number(Path(name)) == number
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dark.md",
+        "add-2fa.md",
+        "dark-42.md",
+        "v2.md",
+        "2026-11-16-x.md",
+        "2026_11_16.md",
+        "2026.1.5-x.md",
+        "20261116-x.md",
+        "16.11.2026-x.md",
+        "11-16-2026.md",
+        "9" * 10 + ".md",
+        "\u0664\u0662-dark.md",
+    ],
+)
+def test_digits_elsewhere_and_dates_are_no_number(name: str) -> None:
+    assert file_number(Path(name)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Dark mode\n=========\n\ntext\n", "Dark mode"),
+        ("Dark mode\n---\n\ntext\n", "Dark mode"),
+        ("intro\n\n  C# in it \n  ===  \ntext\n", "C# in it"),
+        ("# First\n\nSecond\n======\n\ntext\n", "First"),
+        ("First\n=====\n\n# Second\n\ntext\n", "First"),
+        ("- a point\n---\n\n# After a rule\n\ntext\n", "After a rule"),
+        ("> quoted\n---\n\n# After a quote\n\ntext\n", "After a quote"),
+        ("1. one\n---\n\n# After a list\n\ntext\n", "After a list"),
+    ],
+)
+def test_an_underlined_line_is_a_heading(tmp_path: Path, text: str, title: str) -> None:
+    found = page(tmp_path, text)
+    assert found.title == title and found.problems == ()
+
+
+def test_an_underlined_heading_alone_is_no_spec(tmp_path: Path) -> None:
+    assert "nothing follows its heading 'Dark mode'" in page(tmp_path, "Dark mode\n=====\n").problems[0]
+    assert "no heading" in page(tmp_path, "text\n\n---\n\nmore\n").problems[0]
+
+
+def test_files_that_are_no_items_are_listed_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "issues"
+    (folder / "archive").mkdir(parents=True)
+    for name in (
+        "1-a.md",
+        "login.md",
+        "add-2fa.md",
+        "2026-11-16-x.md",
+        "2-b.MD",
+        "c.markdown",
+        "todo.txt",
+        "3",
+        "README.md",
+        "Readme.txt",
+        "screen.png",
+        ".hidden.md",
+    ):
+        (folder / name).write_text(BODY)
+    (folder / "numbered.md").write_text("---\nnumber: 9\n---\n" + BODY)
+    (folder / "open.md").write_text("---\nnumber: 8\n" + BODY)
+    (folder / "latin.md").write_bytes(b"# \xff\n\ntext\n")
+    found = skipped_files(tmp_path, "issues")
+    by_reason = {
+        reason: [file.source.removeprefix("issues/") for file in found if file.reason is reason]
+        for reason in SkipReason
+    }
+    assert by_reason == {
+        SkipReason.NO_NUMBER: ["2026-11-16-x.md", "add-2fa.md", "login.md"],
+        SkipReason.UNREADABLE: ["latin.md", "open.md"],
+        SkipReason.SUFFIX: ["2-b.MD", "3", "c.markdown", "todo.txt"],
+    }
+    assert {file.reason for file in skipped_files(tmp_path, "issues", numbered=False)} == {SkipReason.SUFFIX}
+    assert skipped_files(tmp_path, "nothing") == []
 
 
 def test_markdown_files_are_sorted_and_exclude_hidden_ones(tmp_path: Path) -> None:

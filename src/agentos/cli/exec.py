@@ -153,6 +153,7 @@ def _variables(definitions: tuple[str, ...]) -> dict[str, str]:
 def _dry_run(request: Any) -> int:
     from agentos.core.planning.exec_command import render_command
     from agentos.exec.builder import explain_none, plan_exec
+    from agentos.outputs.format import count
 
     def say(text: str) -> None:
         click.echo(text.encode("utf-8", "replace").decode(), err=request.json)
@@ -160,7 +161,7 @@ def _dry_run(request: Any) -> int:
     plan = plan_exec(request)
     if not plan.entries:
         return explain_none(plan, request.selection, say)
-    say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
+    say(f"[COORDINATOR] Dry run mode - would process {count(len(plan.entries), 'item')}:")
     width = max(len(entry.item.id) for entry in plan.entries)
     for entry in plan.entries:
         say(

@@ -9,6 +9,7 @@ COMMANDS = {
     "exec": "Run any program once per item: agentos exec --items '*.md' -- my-agent {item}",
     "demo": "Create an example project and run it offline",
     "init": "Create a project in a folder of your own",
+    "number": "Give a number to each issue that has none",
     "status": "Show what the last run did or is doing",
     "watch": "Show the live display of a run started in another terminal",
     "wait": "Wait for a run to end and exit with its code",

@@ -160,8 +160,10 @@ def _command_line(name: str) -> str:
 
 
 def _dry_run(request: "RunRequest") -> int:
+    from agentos.core.forecast.forecast import Unknown
     from agentos.outputs.forecast_text import forecast_json, forecast_lines
-    from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
+    from agentos.outputs.format import count, prefixed
+    from agentos.outputs.plan_text import explain_empty_plan, explain_skipped, failing_lines
     from agentos.run.api import plan_run
     from agentos.run.forecast_inputs import forecast_plan
 
@@ -169,19 +171,34 @@ def _dry_run(request: "RunRequest") -> int:
         click.echo(text, err=request.json)
 
     plan = plan_run(request, say)
+    if request.json:
+        for file in plan.skipped:
+            row = {
+                "type": "file_skipped",
+                "file": file.source,
+                "reason": file.reason,
+                "problems": file.problems,
+            }
+            click.echo(json.dumps(row, ensure_ascii=False))
     if not plan.entries:
         return explain_empty_plan(plan, request.selection, say)
-    say(f"[COORDINATOR] Dry run mode - would process {len(plan.entries)} items:")
+    say(f"[COORDINATOR] Dry run mode - would process {count(len(plan.entries), 'item')}:")
     width = max(len(entry.item.id) for entry in plan.entries)
+    lines = []
+    for entry in plan.entries:
+        lines.append(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
+        lines += [prefixed("      will fail:", problem) for problem in entry.problems]
     # Printed in one go: there may be thousands.
-    say(
-        "\n".join(
-            f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}" for entry in plan.entries
-        )
-    )
+    say("\n".join(lines))
     if request.json:
         rows = (
-            {"type": "item_planned", "item": entry.item.id, "reason": entry.reason, "title": entry.item.title}
+            {
+                "type": "item_planned",
+                "item": entry.item.id,
+                "reason": entry.reason,
+                "title": entry.item.title,
+                "problems": entry.problems,
+            }
             for entry in plan.entries
         )
         click.echo("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
@@ -189,6 +206,10 @@ def _dry_run(request: "RunRequest") -> int:
     forecast = forecast_plan(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
         click.echo(json.dumps(forecast_json(forecast), ensure_ascii=False))
-    for line in (*forecast_lines(forecast), "To start the run, leave out --dry-run."):
+    would_start = forecast.unknown not in (Unknown.NO_START, Unknown.NO_KEY)
+    start = "To start the run, leave out --dry-run."
+    last = start if would_start else f"Fix this first. {start}"
+    for line in (*forecast_lines(forecast), *failing_lines(plan.entries), last):
         say(f"[COORDINATOR] {line}")
-    return 0
+    # Without a key a plan is still worth having; with settings that no run accepts the dry run fails as the run would.
+    return (forecast.exit_code or 0) if forecast.unknown is Unknown.NO_START else 0

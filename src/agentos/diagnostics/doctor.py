@@ -17,13 +17,18 @@ from agentos.config.project import BACKLOG_FOLDERS as FOLDERS
 from agentos.config.project import path_from_here
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
+from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_duplicates
 from agentos.core.quota.credentials import Credential
+from agentos.outputs.format import count
+from agentos.outputs.plan_text import skipped_lines
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home, check_home
 from agentos.storage.locks import LOCKS, ItemLocks, LockFile
 from agentos.storage.peer_log_views import pool_from_notes
-from agentos.workflows.sources.markdown import markdown_files, read_page
+from agentos.workflows.issue import IssueWorkflow
+from agentos.workflows.lld import ISSUES, LldWorkflow
+from agentos.workflows.sources.markdown import in_file
 
 MIN_FREE_DISK = 200 * 1024 * 1024  # bytes
 # A correct clock shows a time between these: 2025 and 2100.
@@ -31,6 +36,7 @@ EARLIEST_TIME, LATEST_TIME = 1735689600.0, 4102444800.0
 MAX_CLOCK_SKEW = 60.0  # seconds
 NO_KEYS = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
 ALL_REJECTED = "see why: agentos keys; test them again: agentos keys check; or add another: agentos keys add"
+MAX_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class CheckContext:
 def run_checks(project: Path, offline: bool) -> Iterator[Finding]:
     """Run every check, in the order in which a run would fail."""
     context = CheckContext(project.absolute(), home_folder(), offline)
-    for check in (_python, _home, _permissions, _disk, _locks, _clock, _settings, _keys, _project):
+    for check in (_python, _home, _permissions, _disk, _locks, _clock, _settings, _keys, _project, _items):
         yield from check(context)
 
 
@@ -88,7 +94,9 @@ def _permissions(context: CheckContext) -> Iterator[Finding]:
         yield Finding("permissions", "cannot check them", str(error))
         return
     if exposed:
-        found = f"{len(exposed)} files are accessible to other users, such as {exposed[0]}"
+        found = (
+            f"{count(len(exposed), 'file is', 'files are')} accessible to other users, such as {exposed[0]}"
+        )
         yield Finding("permissions", found, f"type chmod -R go= {context.home}")
     else:
         yield Finding("permissions", "only you can access the home")
@@ -126,7 +134,7 @@ def _locks(context: CheckContext) -> Iterator[Finding]:
         return
     foreign = [path for path in locks.glob("task-*.lock") if not os.access(path, os.R_OK | os.W_OK)]
     if foreign:
-        found = f"{len(foreign)} lock files belong to another user, such as {foreign[0].name}"
+        found = f"{count(len(foreign), 'lock file belongs', 'lock files belong')} to another user, such as {foreign[0].name}"
         yield Finding(
             "locks", found, f"ask {foreign[0].owner()} to end that run, or remove it: rm {foreign[0]}"
         )
@@ -215,8 +223,18 @@ def _keys(context: CheckContext) -> Iterator[Finding]:
         yield Finding("keys", f"{names} (an offline run needs none)")
         return
     yield Finding("keys", names, "" if keys.active() else ALL_REJECTED if enabled else NO_KEYS)
-    if keys.active() and settings:
+    if settings and not keys.active():
+        yield from _check_roles(settings)
+    elif settings:
         yield _check_models(settings, [key for key in found if key.enabled and key.name not in rejected])
+
+
+def _check_roles(settings: Settings) -> Iterator[Finding]:
+    """Whether the settings name providers that exist, while no key tells which can be used."""
+    try:
+        select_models(settings, ())
+    except AgentosError as error:
+        yield Finding("models", "cannot be used", str(error))
 
 
 def _check_models(settings: Settings, credentials: list[Credential]) -> Finding:
@@ -245,11 +263,7 @@ def _settings_or_none(context: CheckContext) -> Settings | None:
 def _project(context: CheckContext) -> Iterator[Finding]:
     project = context.project
     counts = {name: len(list((project / name).glob("*.md"))) for name in FOLDERS}
-    found = ", ".join(
-        f"{name}/ has {number} {'file' if number == 1 else 'files'}"
-        for name, number in counts.items()
-        if number
-    )
+    found = ", ".join(f"{name}/ has {count(number, 'file')}" for name, number in counts.items() if number)
     fix = f"go to a project, or create one: agentos init (looked in {project})"
     yield Finding("project", found or "no issues and no briefs", "" if found else fix)
     if found:
@@ -261,19 +275,42 @@ def _project(context: CheckContext) -> Iterator[Finding]:
             f"written to {path_from_here(docs)}",
             "" if is_writable else f"make {target} a writable folder",
         )
-    if unnumbered := _unnumbered(project / FOLDERS[0]):
-        fix = "give each a number: at the start of its name (42-title.md), or as number in its front matter"
-        yield Finding("issues", f"skipped, because they have no number: {', '.join(unnumbered)}", fix)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
     if links:
         fix = "replace them with folders: agentos does not write through symbolic links"
         yield Finding("project", f"symbolic links: {', '.join(links)}", fix)
 
 
-def _unnumbered(issues: Path) -> list[str]:
-    """Markdown files without a number, other than a README."""
-    pages = map(read_page, markdown_files(issues))
-    return [page.path.name for page in pages if page.number is None and page.path.stem.lower() != "readme"]
+def _items(context: CheckContext) -> Iterator[Finding]:
+    """The files that a run would skip, and the items that it would start and fail."""
+    settings = _settings_or_none(context)
+    on_github = settings is not None and bool(settings.github)
+    for workflow in (LldWorkflow(), IssueWorkflow()):
+        folder = workflow.folders[0]
+        what = folder.partition("/")[0]
+        if not (context.project / folder).is_dir() or (on_github and folder == ISSUES):
+            continue
+        try:
+            candidates = merge_duplicates(workflow.candidates(context.project))
+            skipped = workflow.skipped(context.project)
+        except OSError as error:
+            yield Finding(what, f"cannot read {folder}/: {error.strerror}", f"make {folder}/ readable")
+            continue
+        for line in skipped_lines([file for file in skipped if file.reason is not SkipReason.UNREADABLE]):
+            found, _, fix = line.partition("; ")
+            yield Finding(what, found, fix)
+        problems = [
+            in_file(file.source, text)
+            for file in skipped
+            if file.reason is SkipReason.UNREADABLE
+            for text in file.problems
+        ]
+        pending = make_plan(candidates, Selection(everything=True)).entries
+        problems += [text for entry in pending for text in entry.problems]
+        for problem in problems[:MAX_PROBLEMS]:
+            yield Finding(what, problem, f"a run cannot use it: correct it, or move it out of {folder}/")
+        if (more := len(problems) - MAX_PROBLEMS) > 0:
+            yield Finding(what, f"{count(more, 'more problem')} of this kind", "correct the first ones")
 
 
 def _nearest_folder(path: Path) -> Path:

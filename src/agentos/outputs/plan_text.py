@@ -1,12 +1,18 @@
-"""Explains why nothing runs, or which selected items do not."""
+"""Explains why nothing runs, which selected items do not, which files are no items, and which items will fail."""
 
 from collections.abc import Callable, Sequence
 
-from agentos.core.planning.plan import Candidate, Plan, Selection
+from agentos.core.planning.plan import Candidate, Plan, PlanEntry, Selection, SkippedFile, SkipReason
 from agentos.outputs.console import COORDINATOR
-from agentos.outputs.format import prefixed
+from agentos.outputs.format import count, prefixed
 
 MAX_NAMED = 5
+MAX_SKIPPED_NAMED = 10
+SKIP_FIXES = {
+    SkipReason.NO_NUMBER: "give {them} a number: agentos number",
+    SkipReason.UNREADABLE: "correct {them}: agentos doctor",
+    SkipReason.SUFFIX: "rename {them} to end in .md",
+}
 Say = Callable[[str], None]
 
 
@@ -25,13 +31,45 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
     elif selection.labels:
         labels = ", ".join(selection.labels)
         say(f"{COORDINATOR} Nothing is pending with label {labels}. See what was done: agentos status")
+    elif plan.skipped:
+        say(
+            f"{COORDINATOR} Nothing is pending but the skipped files. See what to do about each: agentos doctor"
+        )
     else:
         say(f"{COORDINATOR} Nothing is pending. See what was done: agentos status")
     return 0
 
 
+def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
+    """One line per reason: how many files are no items, their names, and how to make items of them."""
+    lines = []
+    for reason, fix in SKIP_FIXES.items():
+        names = [file.source.rpartition("/")[2] for file in skipped if file.reason is reason]
+        if names:
+            fix = fix.format(them="it" if len(names) == 1 else "each" if "number" in fix else "them")
+            lines.append(f"{count(len(names), 'file')} skipped: {reason}: {_some_of(names)}; {fix}")
+    return lines
+
+
+def failing_lines(entries: Sequence[PlanEntry]) -> list[str]:
+    """What a dry run says about the items that will fail; the reasons stand below each item."""
+    failing = [entry.item.id for entry in entries if entry.problems]
+    if not failing:
+        return []
+    return [
+        f"{len(failing)} of {count(len(entries), 'item')} will fail: {_some_of(failing)}; see the reasons above"
+    ]
+
+
+def _some_of(names: Sequence[str]) -> str:
+    shown, more = names[:MAX_SKIPPED_NAMED], len(names) - MAX_SKIPPED_NAMED
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
 def explain_skipped(plan: Plan, say: Say) -> None:
-    """Say which selected items do not run: each of a few, the number of many."""
+    """Say which files are no items, and which selected items do not run: each of a few, the number of many."""
+    for line in skipped_lines(plan.skipped):
+        say(prefixed(COORDINATOR, line))
     _say_each_or_count(
         plan.elsewhere,
         lambda skipped: f"{skipped.item.id} is being worked on by {skipped.held_by}",

@@ -54,6 +54,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
         *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
         f"  Items: {_items(stats)}",
         *_other_runs(stats),
+        *_skipped(stats),
         *([] if stats.keyless else _usage_lines(stats, here)),
     ]
     return lines + next_steps(stats, here)
@@ -223,6 +224,14 @@ def _other_runs(stats: RunStats) -> list[str]:
     }
     parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return [f"  Other runs: {', '.join(parts)}"] if parts else []
+
+
+def _skipped(stats: RunStats) -> list[str]:
+    files = stats.started.skipped if stats.started else ()
+    if not files:
+        return []
+    names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
+    return [f"  Skipped: {count(len(files), 'file')} that cannot be an item ({names}); see: agentos doctor"]
 
 
 def _review(stats: RunStats, here: Here, *items: str) -> str:

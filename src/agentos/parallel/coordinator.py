@@ -18,7 +18,7 @@ from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.engines.inline import InlineChannel, InlineEngine
-from agentos.outputs.format import over_maximum
+from agentos.outputs.format import count, over_maximum
 from agentos.parallel.credentials import CredentialCoordinator, ReservedCredential
 from agentos.parallel.results import ParallelResult, ProgressStats, WorkflowResult
 from agentos.parallel.subprocess_call import call_in_process, error_text
@@ -221,7 +221,7 @@ def _capped(workers: int) -> int:
 
 def _list_items(ids: list[str]) -> None:
     lines = [
-        f"[COORDINATOR] Dry run mode - would process {len(ids)} items:",
+        f"[COORDINATOR] Dry run mode - would process {count(len(ids), 'item')}:",
         *(f"  - {name}" for name in ids),
     ]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

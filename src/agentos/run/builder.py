@@ -60,7 +60,7 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
         workflow = github.workflow(workflow)
     home, selection = Home(request.settings.home), request.selection
     candidates = discover(workflow, request.settings.project, home, only_failed=selection.failed)
-    return make_plan(candidates, selection)
+    return make_plan(candidates, selection, workflow.skipped(request.settings.project))
 
 
 class RunBuilder:
@@ -134,7 +134,7 @@ class RunBuilder:
         settings = self._settings
         selection = self._request.selection
         candidates = discover(self._workflow, settings.project, self._home, only_failed=selection.failed)
-        plan = make_plan(candidates, selection)
+        plan = make_plan(candidates, selection, self._workflow.skipped(settings.project))
         if settings.database and len(plan.entries) > 1:
             raise UsageError(
                 f"AGENTOS_WORKFLOW_DB names one database, but {len(plan.entries)} items are selected; "
@@ -261,6 +261,7 @@ class RunBuilder:
             keys=tuple(pool.keys.names()),
             project_path=_path_prefix(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
+            skipped=tuple(file.source for file in plan.skipped),
             offline=self._request.offline,
         )
 

@@ -10,7 +10,7 @@ from agentos.core.forecast.simulation import SimulationInputs
 from agentos.core.planning.plan import Plan
 from agentos.core.quota.credentials import Credential
 from agentos.offline.child import expected_credentials
-from agentos.run.model_selection import select_models
+from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
@@ -23,20 +23,25 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
     """Forecast calls, tokens, cost and time of the plan. Reads only."""
     home = Home(settings.home)
     history = read_run_history(home.runs, RunFilter(workflow, str(settings.project), offline))
+    exit_code = None
     try:
         credentials = _read_credentials(home, settings, offline)
         providers = tuple(dict.fromkeys(key.provider for key in credentials if key.enabled))
         selection = select_models(settings, providers, offline=offline)
         problem = selection.problem if providers else ""
+        if not offline:
+            check_sdks(credentials)
+            check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:
         # The run would not start, but its plan can still be shown.
-        problem = str(error)
+        problem, exit_code = str(error), error.exit_code
     if problem:
         return Forecast(
             items=len(plan.entries),
             earlier_runs=history.runs,
             unknown=Unknown.NO_START,
             start_problem=problem,
+            exit_code=exit_code,
         )
     inputs = SimulationInputs(
         entries=plan.entries,

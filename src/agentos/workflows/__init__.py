@@ -2,12 +2,19 @@
 
 from agentos.core.errors import InvalidSpec, ItemError
 from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, Workflow
 from agentos.workflows.node_context import LineageFile, NodeContext
-from agentos.workflows.sources.markdown import Page, folder_items, markdown_files, page_item, read_page
+from agentos.workflows.sources.markdown import (
+    Page,
+    folder_items,
+    markdown_files,
+    page_item,
+    read_page,
+    skipped_files,
+)
 
 __all__ = [
     "Candidate",
@@ -22,10 +29,13 @@ __all__ = [
     "ModelResponse",
     "NodeContext",
     "Page",
+    "SkipReason",
+    "SkippedFile",
     "Verdict",
     "Workflow",
     "folder_items",
     "markdown_files",
     "page_item",
     "read_page",
+    "skipped_files",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.node_context import NodeContext
@@ -55,6 +55,10 @@ class Workflow(Protocol):
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
         """The LangGraph graph for one item, not yet compiled."""
         ...
+
+    def skipped(self, project: Path) -> list[SkippedFile]:
+        """The files that a user may take for items and that are none, to be named. By default, none."""
+        return []
 
     def prepare(self, documents: Documents) -> None:
         """Writes whatever a run needs before it starts. Not called for a dry run."""

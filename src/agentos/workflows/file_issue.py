@@ -7,7 +7,12 @@ from pathlib import Path
 
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import one_line
-from agentos.workflows.sources.markdown import markdown_files, read_page, split_front_matter
+from agentos.workflows.sources.markdown import (
+    file_number,
+    markdown_files,
+    read_page,
+    split_front_matter,
+)
 
 ISSUES = "issues"
 _MAX_FRONT_MATTER = 16_384  # characters searched for the origin marker
@@ -29,12 +34,10 @@ class Filing:
 def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
     """The path of the issue's file: the existing one with this origin, or a new one."""
     with documents.numbering():
-        numbers = [0]
         for path in markdown_files(project / ISSUES):
-            numbers.append(read_page(path).number or 0)
             if _read_origin(path) == filing.origin:
                 return f"{ISSUES}/{path.name}"
-        number = max([*numbers, *_design_numbers(project)]) + 1
+        number = max(taken_numbers(project), default=0) + 1
         name = f"{ISSUES}/{number:03}-{filing.slug}.md"
         documents.write(name, _issue_text(number, filing).encode())
         return name
@@ -42,7 +45,9 @@ def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
 
 def slug_of(file_name: str) -> str:
     """A safe file name derived from the brief's own. Model output never chooses a path."""
-    stem = re.sub(r"^\d+", "", Path(file_name).stem)
+    stem = Path(file_name).stem
+    if file_number(Path(file_name)) is not None:
+        stem = stem.lstrip("0123456789")
     return re.sub(r"[^a-z0-9]+", "-", stem.casefold()).strip("-")[:60] or "issue"
 
 
@@ -63,12 +68,19 @@ def labels_of(filing: Filing) -> list[str]:
     return list(dict.fromkeys([*filing.labels, *drafted]))
 
 
-def _design_numbers(project: Path) -> list[int]:
+def taken_numbers(project: Path) -> set[int]:
+    """The numbers that a new issue cannot have."""
+    paths = markdown_files(project / ISSUES)
+    found = {number for path in paths for number in (file_number(path), read_page(path).number)}
+    return {number for number in found if number is not None} | _design_numbers(project)
+
+
+def _design_numbers(project: Path) -> set[int]:
     """Numbers that have a design. One whose issue is gone stays taken: a new issue must not inherit its design."""
     found = (
         re.fullmatch(r"LLD-(\d{1,9})\.md", path.name) for path in (project / "docs/lld").glob("*/LLD-*.md")
     )
-    return [int(name[1]) for name in found if name]
+    return {int(name[1]) for name in found if name}
 
 
 def _read_origin(path: Path) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
@@ -17,7 +17,7 @@ from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
 from agentos.workflows.review_metadata import read_metadata, with_metadata
 from agentos.workflows.sources.briefs import ACTIVE, DONE, assign_numbers, brief_numbers
-from agentos.workflows.sources.markdown import markdown_files, page_item, read_page
+from agentos.workflows.sources.markdown import in_file, markdown_files, page_item, read_page, skipped_files
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -34,15 +34,21 @@ class IssueWorkflow:
 
     def candidates(self, project: Path) -> list[Candidate]:
         numbers = brief_numbers(project)
-        items = [
-            page_item(self, read_page(path), numbers[path.name], folder)
+        found = [
+            self._candidate(project, path, numbers[path.name], folder)
             for folder in (ACTIVE, DONE)
             for path in markdown_files(project / folder)
         ]
-        return [
-            Candidate(item, self.status(project, item))
-            for item in sorted(items, key=lambda item: (item.number, item.source))
-        ]
+        return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
+
+    def _candidate(self, project: Path, path: Path, number: int, folder: str) -> Candidate:
+        page = read_page(path)
+        item = page_item(self, page, number, folder)
+        problems = tuple(in_file(item.source, text) for text in page.problems)
+        return Candidate(item, self.status(project, item), problems=problems)
+
+    def skipped(self, project: Path) -> list[SkippedFile]:
+        return skipped_files(project, ACTIVE, numbered=False)
 
     def prepare(self, documents: Documents) -> None:
         assign_numbers(documents)

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
 from agentos.workflows.review_metadata import read_metadata, with_metadata
-from agentos.workflows.sources.markdown import Page, markdown_files, page_of, read_page
+from agentos.workflows.sources.markdown import (
+    Page,
+    in_file,
+    markdown_files,
+    page_of,
+    read_page,
+    skipped_files,
+)
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -48,7 +55,11 @@ class LldWorkflow:
         if not page.is_open:
             return Candidate(item, ItemStatus.CLOSED)
         has_document = document_name(item.number) in documents
-        return Candidate(item, self.status(project, item) if has_document else ItemStatus.PENDING)
+        status = self.status(project, item) if has_document else ItemStatus.PENDING
+        return Candidate(item, status, problems=tuple(in_file(item.source, text) for text in page.problems))
+
+    def skipped(self, project: Path) -> list[SkippedFile]:
+        return skipped_files(project, ISSUES) if self._pages is None else []
 
     def status(self, project: Path, item: Item) -> ItemStatus:
         name = document_name(item.number)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import AgentosError, BrokenWorkflow
 from agentos.core.planning.items import Item, is_safe_id
-from agentos.core.planning.plan import Candidate, ItemStatus
+from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.workflows.base import REQUIRED, Conclusion, Workflow
 from agentos.workflows.node_context import NodeContext
@@ -81,6 +81,12 @@ class Plugin:
         if not hasattr(graph, "compile") or not hasattr(graph, "nodes"):
             raise self._unexpected("graph", found, "a langgraph StateGraph")
         return graph
+
+    def skipped(self, project: Path) -> list[SkippedFile]:
+        found = self._call("skipped", project)
+        if not isinstance(found, list | tuple) or not all(isinstance(entry, SkippedFile) for entry in found):
+            raise self._unexpected("skipped", found, "a list of SkippedFile")
+        return list(found)
 
     def prepare(self, documents: Documents) -> None:
         self._call("prepare", documents)

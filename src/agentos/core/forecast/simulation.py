@@ -205,7 +205,7 @@ def _assign_traces(entries: Sequence[PlanEntry], traces: tuple[ItemTrace, ...], 
 
 def _fitted(entry: PlanEntry, trace: ItemTrace) -> ItemTrace:
     """The part of the trace that is left for the item; an invalid item fails after its start."""
-    if entry.item.problems:
+    if entry.problems:
         return ItemTrace(trace.start)
     return trace.remaining_from(entry.node) if entry.node else trace
 

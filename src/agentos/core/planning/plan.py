@@ -22,12 +22,29 @@ class ItemStatus(StrEnum):
     CLOSED = "closed"
 
 
+class SkipReason(StrEnum):
+    """Why a file in a folder of items is none."""
+
+    NO_NUMBER = "no number"
+    UNREADABLE = "no readable number"
+    SUFFIX = "not named .md"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file that looks like an item and is none. `source` is its path in the project, `problems` what is wrong in it."""
+
+    source: str
+    reason: SkipReason
+    problems: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An item with all that decides whether it runs.
 
     `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided;
-    `twins` are other files that claim its number.
+    `twins` are other files that claim its number; `problems` are the reasons for which it will fail.
     """
 
     item: Item
@@ -38,6 +55,7 @@ class Candidate:
     failed_before: bool = False
     held_by: str | None = None
     twins: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +72,36 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """An item to run. `redo`: it has a verdict and runs again; `node`: where it resumes."""
+    """An item to run.
+
+    `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: the reasons for which it will fail.
+    """
 
     item: Item
     reason: str
     redo: bool = False
     node: str | None = None
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, what another run or a person holds, and what was named but is already done."""
+    """What runs, what another run or a person holds, what was named but is already done, and the files that are no items."""
 
     entries: tuple[PlanEntry, ...]
     elsewhere: tuple[Candidate, ...] = ()
     done: tuple[Candidate, ...] = ()
     parked: tuple[Candidate, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(entry.item.id for entry in self.entries)
 
 
-def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
+def make_plan(
+    candidates: Sequence[Candidate], selection: Selection, skipped: Iterable[SkippedFile] = ()
+) -> Plan:
     """Select and order the items. Raises NothingMatches for a name or label without an item."""
     named = _named(candidates, selection.words)
     chosen = named if selection.words else [c for c in candidates if _pending(c, selection)]
@@ -94,12 +119,17 @@ def make_plan(candidates: Sequence[Candidate], selection: Selection) -> Plan:
         elsewhere=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
+        # They have never run, so they cannot be meant by items' names or by --failed.
+        skipped=() if selection.words or selection.failed else tuple(skipped),
     )
 
 
 def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
     node = None if selection.fresh else candidate.node
-    return PlanEntry(candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node)
+    problems = (*candidate.item.problems, *candidate.problems)
+    return PlanEntry(
+        candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node, problems
+    )
 
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:
@@ -165,7 +195,7 @@ def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
     known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
     how = "name items by number (42), id, range (40-45) or file"
     if word.endswith(".md"):
-        how += "; a file needs a number, first in its name (42-title.md) or in its front matter"
+        how += "; a file needs a number, first in its name (42-title.md) or in its front matter: agentos number gives it one"
     return f"nothing matches {word!r}: {how}; there are: {known or 'none'}"
 
 

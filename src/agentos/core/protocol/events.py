@@ -202,7 +202,7 @@ class RunStarted:
     """Always the first event.
 
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
-    the same. `titles` are in the order of `items`. `home` is empty unless AGENTOS_HOME moved it. `format` is the
+    the same. `titles` are in the order of `items`. `skipped` are the files that look like items and are none. `home` is empty unless AGENTOS_HOME moved it. `format` is the
     version of these records.
     """
 
@@ -218,6 +218,7 @@ class RunStarted:
     offline: bool = False
     cwd: str = ""
     home: str = ""
+    skipped: tuple[str, ...] = ()
     format: int = FORMAT
 
 

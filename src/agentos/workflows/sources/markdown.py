@@ -10,22 +10,43 @@ from pathlib import Path
 from typing import Protocol
 
 from agentos.core.planning.items import Item
+from agentos.core.planning.plan import SkippedFile, SkipReason
 from agentos.core.text.line_assembler import one_line
 
 MAX_BYTES = 1024 * 1024
 # libyaml recurses in C: a document nested some 20,000 levels deep crashes the process.
 MAX_YAML = 8192  # characters
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
+# A line that begins with hashes, or one of words that is underlined. Before a line of dashes, a list item, a quote,
+# a table row or a fence is no heading.
+_HEADING = re.compile(
+    r"^(?:#{1,6}[ \t]+(?P<hashes>\S.*)|(?P<underlined> {0,3}(?![#>|`~+*\s-]|[0-9]+[.)])\S.*)\n {0,3}(?:=+|-+)[ \t]*)$",
+    re.MULTILINE,
+)
 # PyYAML raises these for a value that does not match its explicit type tag.
 _YAML_VALUE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-_NUMBER = re.compile(r"\d{1,9}")
+_NUMBER = re.compile(r"[0-9]{1,9}(?![0-9])")
+_DATES = (
+    re.compile(
+        r"(?:19|20|21)[0-9]{2}(?P<separator>[-_.])(?P<month>[0-9]{1,2})(?P=separator)(?P<day>[0-9]{1,2})(?![0-9])"
+    ),
+    re.compile(
+        r"(?P<day>[0-9]{1,2})(?P<separator>[-_.])(?P<month>[0-9]{1,2})(?P=separator)(?:19|20|21)[0-9]{2}(?![0-9])"
+    ),
+    re.compile(r"(?:19|20|21)[0-9]{2}(?P<month>[0-9]{2})(?P<day>[0-9]{2})(?![0-9])"),
+)
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkd")
+# Files that a person may take for an issue or a brief; anything else in the folder is an attachment.
+_DOCUMENT_SUFFIXES = (*MARKDOWN_SUFFIXES, "", ".mdx", ".txt", ".text", ".rst", ".org", ".adoc")
 _TOML_ERROR = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed file. `problems` lists the reasons why it cannot be a spec; empty for a usable page."""
+    """A parsed file. `problems` lists the reasons why it cannot be a spec; empty for a usable page.
+
+    `is_readable` is False if the file or its front matter cannot be read: then number, state and labels are guesses.
+    """
 
     path: Path
     number: int | None
@@ -35,6 +56,7 @@ class Page:
     is_open: bool = True
     labels: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    is_readable: bool = True
 
 
 def read_page(path: Path) -> Page:
@@ -56,7 +78,9 @@ def read_page(path: Path) -> Page:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return _unusable(path, f"line {line}: it is not UTF-8 (byte {error.object[error.start]:#04x})")
+        return _unusable(
+            path, f"line {line}: it is not UTF-8 (byte {error.object[error.start]:#04x}): save it as UTF-8"
+        )
     return _page(path, raw, text)
 
 
@@ -78,40 +102,53 @@ def page_of(path: Path, text: str) -> Page:
 
 
 def file_number(path: Path) -> int | None:
-    """The number in a file's name: 42 for `042-dark-mode.md`."""
-    found = _NUMBER.search(path.stem)
-    return int(found[0]) if found else None
+    """The number that a file's name begins with: 42 for `042-dark-mode.md`. A date is not a number."""
+    found = _NUMBER.match(path.stem)
+    if found is None or any(_is_date(date.match(path.stem)) for date in _DATES):
+        return None
+    return int(found[0])
+
+
+def _is_date(found: re.Match[str] | None) -> bool:
+    """Also with day and month in the American order."""
+    if found is None:
+        return False
+    month, day = sorted((int(found["month"]), int(found["day"])))
+    return 1 <= month <= 12 and day <= 31
 
 
 def _page(path: Path, raw: bytes, text: str) -> Page:
     front, body, problem = split_front_matter(text)
     problems = [problem] if problem else []
+    number = _number(front.get("number"), path, text, problems)
+    is_readable = not problems
     heading = _HEADING.search(body)
     if not body or body.isspace():
         problems.append("it is empty: describe what is wanted below a heading")
     elif heading is None:
         problems.append("it has no heading: start with a line such as '# Dark mode'")
     elif not body[heading.end() :].strip() and not body[: heading.start()].strip():
-        problems.append(f"nothing follows its heading '{_heading_text(heading[1])}': describe what is wanted")
+        problems.append(f"nothing follows its heading '{_heading_text(heading)}': describe what is wanted")
     title, state = front.get("title"), front.get("state")
-    fallback = _heading_text(heading[1]) if heading else path.stem
+    fallback = _heading_text(heading) if heading else path.stem
     return Page(
         path=path,
-        number=_number(front.get("number"), path, text, problems),
+        number=number,
         title=one_line(title if isinstance(title, str) and title else fallback),
         body=body,
         digest=hashlib.sha256(raw).hexdigest(),
         is_open=not (isinstance(state, str) and state.casefold() == "closed"),
         labels=_labels(front.get("labels")),
         problems=tuple(problems),
+        is_readable=is_readable,
     )
 
 
-def _heading_text(text: str) -> str:
+def _heading_text(heading: re.Match[str]) -> str:
     """Removes the closing hashes that Markdown allows."""
-    text = text.rstrip()
+    text = (heading["hashes"] or heading["underlined"]).strip()
     bare = text.rstrip("#")
-    return bare.rstrip() if bare.endswith((" ", "\t")) else text
+    return bare.rstrip() if heading["hashes"] and bare.endswith((" ", "\t")) else text
 
 
 def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
@@ -122,7 +159,11 @@ def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
             if end < 0 and text.endswith(f"\n{fence}"):
                 end = len(text) - len(fence) - 1
             if end < 0:
-                return {}, text, f"line 1: the front matter opened by {fence} is not closed"
+                return (
+                    {},
+                    text,
+                    f"line 1: the front matter opened by {fence} is not closed: end it with a line {fence}",
+                )
             inner, rest = text[len(fence) + 1 : end + 1], text[end + len(fence) + 2 :]
             found, problem = parse(inner)
             return found, rest, problem
@@ -184,7 +225,7 @@ def in_file(source: str, problem: str) -> str:
 
 
 def _unusable(path: Path, problem: str) -> Page:
-    return Page(path, file_number(path), one_line(path.stem), "", "", problems=(problem,))
+    return Page(path, file_number(path), one_line(path.stem), "", "", problems=(problem,), is_readable=False)
 
 
 def markdown_files(folder: Path) -> list[Path]:
@@ -194,6 +235,39 @@ def markdown_files(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.endswith(".md") and entry.name[0] != "."]
     return [folder / name for name in sorted(names)]
+
+
+def skipped_files(project: Path, folder: str, *, numbered: bool = True) -> list[SkippedFile]:
+    """The files of a folder that look like items and are none, each with the reason; a README is expected there.
+
+    Pass `numbered=False` if a file may do without a number.
+    """
+    path = project / folder
+    if not path.is_dir():
+        return []
+    with os.scandir(path) as entries:
+        names = sorted(
+            entry.name
+            for entry in entries
+            if entry.name[0] != "." and Path(entry.name).suffix.casefold() in _DOCUMENT_SUFFIXES
+        )
+    found = (_skipped(path / name, f"{folder}/{name}", numbered) for name in names)
+    return [skipped for skipped in found if skipped]
+
+
+def _skipped(path: Path, source: str, numbered: bool) -> SkippedFile | None:
+    if path.stem.casefold() == "readme":
+        return None
+    if path.suffix != ".md":
+        return None if path.is_dir() else SkippedFile(source, SkipReason.SUFFIX)
+    if not numbered or file_number(path) is not None:
+        return None
+    page = read_page(path)
+    if page.number is not None:
+        return None
+    return SkippedFile(
+        source, SkipReason.NO_NUMBER if page.is_readable else SkipReason.UNREADABLE, page.problems
+    )
 
 
 class WorkflowIdentity(Protocol):
@@ -206,7 +280,8 @@ class WorkflowIdentity(Protocol):
 def folder_items(workflow: WorkflowIdentity, project: Path, folder: str) -> list[Item]:
     """The numbered Markdown files of a folder as items, in order of number.
 
-    The number comes from the front matter, else from the file name. Files without a number are left out.
+    The number comes from the front matter, else from the beginning of the file name. Files without a number are left
+    out: `skipped_files` lists them.
     """
     pages = [read_page(path) for path in markdown_files(project / folder)]
     items = [page_item(workflow, page, page.number, folder) for page in pages if page.number is not None]

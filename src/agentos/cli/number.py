@@ -1,0 +1,64 @@
+"""`agentos number`: gives numbers to issues that have none."""
+
+from pathlib import Path
+
+import click
+
+
+def _run(repo: Path | None, dry_run: bool) -> int:
+    from agentos.config.settings import Flags, read_settings
+    from agentos.core.errors import PreflightError
+    from agentos.core.text.line_assembler import one_line
+    from agentos.outputs.format import count
+    from agentos.outputs.plan_text import skipped_lines
+    from agentos.storage.files import ProjectFolder
+    from agentos.workflows.file_issue import ISSUES
+    from agentos.workflows.sources.issue_numbers import number_issues, plan_numbers
+
+    settings = read_settings(Flags(repo=repo))
+    project = settings.project
+    if settings.github:
+        raise PreflightError(
+            f"the issues of this project are on GitHub ({settings.github}), where each has a number"
+        )
+    if not (project / ISSUES).is_dir():
+        raise PreflightError(
+            f"no issues here: {project} has no {ISSUES} folder. "
+            "Go to a project, name one with --repo PATH, or create one: agentos init"
+        )
+    try:
+        plan = plan_numbers(project) if dry_run else number_issues(ProjectFolder(project))
+    except OSError as error:
+        raise PreflightError(
+            f"cannot rename the files in {project / ISSUES}: {error.strerror}; make the folder writable, "
+            "then run the same command again"
+        ) from error
+    for renaming in plan.renamings:
+        click.echo(one_line(f"  {renaming.source} -> {renaming.target}"))
+    for line in skipped_lines(plan.left):
+        click.echo(line)
+    given = count(len(plan.renamings), "issue")
+    if not plan.renamings:
+        click.echo("No issue lacks a number." if not plan.left else "No number was given.")
+    elif dry_run:
+        click.echo(f"Would give a number to {given}. To rename the files, leave out --dry-run.")
+    else:
+        click.echo(f"Gave a number to {given}. See what would run: lld-workflow --all --dry-run")
+    return 0
+
+
+command = click.Command(
+    "number",
+    help="Give a number to each issue that has none, by renaming its file: issues/fix-login.md becomes "
+    "issues/043-fix-login.md. Numbers in use, also by a design, are never given again.",
+    params=[
+        click.Option(
+            ["--repo"],
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Project folder (current folder).",
+        ),
+        click.Option(["--dry-run", "-n"], is_flag=True, help="Show the new names; rename nothing."),
+    ],
+    callback=_run,
+    epilog="\b\nExamples:\n  agentos number --dry-run\n  agentos number --repo ../shop",
+)

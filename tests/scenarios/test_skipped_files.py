@@ -1,0 +1,124 @@
+"""Files that are no items are named with a fix, and a plan says which items will fail."""
+
+import json
+
+from .harness import CompletedCommand, RunHarness, snapshot
+
+BODY = "# Login\n\nIt is slow.\n"
+
+
+def write(harness: RunHarness, *names: str, text: str | bytes = BODY) -> None:
+    for name in names:
+        (harness.project / "issues" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def agentos(harness: RunHarness, *words: object, **env: str) -> CompletedCommand:
+    return harness.run(*words, program="agentos", **env)
+
+
+def test_issues_without_a_number_are_named_with_the_fix_and_the_fix_works(harness: RunHarness) -> None:
+    write(harness, "fix-login.md", "add-2fa.md", "2026-11-16-x.md", "BIG.MD", "old.markdown", "README.md")
+    expected = [
+        "3 files skipped: no number: 2026-11-16-x.md, add-2fa.md, fix-login.md; give each a number: agentos number",
+        "2 files skipped: not named .md: BIG.MD, old.markdown; rename them to end in .md",
+    ]
+    done = harness.run("--all", "--offline")
+    assert done.code == 0 and done.lines_of("COORDINATOR")[:2] == expected, done.out
+    assert done.lines[-1].endswith("See what to do about each: agentos doctor")
+    doctor = agentos(harness, "doctor", "--offline")
+    assert doctor.code == 3 and "agentos number" in doctor.out
+    assert "3 files skipped: no number: 2026-11-16-x.md, add-2fa.md, fix-login.md" in doctor.out
+    assert "2 files skipped: not named .md: BIG.MD, old.markdown" in doctor.out
+
+    before = snapshot(harness.project / "issues")
+    assert "Would give a number to 5 issues" in agentos(harness, "number", "--dry-run").out
+    assert snapshot(harness.project / "issues") == before
+    numbered = agentos(harness, "number")
+    assert numbered.code == 0 and "issues/add-2fa.md -> issues/003-add-2fa.md" in numbered.out, numbered.out
+    done = harness.run("--all", "--dry-run", "--offline")
+    assert "would process 5 items:" in done.out and "skipped" not in done.out
+
+
+def test_a_run_names_what_it_skips_at_its_start_and_in_its_summary(harness: RunHarness) -> None:
+    harness.issue(1)
+    write(harness, "fix-login.md")
+    done = harness.run("--all", "--offline")
+    assert done.code == 0
+    assert done.lines_of("COORDINATOR")[0].startswith(
+        "1 file skipped: no number: fix-login.md; give it a number"
+    )
+    assert "[COORDINATOR]   Skipped: 1 file that cannot be an item (issues/fix-login.md)" in done.out
+    listed = harness.run("issues/fix-login.md", "--dry-run", "--offline")
+    assert listed.code == 5 and "agentos number gives it one" in listed.err
+
+
+def test_a_brief_that_is_not_named_md_is_named(harness: RunHarness) -> None:
+    folder = harness.project / "ideas/active"
+    folder.mkdir(parents=True)
+    for name in ("dark.md", "light.markdown"):
+        (folder / name).write_text(BODY)
+    done = harness.run("--all", "--dry-run", "--offline", program="issue-workflow")
+    assert "would process 1 item:" in done.out and "1 file skipped: not named .md: light.markdown" in done.out
+
+
+def test_dry_run_and_doctor_tell_what_will_fail(harness: RunHarness) -> None:
+    harness.issue(40)
+    write(harness, "041-latin.md", text="# Größe\n\nEs gibt nur eine.\n".encode("latin-1"))
+    write(harness, "042-yaml.md", text=f"---\nlabels: [\n---\n{BODY}")
+    write(harness, "043-open.md", text=f"---\nlabels: [ui]\n{BODY}")
+    write(harness, "044-one.md", "044-two.md")
+    write(harness, "hidden.md", text=f"---\nnumber: 45\n{BODY}")
+    problems = {
+        41: "issues/041-latin.md, line 1: it is not UTF-8 (byte 0xf6)",
+        42: "issues/042-yaml.md, line 3: its YAML front matter cannot be read",
+        43: "issues/043-open.md, line 1: the front matter opened by --- is not closed",
+        44: "number 44 is claimed by issues/044-one.md and issues/044-two.md",
+    }
+    done = harness.run("--all", "--dry-run", "--offline")
+    for number, problem in problems.items():
+        at = next(place for place, line in enumerate(done.lines) if line.startswith(f"  - LLD-{number} "))
+        assert done.lines[at + 1].startswith(f"      will fail: {problem}"), done.out
+    assert "4 of 5 items will fail: LLD-41, LLD-42, LLD-43, LLD-44" in done.out
+    assert "1 file skipped: no readable number: hidden.md" in done.out
+    rows = [json.loads(line) for line in harness.run("--all", "--dry-run", "--offline", "--json").lines]
+    planned = {row["item"]: row["problems"] for row in rows if row["type"] == "item_planned"}
+    assert [item for item, found in planned.items() if not found] == ["LLD-40"]
+    assert [row["file"] for row in rows if row["type"] == "file_skipped"] == ["issues/hidden.md"]
+    doctor = agentos(harness, "doctor", "--offline")
+    assert doctor.code == 3 and "Everything is ready" not in doctor.out
+    for problem in (
+        *problems.values(),
+        "issues/hidden.md, line 1: the front matter opened by --- is not closed",
+    ):
+        assert problem in doctor.out, doctor.out
+
+
+def test_an_unknown_provider_in_a_role_fails_the_dry_run_and_doctor_as_it_fails_the_run(
+    harness: RunHarness,
+) -> None:
+    harness.issue(1)
+    (harness.project / "agentos.toml").write_text('reviewer = "mistral/large"\n')
+    said = "reviewer = 'mistral/large': unknown provider; write it as provider/model"
+    dry = harness.run("--all", "--dry-run")
+    assert dry.code == 3 and f"the run would not start: {said}" in dry.out, dry.out
+    assert "- LLD-1 " in dry.out, "the plan is still shown"
+    assert dry.lines[-1] == "[COORDINATOR] Fix this first. To start the run, leave out --dry-run."
+    for env in ({}, {"GEMINI_API_KEY": "example-key-9f31"}):
+        doctor = agentos(harness, "doctor", **env)
+        assert doctor.code == 3 and said in doctor.out, doctor.out
+
+
+def test_doctor_says_nothing_about_broken_issues_that_no_run_takes(harness: RunHarness) -> None:
+    write(harness, "001-closed.md", text=f"---\nstate: closed\nnumber: none\n---\n{BODY}")
+    write(harness, "002-done.md", text="")
+    design = harness.project / "docs/lld/active/LLD-002.md"
+    design.parent.mkdir(parents=True)
+    design.write_text("# Design\n")
+    doctor = agentos(harness, "doctor", "--offline")
+    assert doctor.code == 0, doctor.out
+
+
+def test_numbering_without_a_place_for_issues_says_what_to_do(harness: RunHarness) -> None:
+    (harness.project / "issues").rmdir()
+    done = agentos(harness, "number")
+    assert done.code == 3 and "has no issues folder" in done.err and "agentos init" in done.err

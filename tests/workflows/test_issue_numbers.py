@@ -1,0 +1,78 @@
+"""`agentos number`: every issue gets a number of its own, once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentos.storage.files import ProjectFolder
+from agentos.workflows.sources.issue_numbers import number_issues, plan_numbers
+from agentos.workflows.sources.markdown import file_number
+
+BODY = "# Login\n\nIt is slow.\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "issues").mkdir()
+    return tmp_path
+
+
+def add(project: Path, **files: str) -> None:
+    for name, text in files.items():
+        (project / "issues" / name).write_text(text)
+
+
+def names(project: Path) -> list[str]:
+    return sorted(path.name for path in (project / "issues").iterdir())
+
+
+def test_files_without_a_number_get_the_next_ones_in_the_order_of_their_names(project: Path) -> None:
+    add(project, **{"007-old.md": BODY, "login.md": BODY, "add-2fa.md": BODY, "2026-11-16-x.md": BODY})
+    looked = plan_numbers(project)
+    assert names(project) == ["007-old.md", "2026-11-16-x.md", "add-2fa.md", "login.md"], "looking renames"
+    assert number_issues(ProjectFolder(project)) == looked
+    assert names(project) == ["007-old.md", "008-2026-11-16-x.md", "009-add-2fa.md", "010-login.md"]
+    assert number_issues(ProjectFolder(project)).renamings == ()
+
+
+def test_a_number_in_use_is_never_given_again(project: Path) -> None:
+    add(
+        project, **{"named.md": "---\nnumber: 12\n---\n" + BODY, "014-old.md": "---\nnumber: 3\n---\n" + BODY}
+    )
+    add(project, **{"login.md": BODY})
+    design = project / "docs/lld/needs-revision/LLD-020.md"
+    design.parent.mkdir(parents=True)
+    design.write_text("# Design\n")
+    number_issues(ProjectFolder(project))
+    assert names(project) == ["014-old.md", "021-login.md", "named.md"]
+
+
+def test_other_markdown_endings_become_md(project: Path) -> None:
+    add(project, **{"5-z.MD": BODY, "b.markdown": BODY, "c.md": BODY, "todo.txt": BODY})
+    add(project, **{"named.mkd": "---\nnumber: 6\n---\n" + BODY})
+    plan = number_issues(ProjectFolder(project))
+    assert names(project) == ["007-b.md", "008-c.md", "5-z.md", "named.md", "todo.txt"]
+    assert [file.source for file in plan.left] == ["issues/todo.txt"]
+    assert plan_numbers(project).renamings == ()
+
+
+def test_what_may_hide_a_number_or_shares_one_is_left_alone(project: Path) -> None:
+    add(project, **{"open.md": "---\nnumber: 8\n" + BODY, "4-a.md": BODY, "4-a.MD": BODY})
+    (project / "issues/link.md").symlink_to("/etc/passwd")
+    plan = number_issues(ProjectFolder(project))
+    assert [file.source for file in plan.left] == ["issues/4-a.MD", "issues/link.md", "issues/open.md"]
+    assert names(project) == ["4-a.MD", "4-a.md", "link.md", "open.md"]
+
+
+def test_the_largest_number_leaves_none_to_give(project: Path) -> None:
+    add(project, **{"999999999-last.md": BODY, "login.md": BODY})
+    assert [file.source for file in number_issues(ProjectFolder(project)).left] == ["issues/login.md"]
+
+
+def test_two_at_once_give_each_number_once(project: Path) -> None:
+    add(project, **{f"thing-{letter}.md": BODY for letter in "abcdefgh"})
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: number_issues(ProjectFolder(project)), range(4)))
+    numbers = [file_number(Path(name)) for name in names(project)]
+    assert numbers == list(range(1, 9))
