@@ -6,7 +6,16 @@ import pytest
 
 from agentos.core.errors import NothingMatches
 from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, make_plan, merge_duplicates
+from agentos.core.planning.plan import (
+    Candidate,
+    ItemStatus,
+    Plan,
+    Selection,
+    SkippedFile,
+    SkipReason,
+    make_plan,
+    merge_duplicates,
+)
 
 
 def candidate(number: int, standing: ItemStatus = ItemStatus.PENDING, *labels: str) -> Candidate:
@@ -146,3 +155,18 @@ def test_a_decision_is_the_reason_why_an_item_goes_on() -> None:
     decided = replace(candidate(40), node="N2_human_edit", decided="sent back")
     (entry,) = plan(backlog=[decided]).entries
     assert entry.reason == "sent back by a person, resumes at N2_human_edit"
+
+
+def test_files_that_are_no_items_belong_to_a_plan_of_everything_alone() -> None:
+    skipped = (SkippedFile("issues/login.md", SkipReason.NO_NUMBER),)
+    assert make_plan(BACKLOG, Selection(everything=True), skipped).skipped == skipped
+    assert make_plan(BACKLOG, Selection(labels=("ui",)), skipped).skipped == skipped
+    assert make_plan(BACKLOG, Selection(words=("42",)), skipped).skipped == ()
+    assert make_plan(BACKLOG, Selection(failed=True), skipped).skipped == ()
+
+
+def test_an_entry_carries_the_reasons_for_which_it_will_fail() -> None:
+    broken = replace(candidate(50), problems=("issues/050-title.md: it is empty",))
+    twice = merge_duplicates([candidate(51), candidate(51)])
+    found = plan(backlog=[broken, *twice]).entries
+    assert found[0].problems == broken.problems and "claimed by" in found[1].problems[0]

@@ -39,7 +39,9 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
     ):
         settings.write_text(f"{text}\n")
         done = harness.run("--all", "--dry-run", **key)
-        assert done.code == (3 if "foo" in text else 0) and said in done.out and "no API key" not in done.out, done.out
+        assert (
+            done.code == (3 if "foo" in text else 0) and said in done.out and "no API key" not in done.out
+        ), done.out
         assert "available after a first run" in harness.run("--all", "--dry-run", "--offline").out
     settings.write_text('drafter = "anthropic/x"\n')
     assert "no API key; add one: agentos keys add" in harness.run("--all", "--dry-run").out
