@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
+from agentos.cli.json_output import json_option, print_json, setting_json
 from agentos.cli.param_types import Duration, Workers, capped
 
 DURATIONS = ("timeout", "max_wait")
 
 
-def _show(origin: bool, **flags: Any) -> int:
+def _show(origin: bool, as_json: bool, **flags: Any) -> int:
     from agentos.config.origins import origins
     from agentos.config.settings import Flags
     from agentos.core.text.line_assembler import one_line
@@ -18,6 +19,10 @@ def _show(origin: bool, **flags: Any) -> int:
     if flags["parallel"]:
         flags["parallel"] = capped(flags["parallel"])
     rows = origins(Flags(**flags))
+    if as_json:
+        settings = {row.name: {"value": setting_json(row.value), "source": row.source} for row in rows}
+        print_json({"settings": settings})
+        return 0
     texts = [
         one_line(_duration_text(row.value) if row.name in DURATIONS else _value_text(row.value))
         for row in rows
@@ -69,6 +74,7 @@ command = click.Group(
             help="Show every setting as a run in this project would use it; keys are never shown. "
             "Add the flags of a run to see their effect.",
             params=[
+                json_option(),
                 click.Option(
                     ["--origin"],
                     is_flag=True,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentos.cli.json_output import json_option, print_json
+
 if TYPE_CHECKING:
     from agentos.diagnostics.doctor import Finding
 
 
-def _run(repo: Path | None, offline: bool) -> int:
+def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
     from agentos.config.project import find_project, working_folder
     from agentos.config.settings import environment
     from agentos.core.text.line_assembler import one_line
@@ -27,6 +29,13 @@ def _run(repo: Path | None, offline: bool) -> int:
     ]
     findings += github
     failures = [finding for finding in findings if finding.fix]
+    if as_json:
+        checks = [
+            {"check": each.what, "ok": not each.fix, "found": each.found, "fix": each.fix or None}
+            for each in findings
+        ]
+        print_json({"ready": not failures, "project": str(project.absolute()), "checks": checks})
+        return 3 if failures else 0
     for finding in findings:
         reference = f"  -> fix {failures.index(finding) + 1}" if finding.fix else ""
         result = "FAIL" if finding.fix else "ok"
@@ -68,6 +77,7 @@ command = click.Command(
             help="Project folder (found upward from the current folder).",
         ),
         click.Option(["--offline"], is_flag=True, help="Check for offline runs, which need no key."),
+        json_option(),
     ],
     callback=_run,
     epilog="\b\nExamples:\n  agentos doctor\n  agentos doctor --repo ../shop --offline",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentos.cli.json_output import check_json_position, json_option, key_json, print_json
 from agentos.cli.param_types import BaseUrl, Duration
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ PROVIDERS = ("gemini", "anthropic", "openai")
 MAX_LIMIT = 10**12  # the largest that credentials.toml may have
 
 
-def _list() -> int:
+def _list(as_json: bool = False) -> int:
     from agentos.config.settings import usable_home
     from agentos.diagnostics.key_admin import view_keys
     from agentos.storage.home import Home
@@ -25,6 +26,9 @@ def _list() -> int:
     if warning := other_version_warning(Home(usable_home()).quota):
         click.echo(warning, err=True)
     rows = view_keys()
+    if as_json:
+        print_json({"keys": [key_json(row) for row in rows]})
+        return 0
     if not rows:
         click.echo("No keys. Set GEMINI_API_KEY_1 or run: agentos keys add")
         return 0
@@ -166,20 +170,23 @@ def _limit(flag: str, help: str) -> click.Option:
 
 
 @click.pass_context
-def _default(ctx: click.Context) -> int:
-    return _list() if ctx.invoked_subcommand is None else 0
+def _default(ctx: click.Context, as_json: bool) -> int:
+    check_json_position(ctx, as_json)
+    return _list(as_json) if ctx.invoked_subcommand is None else 0
 
 
 command = click.Group(
     "keys",
     help="Manage API keys and show their state; secrets are never shown.",
     invoke_without_command=True,
+    params=[json_option()],
     callback=_default,
     commands={
         "list": click.Command(
             "list",
             help="List every key with its state, usage against known limits and last refusal.",
             callback=_list,
+            params=[json_option()],
             epilog="\b\nExample:\n  agentos keys list",
         ),
         "add": click.Command(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentos.cli.json_output import json_option, print_json, review_json
 from agentos.cli.shell_complete import completer, parked_items
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ReviewOptions:
     edit: bool
     show: bool
     repo: Path | None
+    as_json: bool = False
 
     @property
     def decides(self) -> bool:
@@ -49,7 +51,7 @@ def _run(**parsed: object) -> int:
     settings = read_settings(Flags(repo=options.repo))
     context = ReviewContext(settings.project, Home(settings.home), settings.database)
     if options.item is None:
-        return _list(context)
+        return _list_json(context) if options.as_json else _list(context)
     pending = find_review(context, options.item)
     if pending.state.decision is not None:
         return _report_decided(context, pending, decides=options.decides or options.edit)
@@ -68,8 +70,18 @@ def _check(options: ReviewOptions) -> None:
     chosen = [options.approve, options.send_back is not None, options.reject is not None, options.show]
     if sum(chosen) > 1:
         raise click.UsageError("--approve, --send-back, --reject and --show exclude each other: choose one")
+    if options.as_json and (options.item is not None or any(chosen) or options.edit):
+        raise click.UsageError("--json lists the waiting items: use it without ITEM and other flags")
     if options.item is None and (any(chosen) or options.edit):
         raise click.UsageError(NO_ITEM)
+
+
+def _list_json(context: "ReviewContext") -> int:
+    from agentos.review.queue import pending_reviews
+
+    found = pending_reviews(context)
+    print_json({"project": str(context.project), "items": [review_json(pending) for pending in found]})
+    return 0
 
 
 def _list(context: "ReviewContext") -> int:
@@ -255,6 +267,7 @@ command = ReviewCommand(
         ),
         click.Option(["--edit"], is_flag=True, help="Open the draft in $EDITOR first."),
         click.Option(["--show"], is_flag=True, help="Show the item and decide nothing."),
+        json_option(),
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),

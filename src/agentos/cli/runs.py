@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.find_run import complete_runs
+from agentos.cli.json_output import (
+    check_json_position,
+    json_option,
+    print_json,
+    run_json,
+    unreadable_run_json,
+)
 from agentos.cli.param_types import Age, ByteSize
 from agentos.core.constants import DAY
 
@@ -14,13 +21,17 @@ if TYPE_CHECKING:
     from agentos.core.run_state.run_stats import RunStats
 
 
-def _list(limit: int) -> int:
+def _list(limit: int, as_json: bool = False) -> int:
     from agentos.cli.find_run import runs_folder
     from agentos.core.errors import UnsupportedFormat
     from agentos.outputs.format import count, duration
     from agentos.storage.runs import is_alive, load_run_stats, run_folders
 
     folders = run_folders(runs_folder())
+    if as_json:
+        shown = [found for folder in folders[:limit] if (found := _run_json(folder))]
+        print_json({"runs": shown, "older": max(0, len(folders) - limit)})
+        return 0
     if not folders:
         click.echo("No runs yet. Start one with: lld-workflow --all")
         return 0
@@ -49,6 +60,18 @@ def _list(limit: int) -> int:
     return 0
 
 
+def _run_json(folder: Path) -> dict[str, object] | None:
+    """None if the run has written nothing yet."""
+    from agentos.core.errors import UnsupportedFormat
+    from agentos.storage.runs import is_alive, load_run_stats
+
+    try:
+        stats = load_run_stats(folder)
+    except UnsupportedFormat:
+        return unreadable_run_json(folder.name)
+    return run_json(folder.name, stats, is_alive(folder)) if stats.started else None
+
+
 def _outcomes(stats: "RunStats") -> str:
     from agentos.core.protocol.results import Ending, Verdict
 
@@ -73,9 +96,9 @@ def _outcomes(stats: "RunStats") -> str:
     return ", ".join(f"{len(rows)} {word}" for word, rows in groups.items())
 
 
-def _compare(first: str | None, second: str | None) -> int:
+def _compare(first: str | None, second: str | None, as_json: bool) -> int:
     from agentos.cli.find_run import find_run
-    from agentos.outputs.report.comparison import comparison
+    from agentos.outputs.report.comparison import comparison, comparison_json
     from agentos.storage.runs import load_run_record
 
     newer = find_run(second)
@@ -84,7 +107,11 @@ def _compare(first: str | None, second: str | None) -> int:
         raise click.UsageError(
             f"cannot compare {older.name} with itself: name two runs (list them: agentos runs)"
         )
-    for line in comparison(load_run_record(older), load_run_record(newer)):
+    records = load_run_record(older), load_run_record(newer)
+    if as_json:
+        print_json(comparison_json(*records))
+        return 0
+    for line in comparison(*records):
         click.echo(line)
     return 0
 
@@ -141,8 +168,9 @@ def format_size(number: int) -> str:
 
 
 @click.pass_context
-def _default(ctx: click.Context, limit: int) -> int:
-    return _list(limit) if ctx.invoked_subcommand is None else 0
+def _default(ctx: click.Context, limit: int, as_json: bool) -> int:
+    check_json_position(ctx, as_json)
+    return _list(limit, as_json) if ctx.invoked_subcommand is None else 0
 
 
 def _limit() -> click.Option:
@@ -155,14 +183,14 @@ command = click.Group(
     "runs",
     help="List, compare and prune past runs, newest first; needs no running process.",
     invoke_without_command=True,
-    params=[_limit()],
+    params=[_limit(), json_option()],
     callback=_default,
     epilog="\b\nExamples:\n  agentos runs --limit 5\n  agentos runs compare\n  agentos runs prune --older-than 30d",
     commands={
         "list": click.Command(
             "list",
             help="List runs: id, workflow, how it ended, duration, results, project.",
-            params=[_limit()],
+            params=[_limit(), json_option()],
             callback=_list,
             epilog="\b\nExample:\n  agentos runs list --limit 5",
         ),
@@ -173,6 +201,7 @@ command = click.Group(
             params=[
                 click.Argument(["first"], required=False, metavar="[A]", shell_complete=complete_runs),
                 click.Argument(["second"], required=False, metavar="[B]", shell_complete=complete_runs),
+                json_option(),
             ],
             callback=_compare,
             epilog="\b\nExamples:\n  agentos runs compare\n  agentos runs compare 20261115T221503Z latest",

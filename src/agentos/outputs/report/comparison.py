@@ -7,7 +7,7 @@ from agentos.core.protocol.results import Ending, Verdict
 from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.format import dollars, duration
 from agentos.outputs.report.facts import plain, waited
-from agentos.outputs.summary import overhead_text
+from agentos.outputs.summary import overhead, overhead_text
 
 UNCHANGED = "="
 
@@ -35,6 +35,29 @@ def comparison(first: RunRecord, second: RunRecord) -> Iterator[str]:
     else:
         yield "Items with different results:" if different else "All common items had the same result."
     yield from different
+
+
+def comparison_json(first: RunRecord, second: RunRecord) -> dict[str, object]:
+    """The same for programs: every figure as a pair of values, None where one is unknown."""
+    figures = {
+        figure.name.replace(" (429)", "").replace(" ", "_"): list(
+            figure.texts if figure.values == (None, None) else figure.values
+        )
+        for figure in _figures(first, second)
+    }
+    figures["overhead"] = [_rounded(overhead(record.stats)) for record in (first, second)]
+    before, rows = first.stats.rows, second.stats.rows
+    items = [
+        {"item": name, "results": [first.status_of(before[name]), second.status_of(row)]}
+        for name, row in rows.items()
+        if name in before
+    ]
+    changed = [item for item in items if len(set(item["results"])) > 1]
+    return {"figures": figures, "common_items": len(items), "different": changed}
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 2)
 
 
 def _figures(first: RunRecord, second: RunRecord) -> Iterator[_Figure]:
