@@ -63,7 +63,7 @@ def test_an_exhausted_day_is_reported_with_its_end() -> None:
     harness = LeaseHarness(keys(1))
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429 PerDay", 36.0, 40000.0)
     assert harness.release(harness.acquire("LLD-1", 0.0), 0.0, refusal) == [
-        events.KeyExhausted("key-1", 40000.0, "429 PerDay")
+        events.KeyExhausted("key-1", 40000.0, "429 PerDay", is_only_key=True)
     ]
     assert harness.release(harness.acquire("LLD-1", 3600.0), 3601.0) == [events.KeyRecovered("key-1")]
 
@@ -282,7 +282,9 @@ def test_a_refusal_finds_a_renamed_key() -> None:
     _, second = harness.acquire("LLD-1", 0.0), harness.acquire("LLD-2", 0.0)
     moved = Credential("key-1", "gemini", key("key-2").secret)
     assert harness.lease_manager.replace_credentials([moved]) == [events.KeysChanged((), ("key-1",))]
-    assert harness.release(second, 1.0, LIMITED) == [events.KeyLimited("key-1", 30.0, "429")]
+    assert harness.release(second, 1.0, LIMITED) == [
+        events.KeyLimited("key-1", 30.0, "429", is_only_key=True)
+    ]
 
 
 def test_the_grant_command_does_not_print_the_secret() -> None:

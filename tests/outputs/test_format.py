@@ -2,7 +2,10 @@
 
 from datetime import datetime
 
-from agentos.outputs.format import clock, duration
+import pytest
+
+from agentos.core.protocol import events
+from agentos.outputs.format import clock, duration, event_text
 
 NOON = datetime(2026, 11, 16, 12, 0, 0).timestamp()
 
@@ -21,3 +24,12 @@ def test_a_duration_is_rounded_before_its_units_are_chosen() -> None:
         "1m 00s",
         "1h 00m",
     ]
+
+
+@pytest.mark.parametrize("kind", [events.KeyLimited, events.KeyExhausted])
+def test_with_one_key_there_is_nothing_to_redistribute(
+    kind: type[events.KeyLimited] | type[events.KeyExhausted],
+) -> None:
+    alone, one_of_many = (event_text(kind("key-1", 60.0, "429", only), 0.0) or "" for only in (True, False))
+    assert alone.endswith("It is the only key: calls wait for it.")
+    assert one_of_many.endswith("Redistributing work...")

@@ -61,3 +61,29 @@ def test_no_overhead_is_given_where_it_would_mean_nothing(stats: RunStats) -> No
     assert "overhead" not in "\n".join(summary_lines(stats))
     assert as_json(stats)["overhead_percent"] is None
     assert overhead_text(stats) == "not measured"
+
+
+def finished(*results: str) -> RunStats:
+    stats = RunStats()
+    items = tuple(f"ISSUE-{number}" for number in range(len(results)))
+    stats.handle(events.RunStarted("r", "issue", "/p", items, 2, ("key-1",), "issue-workflow --all"), 0.0)
+    for item, result in zip(items, results, strict=True):
+        stats.handle(events.ItemEnded(item, Outcome(Ending.FINISHED, result=result), 1.0, Usage(), 1), 1.0)
+    stats.handle(events.RunEnded(0, 2.0, 0.0), 2.0)
+    return stats
+
+
+def test_a_stopped_run_is_not_called_complete() -> None:
+    assert "Execution stopped:" in summary_lines(stopped())
+    assert "Execution complete:" in summary_lines(finished("docs/x.md"))
+
+
+def test_an_address_is_not_listed_as_a_folder() -> None:
+    site = "https://github.com/o/r/issues"
+    assert summary_lines(finished(f"{site}/7"))[-1] == f"Read the filed issue: {site}/7"
+    assert (
+        summary_lines(finished(*(f"{site}/{number}" for number in range(9))))[-1]
+        == f"Read the filed issues: {site}"
+    )
+    both = summary_lines(finished(f"{site}/7", "docs/issues/needs-revision/ISSUE-001.md"))
+    assert both[-2:] == [f"Read the filed issue: {site}/7", "Read the results: ls docs/issues/needs-revision"]

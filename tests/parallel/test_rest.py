@@ -61,6 +61,15 @@ def test_a_task_has_one_holder_and_only_it_can_release(tmp_path: Path) -> None:
     assert mine.acquire("task-1", timeout=0)
 
 
+def test_a_task_may_be_a_number(tmp_path: Path) -> None:
+    mine, other = TaskLock(tmp_path), TaskLock(tmp_path)
+    assert mine.acquire(7, timeout=0) and (tmp_path / ".locks/task-7.lock").exists()
+    assert not other.acquire("7", timeout=0), "the same task"
+    assert mine.release("7") and not mine.release(7)
+    with other.lock(7, timeout=0) as acquired:
+        assert acquired
+
+
 def test_threads_exclude_each_other_even_with_the_same_holder_id(tmp_path: Path) -> None:
     lock, inside, most = TaskLock(tmp_path), 0, 0
 

@@ -77,12 +77,12 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             where = f" in {event.node}" if event.node else ""
             return f"{event.item} is {event.level}: no activity for {duration(event.seconds)}{where}"
         case events.KeyLimited():
-            return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. Redistributing work..."
+            following = _following(event.is_only_key)
+            return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. {following}"
         case events.KeyExhausted():
             until = clock(at + event.seconds, at)
-            return (
-                f"Daily quota of {event.key} exhausted until {until} ({event.reason}). Redistributing work..."
-            )
+            following = _following(event.is_only_key)
+            return f"Daily quota of {event.key} exhausted until {until} ({event.reason}). {following}"
         case events.KeyQuarantined():
             return f"{event.key} was rejected ({event.reason}). It is not used again until its credential changes."
         case events.KeyRecovered():
@@ -186,6 +186,10 @@ def _paused(event: events.RunPaused) -> str:
 def _workers(event: events.WorkerCountChanged) -> str:
     fewer = " Busy workers finish their items first." if event.workers < event.previous else ""
     return f"{count(event.workers, 'worker')} from now on (previously {event.previous}).{fewer}"
+
+
+def _following(is_only_key: bool) -> str:
+    return "It is the only key: calls wait for it." if is_only_key else "Redistributing work..."
 
 
 def _seconds(seconds: float) -> str:

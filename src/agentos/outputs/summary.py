@@ -11,6 +11,7 @@ from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
 from agentos.outputs.resume_command import Here, result_folders, resume_command, retry_command, review_command
 
 MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
+MAX_ADDRESSES = 3
 
 
 def ending_lines(event: events.ItemEnded) -> list[str]:
@@ -46,7 +47,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
     lines = _table(stats)
     seconds = stats.ended.seconds if stats.ended else 0.0
     lines += [
-        "Execution complete:",
+        "Execution stopped:" if stats.ending(Ending.INTERRUPTED) else "Execution complete:",
         f"  Total: {len(stats.rows)}",
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
@@ -94,7 +95,18 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]
     if not results or not stats.started:
         return ["See all items: agentos status"]
-    return [f"Read the results: ls {result_folders(stats.started, here, results)}"]
+    return _read_results(stats.started, here, results)
+
+
+def _read_results(started: events.RunStarted, here: Here, results: list[str]) -> list[str]:
+    """Folders are listed; a filed issue has an address, which is opened as it is."""
+    filed = [result for result in results if "://" in result]
+    files = [result for result in results if "://" not in result]
+    lines = [f"Read the results: ls {result_folders(started, here, files)}"] if files else []
+    if filed:
+        shown = filed if len(filed) <= MAX_ADDRESSES else sorted({url.rpartition("/")[0] for url in filed})
+        lines.insert(0, f"Read the filed {'issue' if len(filed) == 1 else 'issues'}: {' '.join(shown)}")
+    return lines
 
 
 def overhead(stats: RunStats) -> float | None:

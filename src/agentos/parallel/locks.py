@@ -20,6 +20,8 @@ class TaskLock:
             if acquired:
                 ...
 
+    A task id is a name or a number; 7 and "7" are the same task.
+
     A lock is held until it is released or its process dies, however it dies. It is never taken from a living process,
     so there are no stale locks and no timeouts to tune. It also excludes agentos itself, which uses the same locks.
 
@@ -33,11 +35,12 @@ class TaskLock:
         # Protects `_held` from the threads that share this object.
         self._lock = threading.Lock()
 
-    def acquire(self, task_id: str, holder_id: str = "worker-0", timeout: float = 300) -> bool:
+    def acquire(self, task_id: str | int, holder_id: str = "worker-0", timeout: float = 300) -> bool:
         """Waits up to `timeout` seconds; 0 tries once. Returns whether the lock was acquired.
 
         `holder_id` is written beside the lock, so that others can see who holds it.
         """
+        task_id = str(task_id)
         deadline = time.monotonic() + timeout
         self._locks.prepare()
         while True:
@@ -49,8 +52,9 @@ class TaskLock:
                 return False
             time.sleep(min(POLL_INTERVAL, left))
 
-    def release(self, task_id: str, holder_id: str | None = None) -> bool:
+    def release(self, task_id: str | int, holder_id: str | None = None) -> bool:
         """Returns whether a lock was released: held through this object, and by `holder_id` if one is given."""
+        task_id = str(task_id)
         with self._lock:
             holder, lock = self._held.get(task_id, (None, None))
             if lock is None or holder_id not in (None, holder):
@@ -60,7 +64,7 @@ class TaskLock:
         return True
 
     @contextlib.contextmanager
-    def lock(self, task_id: str, holder_id: str = "worker-0", timeout: float = 300) -> Iterator[bool]:
+    def lock(self, task_id: str | int, holder_id: str = "worker-0", timeout: float = 300) -> Iterator[bool]:
         """Holds the lock for the block. Yields whether it was acquired: check it."""
         acquired = self.acquire(task_id, holder_id, timeout)
         try:

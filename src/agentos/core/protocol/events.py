@@ -298,20 +298,22 @@ class CallCompleted:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimited:
-    """The provider refused a call; the key cools down for `seconds`."""
+    """The provider refused a call; the key cools down for `seconds`. `is_only_key`: there is no other to go on with."""
 
     key: str
     seconds: float
     reason: str
+    is_only_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KeyExhausted:
-    """The key's daily quota is used up for `seconds`."""
+    """The key's daily quota is used up for `seconds`. `is_only_key`: there is no other to go on with."""
 
     key: str
     seconds: float
     reason: str
+    is_only_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,15 @@ class LeaseManager:
         if not bucket.check_day(now):
             return []
         self._note_cooldown(lease, bucket)
-        return [events.KeyExhausted(name, bucket.cooldown.exhausted_until - now, bucket.cooldown.reason)]
+        cooldown = bucket.cooldown
+        return [
+            events.KeyExhausted(
+                name, cooldown.exhausted_until - now, cooldown.reason, self._is_only_key(name)
+            )
+        ]
+
+    def _is_only_key(self, name: str) -> bool:
+        return self.pool.keys.active() == [name]
 
     # Refusals.
 
@@ -195,11 +203,11 @@ class LeaseManager:
                     hint += bucket.limiter.hint_shortfall()
                 seconds = bucket.cooldown.start(now, hint, refusal.reason)
                 self._note_cooldown(lease, bucket)
-                return [*news, events.KeyLimited(name, seconds, refusal.reason)]
+                return [*news, events.KeyLimited(name, seconds, refusal.reason, self._is_only_key(name))]
             case RefusalKind.DAY_EXHAUSTED:
                 seconds = bucket.cooldown.start_exhausted(now, refusal.day_seconds or DAY, refusal.reason)
                 self._note_cooldown(lease, bucket)
-                return [events.KeyExhausted(name, seconds, refusal.reason)]
+                return [events.KeyExhausted(name, seconds, refusal.reason, self._is_only_key(name))]
             case RefusalKind.KEY_REJECTED:
                 self.pool.quarantine(name, refusal.reason)
                 self._notes.append(KeyRejected(SELF, lease.credential.fingerprint, refusal.reason, now))
