@@ -3,7 +3,7 @@
 import pytest
 
 from agentos.core.protocol import events
-from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run_state.run_stats import RunStats
 from agentos.outputs.summary import as_json, overhead_text, summary_lines
 
@@ -87,3 +87,26 @@ def test_an_address_is_not_listed_as_a_folder() -> None:
     )
     both = summary_lines(finished(f"{site}/7", "docs/issues/needs-revision/ISSUE-001.md"))
     assert both[-2:] == [f"Read the filed issue: {site}/7", "Read the results: ls docs/issues/needs-revision"]
+
+
+def test_of_many_items_approved_ones_are_counted_and_revisions_and_failures_come_last_with_a_fix() -> None:
+    items = tuple(f"LLD-{number}" for number in range(1, 31))
+    approved = Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result="docs/lld/active/x.md")
+    revise = Outcome(
+        Ending.FINISHED, Verdict.NEEDS_REVISION, 5, details=("not approved",), result="docs/r.md"
+    )
+    broken = Outcome(Ending.FAILED, error="Invalid spec format", details=("no heading",))
+    stats = RunStats()
+    stats.handle(events.RunStarted("r", "lld", "/p", items, 2, ("key-1",), "lld-workflow --all"), 0.0)
+    for item in items:
+        outcome = {"LLD-3": broken, "LLD-7": revise}.get(item, approved)
+        stats.handle(events.ItemEnded(item, outcome, 1.0, Usage(), 1), 1.0)
+    stats.handle(events.RunEnded(1, 2.0, 0.0), 2.0)
+    lines = summary_lines(stats)
+    assert lines[0] == "28 approved (list them: agentos status -v)"
+    assert lines[1].startswith("LLD-7 ") and lines[2] == "  reason: not approved"
+    assert lines[3] == "  fix: read docs/r.md, change the item's text, and run the same command again"
+    assert lines[4].startswith("LLD-3 ") and lines[4].endswith("Invalid spec format")
+    assert lines[5:7] == ["  reason: no heading", "  fix: see agentos logs LLD-3, then retry it"]
+    assert lines[7:11] == ["Execution complete:", "  Total: 30", "  Succeeded: 29", "  Failed: 1"]
+    assert len(as_json(stats)["items"]) == 30

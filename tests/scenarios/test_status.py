@@ -95,3 +95,21 @@ def test_a_program_that_failed_was_never_to_be_approved(harness: RunHarness) -> 
     assert harness.run("exec", "q", "--", "false", program="agentos").code == 1
     (row,) = harness.run("runs", program="agentos").lines
     assert "1 item: 0 done, 1 failed  " in row, row
+
+
+def test_of_many_items_the_good_ones_are_counted_and_the_failures_come_last(harness: RunHarness) -> None:
+    names = [f"file-{number}" for number in range(1, 23)]
+    ran = harness.run(
+        "exec", *names, "-j", 4, "--", "sh", "-c", 'test "$0" != file-3', "{item}", program="agentos"
+    )
+    assert ran.code == 1
+    said = ran.lines_of("COORDINATOR")
+    (counted,) = [place for place, line in enumerate(said) if line.startswith("21 finished (list them: ")]
+    assert said[counted + 1].startswith("file-3 ") and "failed" in said[counted + 1]
+    assert said[counted + 2] == "  fix: see agentos logs file-3, then retry it"
+    short, whole, failed = (
+        harness.run("status", *flags, program="agentos").lines for flags in ((), ("-v",), ("--failed",))
+    )
+    assert short[2] == "  21 finished (list them: agentos status -v)" and short[3].startswith("  file-3 ")
+    assert [line.split()[0] for line in whole[2:24]] == names
+    assert failed[2:4] == short[3:5] and not any("finished" in line for line in failed)

@@ -10,13 +10,15 @@ from agentos.cli.find_run import complete_runs
 
 if TYPE_CHECKING:
     from agentos.core.run_state.run_stats import ItemStats, RunStats
+    from agentos.outputs.item_list import ItemList
 
 
-def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
+def _run(run_id: str | None, run_option: str | None, as_json: bool, failed: bool, verbose: bool) -> int:
     from agentos.cli.find_run import find_run
     from agentos.core.protocol.events import RunSuspended
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.format import clock
+    from agentos.outputs.item_list import fix_lines
     from agentos.outputs.summary import as_json as summary_json
     from agentos.storage.runs import is_alive, load_run_stats, stopped_process
 
@@ -43,12 +45,29 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool) -> int:
     click.echo(f"  project {stats.started.project}")
     width = max((len(item) for item in stats.rows), default=0)
     at = stats.present(now) if alive else stats.last
-    for row in stats.rows.values():
+    found = _item_list(stats, failed, verbose)
+    if found.counts:
+        click.echo(f"  {', '.join(found.counts)} (list them: agentos status -v)")
+    for row in found.rows:
         click.echo(f"  {row.item:<{width}}  {_item_text(row, alive, at)}")
+        for line in fix_lines(row) if failed or found.counts else ():
+            click.echo(f"    {line}")
+    if failed and not found.rows:
+        click.echo("  No item failed.")
     if alive:
         click.echo("\n".join(progress_rows(stats, now)))
     click.echo(_next_step(stats, alive, stopped_pid))
     return 0
+
+
+def _item_list(stats: "RunStats", failed: bool, verbose: bool) -> "ItemList":
+    from agentos.core.protocol.results import Ending
+    from agentos.outputs.item_list import ItemList, item_list
+
+    if failed:
+        return ItemList((), tuple(stats.ending(Ending.FAILED)))
+    rows = tuple(stats.rows.values())
+    return ItemList((), rows) if verbose else item_list(rows)
 
 
 def _item_text(row: "ItemStats", alive: bool, at: float) -> str:
@@ -109,7 +128,17 @@ command = click.Command(
     params=[
         click.Argument(["run_id"], required=False, metavar="[RUN]", shell_complete=complete_runs),
         click.Option(["--run", "run_option"], metavar="RUN", help="Same as the argument."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print one JSON object, always with all items."
+        ),
+        click.Option(
+            ["--failed"], is_flag=True, help="List only the failed items, each with its reason and fix."
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            help="List every item; above 20, most are only counted otherwise.",
+        ),
     ],
     callback=_run,
     epilog="\b\nExamples:\n  agentos status\n  agentos status 20261115T221503Z --json",

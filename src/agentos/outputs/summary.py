@@ -8,6 +8,7 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
+from agentos.outputs.item_list import MANY, fix_lines, item_list
 from agentos.outputs.resume_command import Here, result_folders, resume_command, retry_command, review_command
 
 MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
@@ -185,13 +186,16 @@ def _table(stats: RunStats) -> list[str]:
     """One line for each item that this run worked on."""
     width = max((len(row.item) for row in stats.rows.values()), default=0)
     reviewed = stats.reviewed
-    rows = [row for row in stats.rows.values() if row.attempts and not row.is_elsewhere]
+    own = [row for row in stats.rows.values() if row.attempts and not row.is_elsewhere]
+    found = item_list(own)
+    rows, counts = found.rows, [f"{', '.join(found.counts)} (list them: agentos status -v)"]
     tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
     figures = _time_figures if stats.keyless else _usage_figures
-    return [
-        f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip()
-        for row, tried in zip(rows, tries, strict=True)
-    ]
+    lines = counts if found.counts else []
+    for row, tried in zip(rows, tries, strict=True):
+        lines.append(f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip())
+        lines += [f"  {line}" for line in fix_lines(row)] if len(own) > MANY else []
+    return lines
 
 
 def _time_figures(row: ItemStats, tried: str) -> str:

@@ -152,4 +152,10 @@ class GraphRunner:
             return failed_transient(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
         await checkpoint.note("node", FINISHED)
         conclusion = self.workflow.conclude(snapshot.values)
-        return Outcome(Ending.FINISHED, conclusion.verdict, conclusion.rounds, result=conclusion.result)
+        return Outcome(
+            Ending.FINISHED,
+            conclusion.verdict,
+            conclusion.rounds,
+            details=(conclusion.reason,) if conclusion.reason else (),
+            result=conclusion.result,
+        )

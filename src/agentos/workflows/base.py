@@ -28,6 +28,8 @@ class Conclusion:
     verdict: Verdict | None = None
     rounds: int = 0
     result: str = ""
+    reason: str = ""
+    """Why it was not approved, in one sentence."""
 
 
 class Workflow(Protocol):

@@ -95,7 +95,12 @@ class IssueWorkflow:
         return compose(nodes, _ROUTES)
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
-        return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
+        return Conclusion(
+            Verdict(state["verdict"]),
+            reviews(cast(State, state)),
+            state["result"],
+            str(state.get("stop_reason") or ""),
+        )
 
 
 def _after_verdict(state: State) -> str:

@@ -104,7 +104,12 @@ class LldWorkflow:
         return compose(nodes, _routes(context))
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
-        return Conclusion(Verdict(state["verdict"]), reviews(cast(State, state)), state["result"])
+        return Conclusion(
+            Verdict(state["verdict"]),
+            reviews(cast(State, state)),
+            state["result"],
+            str(state.get("stop_reason") or ""),
+        )
 
 
 def _routes(context: NodeContext) -> dict[str, Routes]:

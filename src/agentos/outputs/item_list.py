@@ -1,0 +1,51 @@
+"""Selects and orders the items to list: of many, those that need nobody are only counted and failures come last."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentos.core.protocol.results import Ending, Verdict
+from agentos.core.run_state.run_stats import ItemStats
+from agentos.core.text.line_assembler import one_line
+
+MANY = 20
+_LAST = (Verdict.NEEDS_REVISION.value, Ending.FAILED.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemList:
+    """`counts` are texts such as `480 approved`; `rows` are the items to list one by one."""
+
+    counts: tuple[str, ...]
+    rows: tuple[ItemStats, ...]
+
+
+def item_list(rows: Sequence[ItemStats]) -> ItemList:
+    """All items in their order up to MANY; above, counts of those that need nobody, then revisions and failures last."""
+    if len(rows) <= MANY:
+        return ItemList((), tuple(rows))
+    counts = Counter(row.status for row in rows if not _needs_attention(row))
+    listed = sorted(filter(_needs_attention, rows), key=lambda row: _rank(row.status))
+    return ItemList(tuple(f"{number} {status}" for status, number in counts.items()), tuple(listed))
+
+
+def fix_lines(row: ItemStats) -> list[str]:
+    """Why an item failed or was not approved, and what to do about it."""
+    if row.outcome is None or row.status not in _LAST:
+        return []
+    details = "; ".join(one_line(detail) for detail in row.outcome.details)
+    reason = [f"reason: {details}"] if details else []
+    if row.outcome.ending is Ending.FAILED:
+        return [*reason, f"fix: see agentos logs {row.item}, then retry it"]
+    where = f"read {row.outcome.result}, " if row.outcome.result else ""
+    return [*reason, f"fix: {where}change the item's text, and run the same command again"]
+
+
+def _needs_attention(row: ItemStats) -> bool:
+    if row.outcome is None:
+        return row.running
+    return row.status in _LAST or row.outcome.ending is Ending.PARKED or row.status == "interrupted"
+
+
+def _rank(status: str) -> int:
+    return 1 + _LAST.index(status) if status in _LAST else 0
