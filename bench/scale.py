@@ -18,16 +18,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Plan, Selection, make_plan
+from agentos.core.planning.plan import Item, Plan, Selection, make_plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.commands import GrantLease, StartWorker, StopWorker
 from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 from agentos.engines.inline import InlineChannel, InlineEngine

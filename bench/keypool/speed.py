@@ -18,14 +18,13 @@ from pathlib import Path
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
-from agentos.core.quota.budget import Budget, PriceList
+from agentos.core.quota.budget import Budget, Limits, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.ratelimit.limits import Dimension, Rate
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 from agentos.engines.process import ProcessEngine

@@ -7,9 +7,9 @@ from agentos.core.protocol import events
 from agentos.core.protocol.commands import Command, GrantLease, StartWorker, StepResult
 from agentos.core.protocol.peer_notes import Note
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.refusals import Refusal
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 
 from .builders import proven_pool, steady

@@ -3,8 +3,7 @@
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import KillWorker, StopWorker
 from agentos.core.protocol.results import Ending, Outcome, Usage
-from agentos.core.quota.budget import Price, PriceList
-from agentos.core.scheduling.run_limits import Limits
+from agentos.core.quota.budget import Limits, Price, PriceList
 
 from .builders import keys
 from .scheduler_harness import SchedulerHarness

@@ -3,7 +3,7 @@
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import FreezeWorker, GrantLease, KillWorker, StopWorker, ThawWorker
 from agentos.core.protocol.results import Ending, Outcome, failed
-from agentos.core.scheduling.run_limits import Limits
+from agentos.core.quota.budget import Limits
 
 from .builders import keys
 from .scheduler_harness import SchedulerHarness

@@ -3,8 +3,8 @@
 import pytest
 
 from agentos.core.protocol.commands import GrantLease, StopWorker
+from agentos.core.quota.budget import Limits
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.core.scheduling.run_limits import Limits
 
 from .builders import key, steady
 from .scheduler_harness import SchedulerHarness

@@ -8,15 +8,13 @@ from agentos.core.constants import MAX_PARALLEL
 from agentos.core.forecast.forecast import forecast
 from agentos.core.forecast.history import CallTrace, ItemTrace, RunHistory, TraceBuilder
 from agentos.core.forecast.simulation import SimulationInputs, WaitCause
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import FINISHED, PlanEntry
+from agentos.core.planning.plan import FINISHED, Item, PlanEntry
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, CooldownStarted
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
-from agentos.core.quota.budget import Price, PriceList
+from agentos.core.quota.budget import Limits, Price, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
-from agentos.core.scheduling.run_limits import Limits
 
 from .builders import keys
 

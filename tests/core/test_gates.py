@@ -3,8 +3,8 @@
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.results import Ending, Outcome, failed_transient
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.text.secrets import Secret
 
 from .scheduler_harness import SchedulerHarness

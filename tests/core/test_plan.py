@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.errors import NothingMatches
-from agentos.core.planning.items import Item
 from agentos.core.planning.plan import (
     Candidate,
+    Item,
     ItemStatus,
     Plan,
     Selection,

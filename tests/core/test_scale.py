@@ -10,9 +10,9 @@ from agentos.core.forecast.history import CallTrace, ItemTrace
 from agentos.core.forecast.replay_workers import ReplayWorkers
 from agentos.core.protocol.events import LeaseRequested
 from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 

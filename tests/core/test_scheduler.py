@@ -15,9 +15,9 @@ from agentos.core.protocol.commands import (
     StopWorker,
 )
 from agentos.core.protocol.results import Ending, Outcome, TakenItem, Usage, Verdict, failed, failed_transient
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 
 from .builders import keys, steady

@@ -18,11 +18,11 @@ from agentos.core.protocol.peer_notes import (
     QuarantineLifted,
     RunGone,
 )
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.ratelimit.limits import CallCost, Dimension, Rate, quota_day_start
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.ratelimit.windows import UsageWindow
-from agentos.core.scheduling.run_limits import Limits
 
 from .builders import key, keys
 from .scheduler_harness import SchedulerHarness

@@ -1,6 +1,6 @@
 """The health of a worker slot."""
 
-from agentos.core.scheduling.slots import Slot
+from agentos.core.scheduling.queue import Slot
 
 from .builders import steady
 

@@ -73,7 +73,7 @@ def test_a_response_body_that_a_hook_has_read_is_not_read_again() -> None:
 
 
 def test_the_http_library_of_the_sdks_makes_tls_contexts() -> None:
-    """Used by models/tls.py."""
+    """Used by models/registry.py."""
     assert isinstance(httpx2.create_ssl_context(), ssl.SSLContext)
 
 

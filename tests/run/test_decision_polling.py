@@ -15,8 +15,8 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import Command, StartWorker
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.run.decision_watch import SETTLE_TIME, DecisionWatch
 from agentos.run.event_loop import DECISION_POLL_INTERVAL, Clock, EventLoop, ExternalInputs

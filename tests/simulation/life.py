@@ -8,10 +8,10 @@ from agentos.core.forecast.discrete_events import EventSimulator, Observed
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, KillWorker, StartWorker, StepResult, StopWorker
 from agentos.core.protocol.results import Ending
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import RefusalKind
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 

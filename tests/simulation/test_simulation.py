@@ -11,9 +11,9 @@ import pytest
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StepResult
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 
 from .__main__ import FIXED, survive

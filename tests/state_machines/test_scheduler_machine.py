@@ -22,9 +22,9 @@ from agentos.core.protocol.commands import (
     ThawWorker,
 )
 from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from tests.core.builders import keys, steady
 

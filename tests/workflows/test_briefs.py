@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentos.storage.files import ProjectFolder
-from agentos.workflows.sources.briefs import assign_numbers, brief_numbers
+from agentos.workflows.issue import assign_numbers, brief_numbers
 
 
 @pytest.fixture

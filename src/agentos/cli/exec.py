@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import Duration, Workers, capped
+from agentos.cli.trust import warn_held_back
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 EXAMPLES = """\b

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import Duration
+from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
     from agentos.gateway.server import Ready

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.held_back import warn_held_back
 from agentos.cli.param_types import ImpliedInt, Workers, capped
 from agentos.cli.run_options import EXAMPLES, RunOptions, run_parameters
 from agentos.cli.shell_complete import completer, workflows
+from agentos.cli.trust import warn_held_back
 from agentos.core.constants import MAX_PARALLEL
 
 if TYPE_CHECKING:

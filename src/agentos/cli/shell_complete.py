@@ -122,8 +122,7 @@ def _workflow_name(ctx: click.Context) -> str:
 
 
 def _items_of_last_run(runs: Path, workflow: str, project: Path) -> "list[Candidate]":
-    from agentos.core.planning.items import Item
-    from agentos.core.planning.plan import Candidate, ItemStatus
+    from agentos.core.planning.plan import Candidate, Item, ItemStatus
     from agentos.storage.runs import last_run_of
 
     last = last_run_of(runs, workflow, project)

@@ -10,7 +10,6 @@ from typing import Any
 from agentos.core.constants import DISPLAYS, MAX_PARALLEL, REVIEWS
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
-from agentos.core.text.toml_lines import line_in
 from agentos.regular_files import read_regular
 
 FILE_KEYS: dict[str, type] = {
@@ -132,3 +131,27 @@ def _dollars(value: Any) -> float:
     if (price := float(value)) >= 0:
         return price
     raise ValueError(f"{value!r} is not a price")
+
+
+MAX_LINES = 2000  # lines of a file that are searched
+
+
+def line_in(text: str, name: str) -> int | None:
+    """Return the line of a top-level setting; None if it is not set, 0 if its line cannot be determined.
+
+    The text is parsed line by line until the setting appears; it starts after the last line up to which the
+    text was valid without it.
+    """
+    lines = text.splitlines()
+    if name not in tomllib.loads("\n".join(lines)):
+        return None
+    last_valid = 0
+    for number in range(1, min(len(lines), MAX_LINES) + 1):
+        try:
+            settings = tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            continue
+        if name in settings:
+            return last_valid + 1
+        last_valid = number
+    return 0

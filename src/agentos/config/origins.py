@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.config.file import line_in
 from agentos.config.project import PROJECT_FILE, working_folder
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
-from agentos.core.text.toml_lines import line_in
 from agentos.regular_files import read_regular
 
 # The settings that an environment variable can set.

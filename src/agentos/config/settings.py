@@ -16,8 +16,7 @@ from agentos.config.project import PROJECT_FILE, find_project, working_folder
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
 from agentos.core.constants import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
-from agentos.core.quota.budget import Price, PriceList
-from agentos.core.scheduling.run_limits import Limits
+from agentos.core.quota.budget import Limits, Price, PriceList
 from agentos.core.text.secrets import Secret
 
 ENGINES = ("process", "inline")

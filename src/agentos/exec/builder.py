@@ -28,14 +28,13 @@ from agentos.core.planning.exec_command import (
     render_command,
     workflow_name,
 )
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, Plan, Selection, make_plan
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, Plan, Selection, make_plan
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending, Outcome, TakenItem
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.gateway_events import GatewayAwareEngine

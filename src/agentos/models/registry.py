@@ -1,5 +1,10 @@
-"""Factories of the vendors' clients by provider; an SDK is imported when its client is first needed."""
+"""Factories of the vendors' clients by provider, and the TLS context that the clients share.
 
+An SDK is imported when its client is first needed.
+"""
+
+import functools
+import ssl
 from typing import Any
 
 from agentos.core.protocol.ports import Provider
@@ -25,3 +30,13 @@ def _openai(transport: Any = None) -> Provider:
 
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}
 """Each takes a transport that replaces the network, for tests and for warming up."""
+
+
+@functools.cache
+def tls_context() -> ssl.SSLContext | bool:
+    """The context that the SDKs' HTTP library would create for each client; loading it dominates a client's start."""
+    try:
+        import httpx2
+    except ImportError:
+        return True
+    return httpx2.create_ssl_context()

@@ -14,8 +14,8 @@ from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.results import Ending, Outcome, failed
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.format import count, over_maximum

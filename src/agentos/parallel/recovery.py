@@ -6,7 +6,7 @@ import random
 import time
 
 from agentos.core.backoff import backoff
-from agentos.core.scheduling.slots import COOLDOWNS_BEFORE_RETIREMENT, CRASHES_BEFORE_COOLDOWN, Slot
+from agentos.core.scheduling.queue import COOLDOWNS_BEFORE_RETIREMENT, CRASHES_BEFORE_COOLDOWN, Slot
 
 
 class AdaptiveBackoff:

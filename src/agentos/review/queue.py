@@ -11,7 +11,7 @@ from agentos.config.project import find_project, path_from_here
 from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewDecision, ReviewState
-from agentos.core.planning.items import matches
+from agentos.core.planning.plan import matches
 from agentos.core.text.line_assembler import clean, one_line
 from agentos.outputs.resume_command import resume_command
 from agentos.storage.checkpoints import read_notes

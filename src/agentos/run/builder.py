@@ -13,8 +13,7 @@ from agentos.config.prices import price_list
 from agentos.config.settings import disable_tracing
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Plan, make_plan
+from agentos.core.planning.plan import Item, Plan, make_plan
 from agentos.core.planning.worker_task import RoleModel, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import AgentosError, PreflightError
-from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Item
 from agentos.core.planning.worker_task import FiledIssue, GitHubAccess
 from agentos.core.text.secrets import Secret
 from agentos.outputs.console import COORDINATOR

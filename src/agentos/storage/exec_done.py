@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from agentos.core.planning.exec_command import record_name
-from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Item
 from agentos.storage.files import Folder, private_folder
 
 SUFFIX = ".done"

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.planning.items import is_safe_id
+from agentos.core.planning.plan import is_safe_id
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.regular_files import UnsafeFile, read_regular
 

@@ -12,10 +12,10 @@ from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.events import WorkerReported
 from agentos.engines.channel import SocketChannel
-from agentos.models.tls import tls_context
+from agentos.models.registry import tls_context
 from agentos.models.warmup import warm_up_imported_sdks
 from agentos.worker.item_runner import run_item
-from agentos.workflows.prompt_files import load_all_prompt_files
+from agentos.workflows.node_context import load_all_prompt_files
 
 # Everything that workers would otherwise import themselves, each at its first use.
 _MODULES = (

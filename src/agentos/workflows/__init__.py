@@ -1,8 +1,7 @@
 """The public API for writing workflows: these names are stable."""
 
 from agentos.core.errors import InvalidSpec, ItemError
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile, SkipReason
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, Workflow

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.node_context import NodeContext

@@ -1,13 +1,12 @@
-"""The `issue` workflow: turns a brief into a filed issue."""
+"""The `issue` workflow: turns a brief into a filed issue. Every brief has a permanent number."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
@@ -16,12 +15,20 @@ from agentos.workflows.human_gate import HumanGate
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
 from agentos.workflows.review_metadata import read_metadata, with_metadata
-from agentos.workflows.sources.briefs import ACTIVE, DONE, assign_numbers, brief_numbers
-from agentos.workflows.sources.markdown import in_file, markdown_files, page_item, read_page, skipped_files
+from agentos.workflows.sources.markdown import (
+    file_number,
+    in_file,
+    markdown_files,
+    page_item,
+    read_page,
+    skipped_files,
+)
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
+ACTIVE, DONE = "ideas/active", "ideas/done"
+NUMBERS = "ideas/.numbers"
 REVISION = "docs/issues/needs-revision"
 
 
@@ -143,3 +150,32 @@ def _check_filing(project: Path) -> None:
             path = path.parent
         if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
             raise ItemError(f"cannot file: {path} is not a writable folder")
+
+
+def brief_numbers(project: Path) -> dict[str, int]:
+    """File name -> number: the one in the name, else the one assigned earlier, else the next free one."""
+    names = [path.name for folder in (ACTIVE, DONE) for path in markdown_files(project / folder)]
+    numbers = {name: number for name in names if (number := file_number(Path(name))) is not None}
+    assigned = _assigned(project)
+    numbers |= {name: assigned[name] for name in names if name not in numbers and name in assigned}
+    next_free = max([0, *numbers.values(), *assigned.values()]) + 1
+    for name in sorted(set(names) - set(numbers)):
+        numbers[name] = next_free
+        next_free += 1
+    return numbers
+
+
+def assign_numbers(documents: Documents) -> None:
+    """Records the numbers of briefs whose names have none: one file per number, never rewritten."""
+    with documents.numbering():
+        assigned = _assigned(documents.root)
+        for name, number in brief_numbers(documents.root).items():
+            if file_number(Path(name)) is None and name not in assigned:
+                documents.write(f"{NUMBERS}/{number}", os.fsencode(name) + b"\n")
+
+
+def _assigned(project: Path) -> dict[str, int]:
+    folder = project / NUMBERS
+    files: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
+    numbered = [path for path in files if path.name.isascii() and path.name.isdigit()]
+    return {os.fsdecode(path.read_bytes().removesuffix(b"\n")): int(path.name) for path in numbered}

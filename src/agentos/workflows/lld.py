@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of

@@ -1,19 +1,20 @@
 """The context object that a graph's nodes receive: item, project folder, model access, prompts and lineage."""
 
+import functools
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Protocol
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Item
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.workflows.file_issue import Filing
-from agentos.workflows.prompt_files import load_prompt_file
 
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
 Say = Callable[[str], None]
@@ -114,3 +115,16 @@ def _escape_tags(text: str) -> str:
     for tag in _PROMPT_TAGS:
         text = text.replace(f"</{tag}", f"<\\/{tag}").replace(f"<{tag}>", f"<\\{tag}>")
     return text
+
+
+@functools.cache
+def load_prompt_file(name: str) -> str:
+    """The text of one file; read once per process and shared with processes forked from it."""
+    return (resources.files("agentos.workflows") / "prompts" / name).read_text("utf-8")
+
+
+def load_all_prompt_files() -> None:
+    """Read every file now, so that processes forked later do not depend on the files."""
+    for entry in (resources.files("agentos.workflows") / "prompts").iterdir():
+        if entry.name.endswith((".md", ".json")):
+            load_prompt_file(entry.name)

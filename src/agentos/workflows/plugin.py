@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import AgentosError, BrokenWorkflow
-from agentos.core.planning.items import Item, is_safe_id
-from agentos.core.planning.plan import Candidate, ItemStatus, SkippedFile
+from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, is_safe_id
 from agentos.core.protocol.ports import Documents
 from agentos.workflows.base import REQUIRED, Conclusion, Workflow
 from agentos.workflows.node_context import NodeContext

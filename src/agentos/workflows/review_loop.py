@@ -9,8 +9,7 @@ from agentos.core.planning.gates import Gate
 from agentos.core.planning.review_parser import Review, read_review
 from agentos.core.protocol.ports import ModelRequest
 from agentos.core.protocol.results import Verdict
-from agentos.workflows.node_context import LineageFile, NodeContext
-from agentos.workflows.prompt_files import load_prompt_file
+from agentos.workflows.node_context import LineageFile, NodeContext, load_prompt_file
 from agentos.workflows.review_metadata import ReviewMetadata
 from agentos.workflows.sources.markdown import in_file
 

@@ -13,11 +13,11 @@ from agentos.core.planning.plan import PlanEntry
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Ending, Usage
+from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, LimitSeen, Rate
 from agentos.core.ratelimit.rate_estimator import RateEstimator
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.scheduler import Scheduler
 
 MAX_SIMULATED_ITEMS = 600

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentos.core.planning.items import Item, is_safe_id
+from agentos.core.planning.plan import Item, is_safe_id
 from agentos.core.text.secrets import Secret
 
 MAX_ID_LENGTH = 64  # characters

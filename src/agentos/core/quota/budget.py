@@ -1,6 +1,6 @@
-"""Budget: what calls cost, and whether the budget allows one more."""
+"""Budget: what calls cost, whether the budget allows one more, and the other limits of a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import CallCost
@@ -86,3 +86,15 @@ class Budget:
 
 def _is_version_of(model: str, name: str) -> bool:
     return model == name or (model.startswith(f"{name}-") and model[len(name) + 1 :][:1].isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use; `timeout` is per attempt, both times are in seconds, `budget` is in US dollars."""
+
+    parallel: int = 1
+    retries: int = 2
+    timeout: float = 1800.0
+    max_wait: float = 3600.0
+    budget: float | None = None
+    prices: PriceList = field(default_factory=PriceList)

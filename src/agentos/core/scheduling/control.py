@@ -1,7 +1,7 @@
 """Requests from other terminals: pause, resume, retry, change the number of workers."""
 
 from agentos.core.constants import MAX_PARALLEL
-from agentos.core.planning.items import resolve_item
+from agentos.core.planning.plan import resolve_item
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StepResult, StopWorker
 from agentos.core.protocol.events import RequestDeclined

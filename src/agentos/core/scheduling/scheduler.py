@@ -20,18 +20,16 @@ from agentos.core.protocol.commands import (
     ThawWorker,
 )
 from agentos.core.protocol.results import Ending, Outcome, TakenItem, failed_transient
-from agentos.core.quota.budget import Budget
+from agentos.core.quota.budget import Budget, Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.control import Control
-from agentos.core.scheduling.disk_wait import DiskWait
 from agentos.core.scheduling.pool_monitor import PoolMonitor, StopReason
 from agentos.core.scheduling.queue import WorkQueue
 from agentos.core.scheduling.retry_policy import RetryPolicy
-from agentos.core.scheduling.run_limits import Limits
 from agentos.core.scheduling.shutdown import EXIT_CODES, Shutdown
-from agentos.core.scheduling.watchdog import Watchdog
+from agentos.core.scheduling.watchdog import DiskWait, Watchdog
 
 HEARTBEAT_INTERVAL = 60.0  # seconds
 

@@ -1,6 +1,6 @@
-"""The watchdog: finds workers that run too long or have gone silent."""
+"""The watchdog: finds workers that run too long, have gone silent, or wait for disk space."""
 
-from agentos.core.protocol.events import ItemQuiet
+from agentos.core.protocol.events import DiskFreed, DiskFull, DiskWaitEnded, DiskWaitStarted, ItemQuiet, News
 from agentos.core.scheduling.item_state import ItemState
 
 MIN_USUAL_SILENCE = 30.0  # seconds
@@ -39,3 +39,31 @@ class Watchdog:
 
     def deadline(self, item: ItemState) -> float | None:
         return item.deadline(self._timeout, self._usual_silence)
+
+
+class DiskWait:
+    """Every worker reports a full disk; news come with the first item that waits and after the last."""
+
+    def __init__(self) -> None:
+        self._waiting: set[str] = set()
+        self._since = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def handle(self, event: DiskFull | DiskFreed, now: float) -> list[News]:
+        if isinstance(event, DiskFreed):
+            return self.drop_item(event.item, now)
+        if not self._waiting:
+            self._since = now
+        news: list[News] = [] if self._waiting else [DiskWaitStarted(event.path)]
+        self._waiting.add(event.item)
+        return news
+
+    def drop_item(self, item: str, now: float) -> list[News]:
+        """The item no longer waits, for whatever reason."""
+        if item not in self._waiting:
+            return []
+        self._waiting.remove(item)
+        return [] if self._waiting else [DiskWaitEnded(now - self._since)]

@@ -21,7 +21,7 @@ from agentos.models.client_base import (
     lower_case,
     positive_int,
 )
-from agentos.models.tls import tls_context
+from agentos.models.registry import tls_context
 
 MAX_OUTPUT_TOKENS = 16_000
 

@@ -20,7 +20,7 @@ from agentos.models.client_base import (
     positive_int,
 )
 from agentos.models.gemini.refusals import read_refusal
-from agentos.models.tls import tls_context
+from agentos.models.registry import tls_context
 
 TIMEOUT_MS = int(READ_TIMEOUT * 1000)
 

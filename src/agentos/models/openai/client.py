@@ -23,7 +23,7 @@ from agentos.models.client_base import (
 from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal, status_in_body
 from agentos.models.refusal_base import error_object
-from agentos.models.tls import tls_context
+from agentos.models.registry import tls_context
 
 
 class OpenAI(VendorClient[openai.AsyncOpenAI]):

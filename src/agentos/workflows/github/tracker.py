@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentos.core.errors import TrackerError
-from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Item
 from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front_matter
 from agentos.workflows.github.client import WRITE_ACCESS, GitHub, GitHubResponse, Json, ResponseLost
 from agentos.workflows.sources.markdown import Page, page_of

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from agentos.core.planning.items import Item
-from agentos.core.planning.plan import SkippedFile, SkipReason
+from agentos.core.planning.plan import Item, SkippedFile, SkipReason
 from agentos.core.text.line_assembler import one_line
 
 MAX_BYTES = 1024 * 1024
