@@ -1,1 +1,1 @@
-"""The whole brain in imagined lives: engine, provider and clock are simulated, and every life can be replayed."""
+"""Simulation of the core: engine, provider and clock are simulated, and every scenario can be replayed."""

@@ -1,4 +1,4 @@
-"""Thousands of imagined lives: `make simulate`, or one again: `make simulate SEED=...`."""
+"""Simulates thousands of random scenarios: `make simulate`. Replay one: `make simulate SEED=...`."""
 
 import argparse
 import random
@@ -6,16 +6,16 @@ import sys
 import time
 import traceback
 
-from .life import Life, Told
+from .scenario import Scenario, Totals
 
-FIXED = 20_260_101
+FIXED_SEED = 20_260_101
 
 
-def survive(seeds: range, told: Told) -> int | None:
-    """The first seed whose life goes wrong, if any does."""
+def first_failure(seeds: range, totals: Totals) -> int | None:
+    """The first seed whose scenario fails, or None."""
     for seed in seeds:
         try:
-            Life(seed, told).live()
+            Scenario(seed, totals).run()
         except Exception:
             traceback.print_exc()
             return seed
@@ -25,41 +25,46 @@ def survive(seeds: range, told: Told) -> int | None:
 def replay(seed: int) -> int:
     trace: list[str] = []
     try:
-        Life(seed, trace=trace).live()
+        Scenario(seed, trace=trace).run()
     except Exception:
         print("\n".join(trace[-200:]))
         traceback.print_exc()
         return 1
     print("\n".join(trace))
-    print(f"seed {seed}: {len(trace)} things happened, nothing went wrong")
+    print(f"seed {seed}: {len(trace)} events and commands, no failure")
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, help="one life, told in full")
+    parser.add_argument("--seed", type=int, help="replay one scenario and print all of it")
     parser.add_argument(
-        "--lives", type=int, default=2000, help="from a fixed seed, and as many from a fresh one"
+        "--scenarios",
+        type=int,
+        default=2000,
+        help="number from the fixed seeds, and as many from random ones",
     )
     given = parser.parse_args()
     if given.seed is not None:
         return replay(given.seed)
-    told, began = Told(), time.process_time()
+    totals, began = Totals(), time.process_time()
     fresh = random.SystemRandom().randrange(10**9)
-    for name, first in (("fixed", FIXED), ("fresh", fresh)):
-        print(f"{given.lives:,} lives from the {name} seed {first}")
-        if (seed := survive(range(first, first + given.lives), told)) is not None:
-            print(f"seed {seed} went wrong; again with: make simulate SEED={seed}", file=sys.stderr)
+    for name, first in (("fixed", FIXED_SEED), ("fresh", fresh)):
+        print(f"{given.scenarios:,} scenarios from the {name} seed {first}")
+        if (seed := first_failure(range(first, first + given.scenarios), totals)) is not None:
+            print(f"seed {seed} failed. Replay it with: make simulate SEED={seed}", file=sys.stderr)
             return 1
     spent = time.process_time() - began
     print(
-        f"{told.lives:,} lives, {told.runs:,} runs, {told.steps:,} steps in {spent:.1f} s of processor time"
+        f"{totals.scenarios:,} scenarios, {totals.runs:,} runs, {totals.steps:,} steps in {spent:.1f} s of CPU time"
     )
-    print(f"{told.answered:,} calls answered, {told.refused:,} refused, {told.deaths:,} workers died")
     print(
-        f"{told.stops:,} signals, {told.edits:,} edits of the keys; exits: {dict(sorted(told.exits.items()))}"
+        f"{totals.answered:,} calls answered, {totals.refused:,} refused, {totals.crashes:,} workers crashed"
     )
-    print("every item ended once, nothing was lost, no call came too early, nothing stood still")
+    print(
+        f"{totals.signals:,} signals, {totals.edits:,} changes of the keys; exits: {dict(sorted(totals.exits.items()))}"
+    )
+    print("every item ended exactly once, no work was lost, no call was too early, no run hung")
     return 0
 
 

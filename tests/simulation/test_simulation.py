@@ -1,4 +1,4 @@
-"""Imagined lives hold what is promised, are the same again from their seed, and show what is broken."""
+"""Random scenarios keep all invariants, are reproducible from their seed, and find planted bugs."""
 
 import os
 import random
@@ -16,35 +16,37 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
 
-from .__main__ import FIXED, survive
-from .life import Life, Told
+from .__main__ import FIXED_SEED, first_failure
+from .scenario import Scenario, Totals
 
-LIVES = 60
-
-
-@pytest.mark.parametrize("first", [FIXED, random.SystemRandom().randrange(10**9)], ids=["fixed", "fresh"])
-def test_whatever_happens_every_item_ends_once_and_nothing_is_lost(first: int) -> None:
-    told = Told()
-    seed = survive(range(first, first + LIVES), told)
-    assert seed is None, f"again with: make simulate SEED={seed}"
-    assert told.lives == LIVES and told.refused and told.deaths and told.answered
+SCENARIOS = 60
 
 
-def test_a_seed_tells_the_same_life_again() -> None:
+@pytest.mark.parametrize(
+    "first", [FIXED_SEED, random.SystemRandom().randrange(10**9)], ids=["fixed", "fresh"]
+)
+def test_every_item_ends_once_and_nothing_is_lost(first: int) -> None:
+    totals = Totals()
+    seed = first_failure(range(first, first + SCENARIOS), totals)
+    assert seed is None, f"replay with: make simulate SEED={seed}"
+    assert totals.scenarios == SCENARIOS and totals.refused and totals.crashes and totals.answered
+
+
+def test_a_seed_reproduces_its_scenario() -> None:
     first: list[str] = []
     second: list[str] = []
     for trace in (first, second):
-        for seed in range(FIXED, FIXED + 5):
-            Life(seed, trace=trace).live()
+        for seed in range(FIXED_SEED, FIXED_SEED + 5):
+            Scenario(seed, trace=trace).run()
     assert first == second and len(first) > 100
 
 
-def test_a_life_is_the_same_in_another_process() -> None:
-    """Also where the order of sets is another one."""
-    words = [sys.executable, "-m", "tests.simulation", "--seed", str(FIXED + 6)]
-    told = [
+def test_a_scenario_is_the_same_in_another_process() -> None:
+    """Also with a different hash seed, which changes the order of sets."""
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(FIXED_SEED + 6)]
+    outputs = [
         subprocess.run(
-            words,
+            command,
             env={**os.environ, "PYTHONHASHSEED": seed},
             cwd=Path(__file__).parents[2],
             capture_output=True,
@@ -53,11 +55,11 @@ def test_a_life_is_the_same_in_another_process() -> None:
         ).stdout
         for seed in ("1", "2")
     ]
-    assert told[0] == told[1] and told[0].count(b"\n") > 20
+    assert outputs[0] == outputs[1] and outputs[0].count(b"\n") > 20
 
 
-class Hasty(Scheduler):
-    """Does not wait as long as it was asked to."""
+class IgnoresRetryHints(Scheduler):
+    """Ignores the retry hints of refusals."""
 
     def handle(self, event: events.Event, now: float) -> StepResult:
         if isinstance(event, events.LeaseReleased) and event.refusal:
@@ -65,67 +67,80 @@ class Hasty(Scheduler):
         return super().handle(event, now)
 
 
-class Hoarding(Scheduler):
-    """Keeps the leases of the dead."""
+class KeepsLeases(Scheduler):
+    """Keeps the leases of crashed workers."""
 
     def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
         super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
         self._lease_manager.drop_holder = lambda holder: None  # type: ignore[method-assign]
 
 
-class Forgetful(Scheduler):
-    """Loses what is to be tried again."""
+class LosesRetries(Scheduler):
+    """Loses items that are to be retried."""
 
     def __init__(self, items: tuple[str, ...], pool: Pool, limits: Limits, *more: object) -> None:
         super().__init__(items, pool, limits, *more)  # type: ignore[arg-type]
         self._queue.queue_last = lambda item: None  # type: ignore[method-assign]
 
 
-class Generous(Scheduler):
-    """Lets a key carry more calls than it may."""
+class ExceedsConcurrency(Scheduler):
+    """Allows more concurrent calls per key than configured."""
 
     def change_credentials(self, credentials: list[Credential], now: float) -> StepResult:
-        return super().change_credentials([replace(one, concurrency=9) for one in credentials], now)
+        return super().change_credentials(
+            [replace(credential, concurrency=9) for credential in credentials], now
+        )
 
 
-class Sleepy(Scheduler):
-    """Is never woken by time alone."""
+class WithoutDeadlines(Scheduler):
+    """Has no deadlines."""
 
     def deadline(self, now: float) -> float | None:
         return None
 
 
-class Repeating(Scheduler):
-    """Tells the end of an item twice."""
+class ReportsEndsTwice(Scheduler):
+    """Reports the end of an item twice."""
 
     def handle(self, event: events.Event, now: float) -> StepResult:
-        decision = super().handle(event, now)
-        decision.news += [news for news in decision.news if isinstance(news, events.ItemEnded)]
-        return decision
+        step = super().handle(event, now)
+        step.news += [news for news in step.news if isinstance(news, events.ItemEnded)]
+        return step
 
 
-class Stubborn(Scheduler):
-    """Goes on starting after a signal."""
+class IgnoresSignals(Scheduler):
+    """Keeps starting items after a signal."""
 
-    def _handle_stop_request(self, event: events.StopRequested, decision: StepResult, now: float) -> None:
-        super()._handle_stop_request(event, decision, now)
+    def _handle_stop_request(self, event: events.StopRequested, step: StepResult, now: float) -> None:
+        super()._handle_stop_request(event, step, now)
         self._shutdown.reason = ""
 
 
-def _failure(seed: int, brain: type[Scheduler]) -> tuple[str, list[str]] | None:
-    """What went wrong in a life, and all that had happened before."""
+def _failure(seed: int, scheduler: type[Scheduler]) -> tuple[str, list[str]] | None:
+    """The error of a scenario and the trace up to it; None if it passed."""
     trace: list[str] = []
     try:
-        Life(seed, trace=trace, brain=brain).live()
+        Scenario(seed, trace=trace, scheduler=scheduler).run()
     except Exception as error:
         return repr(error), trace
     return None
 
 
-@pytest.mark.parametrize("brain", [Hasty, Hoarding, Forgetful, Generous, Sleepy, Repeating, Stubborn])
-def test_a_planted_bug_is_found(brain: type[Scheduler]) -> None:
-    for seed in range(FIXED, FIXED + 400):
-        if failed := _failure(seed, brain):
-            assert _failure(seed, brain) == failed, "the seed fails in another way when it is replayed"
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        IgnoresRetryHints,
+        KeepsLeases,
+        LosesRetries,
+        ExceedsConcurrency,
+        WithoutDeadlines,
+        ReportsEndsTwice,
+        IgnoresSignals,
+    ],
+)
+def test_a_planted_bug_is_found(scheduler: type[Scheduler]) -> None:
+    for seed in range(FIXED_SEED, FIXED_SEED + 400):
+        if failed := _failure(seed, scheduler):
+            assert _failure(seed, scheduler) == failed, "the replay fails differently"
             return
-    pytest.fail(f"{brain.__name__} went unnoticed in 400 lives")
+    pytest.fail(f"{scheduler.__name__} was not found in 400 scenarios")
