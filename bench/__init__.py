@@ -1,1 +1,1 @@
-"""Benchmarks, beside what a user would pick instead."""
+"""Benchmarks, with the tools that a user might choose instead."""

@@ -1,6 +1,6 @@
-"""What the live display costs: ten talkative workers, 200 lines a second: `python -m bench.display`.
+"""CPU cost of the live display with ten workers that print 200 lines per second: `python -m bench.display`.
 
-Ends with 1 if it is more than 5 % of a core.
+Exits with 1 if it exceeds 5 % of a core.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from agentos.core.protocol.results import Usage
 from agentos.outputs.display import open_display
 
 WORKERS = 10
-LINES = 200
-ALLOWED = 5.0
+LINES = 200  # per second
+MAX_PERCENT = 5.0  # of one core
 
 
 def main() -> int:
@@ -30,20 +30,20 @@ def main() -> int:
     base, cost = _measure(lambda event, at: None, seconds), _in_a_terminal(seconds)
     print(
         f"{WORKERS} workers, {LINES} lines/s, {seconds:g} s: {cost:.2f} % of a core, "
-        f"{base:.2f} % of it the bench's own; allowed are {ALLOWED:g} %"
+        f"{base:.2f} % of it the benchmark's own; the limit is {MAX_PERCENT:g} %"
     )
-    return int(cost > ALLOWED)
+    return int(cost > MAX_PERCENT)
 
 
 def _in_a_terminal(seconds: float) -> float:
-    """In the foreground of a terminal whose screen this process reads, so that reading does not count."""
+    """Measure in a child that owns a terminal; this process reads its screen, so reading is not counted."""
     result, report = os.pipe()
     child, screen = pty.fork()
     if child == 0:
         termios.tcsetwinsize(1, (50, 120))
-        shown = open_display("live", 1, str, TerminalInfo(colours=True))
-        cost = _measure(shown.on_event, seconds)
-        shown.close()
+        display = open_display("live", 1, str, TerminalInfo(colours=True))
+        cost = _measure(display.on_event, seconds)
+        display.close()
         os.write(report, f"{cost}".encode())
         os._exit(0)
     written = b""
@@ -55,30 +55,30 @@ def _in_a_terminal(seconds: float) -> float:
     return float(os.read(result, 100))
 
 
-def _measure(hear: Callable[[events.Event, float], None], seconds: float) -> float:
-    """Per cent of one core that this process used."""
+def _measure(on_event: Callable[[events.Event, float], None], seconds: float) -> float:
+    """Send events to `on_event` and return the CPU time of this process in per cent of one core."""
     items = tuple(f"LLD-{number}" for number in range(WORKERS))
-    hear(events.RunStarted("bench", "lld", "/", items, WORKERS, ("key-1",)), time.time())
+    on_event(events.RunStarted("bench", "lld", "/", items, WORKERS, ("key-1",)), time.time())
     for item in items:
-        hear(events.ItemStarted(item, 1, 1), time.time())
-    before, began, said = _used(), time.monotonic(), 0
-    while (passed := time.monotonic() - began) < seconds:
-        while said < passed * LINES:
-            item = items[said % WORKERS]
-            hear(
-                events.LineWritten(item, f"line {said} of a worker that has a lot to say about its work"),
+        on_event(events.ItemStarted(item, 1, 1), time.time())
+    before, started, line = _cpu_seconds(), time.monotonic(), 0
+    while (elapsed := time.monotonic() - started) < seconds:
+        while line < elapsed * LINES:
+            item = items[line % WORKERS]
+            on_event(
+                events.LineWritten(item, f"line {line} of a worker that prints a lot while it works"),
                 time.time(),
             )
-            if said % 20 == 0:
-                hear(events.LeaseReleased(item, "lease", 1.0, Usage(1, 100, 100)), time.time())
-            said += 1
+            if line % 20 == 0:
+                on_event(events.LeaseReleased(item, "lease", 1.0, Usage(1, 100, 100)), time.time())
+            line += 1
         time.sleep(0.02)
-    return 100 * (_used() - before) / seconds
+    return 100 * (_cpu_seconds() - before) / seconds
 
 
-def _used() -> float:
-    found = resource.getrusage(resource.RUSAGE_SELF)
-    return found.ru_utime + found.ru_stime
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

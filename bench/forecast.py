@@ -1,11 +1,11 @@
-"""What `--dry-run` says beside what the run then takes, on the offline server, for several shapes.
+"""Compares the forecast of `--dry-run` with the duration of the actual run, for several setups.
 
 python -m bench.forecast [--items 8] [--runs 2] [--shape tokens]
 
-Every item needs two calls, and the server takes the same time for the same prompt: so rounds and latency are the same in
-each run, and the error is that of the forecast and of a machine that is busier than before. "Minutes" have 10 s.
-The share of the error that is the machine's stands beside it: how much later the first worker was there than before.
-Ends with 1 if a forecast, from the second run on, is off by more than 15 %.
+Every item needs two calls, and the offline server takes the same time for the same prompt. Rounds and latency are
+therefore equal in all runs, and the error is due to the forecast or to a busier machine; the column "later" shows how much
+later the first worker started than before. Rate limits use windows of 10 s instead of a minute.
+Exits with 1 if a forecast, from the second run on, is off by more than 15 %.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class Shape:
     concurrency: int = 1
 
 
-ALLOWED = 0.15
+MAX_ERROR = 0.15
 SLOW = ("--latency", "2,4")
 QUICK = ("--latency", "0.5,1")
 SHAPES = (
@@ -40,75 +40,75 @@ SHAPES = (
 @dataclass(frozen=True)
 class Measured:
     forecast: float
-    fact: float
+    actual: float
     calls: tuple[int, int]
     bottleneck: str
     later: float
 
     @property
     def error(self) -> float:
-        return self.forecast / self.fact - 1
+        return self.forecast / self.actual - 1
 
 
 def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
-    """The first run teaches; each later one is foretold, then made."""
-    found = []
-    with bench_project(items, list(shape.server)) as here:
-        here.environment["AGENTOS_KEY_CONCURRENCY"] = str(shape.concurrency)
-        warm_ups = [_warm_up(_run(here, shape))]
+    """The first run provides the history; each later one is forecast, then run."""
+    results = []
+    with bench_project(items, list(shape.server)) as bench:
+        bench.environment["AGENTOS_KEY_CONCURRENCY"] = str(shape.concurrency)
+        warm_ups = [_warm_up(_run(bench, shape))]
         for _ in range(runs - 1):
-            shutil.rmtree(here.project / "docs")
-            told = _foretold(here, shape)
-            fact = _run(here, shape)
-            seconds, usage = fact["seconds"], fact["usage"]
+            shutil.rmtree(bench.project / "docs")
+            forecast = _forecast(bench, shape)
+            summary = _run(bench, shape)
+            seconds, usage = summary["seconds"], summary["usage"]
             assert isinstance(seconds, float) and isinstance(usage, dict)
-            assert isinstance(told["seconds"], float) and isinstance(told["calls"], int)
-            calls = (told["calls"], int(usage["calls"]))
-            later = _warm_up(fact) - median(warm_ups[-3:])
-            warm_ups.append(_warm_up(fact))
-            found.append(Measured(told["seconds"], seconds, calls, str(told["bottleneck"]), later))
-    return found
+            assert isinstance(forecast["seconds"], float) and isinstance(forecast["calls"], int)
+            calls = (forecast["calls"], int(usage["calls"]))
+            later = _warm_up(summary) - median(warm_ups[-3:])
+            warm_ups.append(_warm_up(summary))
+            results.append(Measured(forecast["seconds"], seconds, calls, str(forecast["bottleneck"]), later))
+    return results
 
 
-def _warm_up(fact: dict[str, object]) -> float:
-    found = fact["warm_up"]
-    assert isinstance(found, float)
-    return found
+def _warm_up(summary: dict[str, object]) -> float:
+    seconds = summary["warm_up"]
+    assert isinstance(seconds, float)
+    return seconds
 
 
-def _foretold(here: BenchProject, shape: Shape) -> dict[str, object]:
-    done = here.run("--all", "--parallel", str(shape.workers), "--dry-run", "--json")
+def _forecast(bench: BenchProject, shape: Shape) -> dict[str, object]:
+    done = bench.run("--all", "--parallel", str(shape.workers), "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
-def _run(here: BenchProject, shape: Shape) -> dict[str, object]:
-    done = here.run("--all", "--parallel", str(shape.workers))
+def _run(bench: BenchProject, shape: Shape) -> dict[str, object]:
+    done = bench.run("--all", "--parallel", str(shape.workers))
     assert done.returncode == 0, done.stdout + done.stderr
-    return here.summary()
+    return bench.summary()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=8)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--shape", default="", help="only those whose name begins so")
-    given = parser.parse_args()
+    parser.add_argument("--shape", default="", help="only shapes whose name starts with this")
+    args = parser.parse_args()
     print(
-        f"{'shape':<40} {'run':>3} {'forecast':>9} {'fact':>8} {'error':>7} {'later':>6}  calls    bottleneck"
+        f"{'shape':<40} {'run':>3} {'forecast':>9} {'actual':>8} {'error':>7} {'later':>6}  calls    bottleneck"
     )
     worst = 0.0
-    for shape in (one for one in SHAPES if one.name.startswith(given.shape)):
-        for number, one in enumerate(measure(shape, given.items, given.runs), 2):
-            worst = max(worst, abs(one.error))
+    for shape in (shape for shape in SHAPES if shape.name.startswith(args.shape)):
+        for number, result in enumerate(measure(shape, args.items, args.runs), 2):
+            worst = max(worst, abs(result.error))
             print(
-                f"{shape.name:<40} {number:>3} {one.forecast:>8.1f}s {one.fact:>7.1f}s {one.error:>+7.1%} {one.later:>+5.1f}s  "
-                f"{one.calls[0]}/{one.calls[1]}    {one.bottleneck}",
+                f"{shape.name:<40} {number:>3} {result.forecast:>8.1f}s {result.actual:>7.1f}s {result.error:>+7.1%} {result.later:>+5.1f}s  "
+                f"{result.calls[0]}/{result.calls[1]}    {result.bottleneck}",
                 flush=True,
             )
-    print(f"worst: {worst:.1%} off, allowed are {ALLOWED:.0%}")
-    return int(worst > ALLOWED)
+    print(f"worst: {worst:.1%} off, limit {MAX_ERROR:.0%}")
+    return int(worst > MAX_ERROR)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A throw-away project with an offline model server, for benchmarks."""
+"""A temporary project with an offline model server, for benchmarks."""
 
 import contextlib
 import json
@@ -35,9 +35,9 @@ class BenchProject:
     project: Path
     environment: dict[str, str]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "agentos", "run", "lld", *words, "--repo", str(self.project)],
+            [sys.executable, "-m", "agentos", "run", "lld", *args, "--repo", str(self.project)],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -46,13 +46,13 @@ class BenchProject:
 
     def summary(self) -> dict[str, object]:
         newest = Path(self.environment["AGENTOS_HOME"]) / "logs" / "parallel" / "latest" / "summary.json"
-        found: dict[str, object] = json.loads(newest.read_text())
-        return found
+        record: dict[str, object] = json.loads(newest.read_text())
+        return record
 
 
 @contextlib.contextmanager
 def bench_project(items: int, server: list[str]) -> Iterator[BenchProject]:
-    """A project with so many good issues, and keys of a server with these flags."""
+    """A project with `items` valid issues, and keys for an offline server with these flags."""
     with tempfile.TemporaryDirectory() as folder, _server(server) as ready:
         project = Path(folder) / "project"
         (project / "issues").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Ten thousand items on one machine: planned, run, stopped half way, resumed.
+"""Plans, runs, stops halfway and resumes ten thousand items on one machine.
 
 python -m bench.scale [--items 10000]
 """
@@ -52,7 +52,7 @@ PORTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """Seconds by the clock, and of a core."""
+    """Wall time and CPU time in seconds."""
 
     seconds: float
     cpu: float
@@ -64,7 +64,7 @@ def _lap() -> Lap:
 
 @dataclass
 class Stopwatch:
-    """A listener that takes the time of every so many items, and stops the run after some of them."""
+    """A listener that takes a lap time every `portion` items and stops the run after `stop_after` items."""
 
     portion: int
     stop_after: int | None
@@ -112,7 +112,7 @@ def run_all(
     stop_after: int | None = None,
     others: Sequence[Listener] = (),
 ) -> Measured:
-    """The real coordinator, brain, pool and listeners; work that calls a model which answers at once."""
+    """Run with the real event loop, scheduler, pool and listeners, and a model that answers at once."""
     plan = make_plan(discover(find_workflow("lld", project), project, home), Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
     documents = ProjectFolder(project)
@@ -126,7 +126,9 @@ def run_all(
         folder = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
         engine = stack.enter_context(
             contextlib.closing(
-                InlineEngine(lambda command, channel: carry(command, channel, items[command.item], documents))
+                InlineEngine(
+                    lambda command, channel: run_item(command, channel, items[command.item], documents)
+                )
             )
         )
         listeners: list[Listener] = [*_listeners(folder.path), watch, *others]
@@ -134,14 +136,14 @@ def run_all(
             stack.callback(listener.close)
         run = Scheduler(plan.ids, Pool(keys), Limits(WORKERS), random.random, host_clock())
         code = EventLoop(run, engine, listeners, Clock(host_clock, time.time), NoPeers()).run(
-            _started(folder.id, plan, project, keys), ExternalInputs(signals, lambda: None)
+            _started_event(folder.id, plan, project, keys), ExternalInputs(signals, lambda: None)
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Measured(code, watch.portions(), peak)
 
 
-def carry(command: StartWorker, channel: InlineChannel, item: Item, documents: ProjectFolder) -> Outcome:
-    """A draft and a review, as a worker would have them made, then the document."""
+def run_item(command: StartWorker, channel: InlineChannel, item: Item, documents: ProjectFolder) -> Outcome:
+    """Request a draft and a review as a worker would, then write the document."""
     for number, node in enumerate(("N1_design", "N3_review")):
         channel.write_output(f">>> Executing: {node}")
         channel.send(events.NodeStarted(item.id, node, 1))
@@ -183,44 +185,44 @@ def _writer(path: Path) -> Callable[[str], None]:
     return write
 
 
-def _started(run: str, plan: Plan, project: Path, keys: list[Credential]) -> events.RunStarted:
+def _started_event(run: str, plan: Plan, project: Path, keys: list[Credential]) -> events.RunStarted:
     names = tuple(key.name for key in keys)
     return events.RunStarted(run, "lld", str(project), plan.ids, WORKERS, names, offline=True)
 
 
-# The commands, as a person would type them.
+# The commands as a user types them
 
 
 def time_to_plan(project: Path, environment: dict[str, str]) -> str:
-    """By the clock, and of a core: another program may have that at the same time."""
-    before, began = _of_children(), time.monotonic()
+    """Wall time and CPU time of a dry run; CPU time is not affected by other programs."""
+    before, started = _children_cpu(), time.monotonic()
     subprocess.run(_command(project, "--dry-run"), env=environment, check=True, stdout=subprocess.DEVNULL)
-    return f"{time.monotonic() - began:6.2f} s, {_of_children() - before:.2f} s of a core"
+    return f"{time.monotonic() - started:6.2f} s, {_children_cpu() - before:.2f} s CPU"
 
 
-def _of_children() -> float:
+def _children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def seconds_to_resume(project: Path, environment: dict[str, str]) -> float:
-    """From the command to the first node of the first item, in real processes."""
-    began = time.monotonic()
+    """Seconds from the command to the first node of the first item, with real processes."""
+    started = time.monotonic()
     process = subprocess.Popen(
         _command(project), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
     first = next(line for line in process.stdout if ">>> Executing" in line)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started
     assert first
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     return seconds
 
 
-def _command(project: Path, *words: str) -> list[str]:
+def _command(project: Path, *args: str) -> list[str]:
     python = [sys.executable, "-m", "agentos", "run", "lld"]
-    return [*python, "--all", "--offline", "--parallel", "3", "--repo", str(project), *words]
+    return [*python, "--all", "--offline", "--parallel", "3", "--repo", str(project), *args]
 
 
 def main() -> None:
@@ -228,42 +230,42 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stop-after", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.run:
-        return _report(run_all(given.run / "project", Home(given.run / "home"), PORTION, given.stop_after))
+    args = parser.parse_args()
+    if args.run:
+        return _report(run_all(args.run / "project", Home(args.run / "home"), PORTION, args.stop_after))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        project = make_project(folder, given.items)
+        project = make_project(folder, args.items)
         environment = {"PATH": os.environ["PATH"], "HOME": name, "AGENTOS_HOME": str(folder / "home")}
-        print(f"{given.items:,} items, {WORKERS} inline workers, a model that answers at once")
-        print(f"dry run, nothing known:     {time_to_plan(project, environment)}")
-        _run_apart(folder, given.items // 2)
+        print(f"{args.items:,} items, {WORKERS} inline workers, a model that answers at once")
+        print(f"dry run, nothing done:      {time_to_plan(project, environment)}")
+        _run_in_subprocess(folder, args.items // 2)
         print(f"dry run, half of it done:   {time_to_plan(project, environment)}")
         print(f"resume, to the first node:  {seconds_to_resume(project, environment):6.2f} s")
-        _run_apart(folder, None)
+        _run_in_subprocess(folder, None)
         runs = run_folders(folder / "home" / "logs" / "parallel")
         kept = prune(folder / "home" / "logs" / "parallel", RetentionPolicy(runs=1), time.time())
         print(f"run folders: {len(runs)}, pruned to one: {len(kept)} removed")
 
 
-def _run_apart(folder: Path, stop_after: int | None) -> None:
-    """In a process of its own, so that its memory is its own."""
-    words = [] if stop_after is None else ["--stop-after", str(stop_after)]
-    subprocess.run([sys.executable, "-m", "bench.scale", "--run", str(folder), *words], check=True)
+def _run_in_subprocess(folder: Path, stop_after: int | None) -> None:
+    """Run in a separate process, so that its memory can be measured."""
+    options = [] if stop_after is None else ["--stop-after", str(stop_after)]
+    subprocess.run([sys.executable, "-m", "bench.scale", "--run", str(folder), *options], check=True)
 
 
 def _report(measured: Measured) -> None:
     portions = measured.portions
-    print(f"run, exit {measured.code}: for each {PORTION:,} items")
-    print("  seconds by the clock: " + ", ".join(f"{lap.seconds:.1f}" for lap in portions))
-    print("  seconds of a core:    " + ", ".join(f"{lap.cpu:.1f}" for lap in portions))
+    print(f"run, exit {measured.code}: per {PORTION:,} items")
+    print("  wall seconds: " + ", ".join(f"{lap.seconds:.1f}" for lap in portions))
+    print("  CPU seconds:  " + ", ".join(f"{lap.cpu:.1f}" for lap in portions))
     if len(portions) > 1:
         first, last = portions[0], portions[-1]
-        by_clock, of_core = last.seconds / first.seconds, last.cpu / first.cpu
+        wall_ratio, cpu_ratio = last.seconds / first.seconds, last.cpu / first.cpu
         print(
-            f"  the last {PORTION:,} against the first: {by_clock:.2f} by the clock, {of_core:.2f} of a core"
+            f"  the last {PORTION:,} relative to the first: {wall_ratio:.2f} wall time, {cpu_ratio:.2f} CPU time"
         )
-    print(f"  most memory: {measured.megabytes:.0f} MB")
+    print(f"  peak memory: {measured.megabytes:.0f} MB")
 
 
 if __name__ == "__main__":

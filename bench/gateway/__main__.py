@@ -41,9 +41,9 @@ class Route:
     first: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        where = urlsplit(self.url)
-        self._path = f"{where.path}/chat/completions"
-        self._wire = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        address = urlsplit(self.url)
+        self._path = f"{address.path}/chat/completions"
+        self._wire = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
 
     def ask(self, *, stream: bool) -> float:
         """Seconds to the first byte of a stream, or to the last byte of a whole response."""
@@ -51,30 +51,30 @@ class Route:
             {"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": PROMPT}]}
         )
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
-        began = time.perf_counter()
+        started = time.perf_counter()
         self._wire.request("POST", self._path, body, headers)
         answer = self._wire.getresponse()
         if stream:
             answer.read(1)
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
             answer.read()
         else:
             answer.read()
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
         assert answer.status == 200, f"{self.name}: {answer.status}"
         return seconds
 
 
 def main() -> None:
-    given = _arguments()
+    args = _arguments()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(_server())
         routes = [Route("direct", f"{server}/v1", SECRET), stack.enter_context(_ours(server, folder))]
-        program = None if given.alone else peers.litellm(given.peers)
+        program = None if args.alone else peers.litellm(args.peers)
         if program:
             routes.append(stack.enter_context(_litellm(program, server, folder)))
-        _measure(routes, given.calls)
+        _measure(routes, args.calls)
     _print_results(routes)
 
 
@@ -91,10 +91,10 @@ def _print_results(routes: list[Route]) -> None:
     print("route      median    overhead  first byte  overhead")
     whole, first = (statistics.median(times) for times in (routes[0].whole, routes[0].first))
     for route in routes:
-        mine, mine_first = statistics.median(route.whole), statistics.median(route.first)
+        median, median_first = statistics.median(route.whole), statistics.median(route.first)
         print(
-            f"{route.name:<9} {mine * 1e3:>5.2f} ms  {(mine - whole) * 1e3:>6.2f} ms "
-            f"{mine_first * 1e3:>8.2f} ms {(mine_first - first) * 1e3:>6.2f} ms"
+            f"{route.name:<9} {median * 1e3:>5.2f} ms  {(median - whole) * 1e3:>6.2f} ms "
+            f"{median_first * 1e3:>8.2f} ms {(median_first - first) * 1e3:>6.2f} ms"
         )
     if len(routes) > 2:
         ratio = (statistics.median(routes[2].whole) - whole) / (statistics.median(routes[1].whole) - whole)

@@ -1,6 +1,6 @@
-"""One item as a script that a person would write: a draft, a review, both in a file.
+"""Processes one item the way a plain script would: draft, review, and both written to a file.
 
-python item.py ISSUE RESULT, with the keys and the server in the environment.
+python item.py ISSUE RESULT, with the keys and the server URL in the environment.
 """
 
 import os
@@ -20,8 +20,8 @@ def client() -> genai.Client:
     )
 
 
-def carry(models: genai.Client, issue: Path, result: Path) -> None:
-    """The key goes by the number of the item, so that all of them have as much to do."""
+def run_item(models: genai.Client, issue: Path, result: Path) -> None:
+    """Choose the key by item number, so that all keys get the same load."""
     keys = [value for name, value in sorted(os.environ.items()) if name.startswith("GEMINI_API_KEY_")]
     key = keys[int(issue.stem) % len(keys)]
     draft = _ask(models, key, f"Write a low-level design for this issue:\n\n{issue.read_text()}")
@@ -39,4 +39,4 @@ def _ask(models: genai.Client, key: str, prompt: str) -> str:
 
 
 if __name__ == "__main__":
-    carry(client(), Path(sys.argv[1]), Path(sys.argv[2]))
+    run_item(client(), Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""What a run's journal says of the time between calls."""
+"""Times between calls, read from the journal of a run."""
 
 import json
 import statistics
@@ -8,64 +8,66 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """`pause` from an item's end to the next one's first node, in seconds; the others as shares of the workers' time.
+class JournalTimes:
+    """`pause` is in seconds, from an item's end to the next item's first node; the others are shares of worker time.
 
-    `coordination` is what workers wait for the coordinator: for a free key, for the next item.
-    `apart` is all that is neither a model's call nor waiting for a key, such as saving the state.
+    `coordination` is the time that workers wait for the coordinator: for a free key or for the next item.
+    `other` is the time spent neither in model calls nor waiting for a key, such as saving state.
     """
 
     pause: float
     coordination: float
-    apart: float
+    other: float
 
 
-def read(home: Path) -> Told:
+def read(home: Path) -> JournalTimes:
     run = home / "logs" / "parallel" / "latest"
-    told = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    journal = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     summary = json.loads((run / "summary.json").read_text())
-    pauses = _pauses(told)
-    return Told(
-        statistics.median(pauses) if pauses else 0.0, _coordination(told), summary["overhead_percent"] / 100
+    pauses = _pauses(journal)
+    return JournalTimes(
+        statistics.median(pauses) if pauses else 0.0,
+        _coordination(journal),
+        summary["overhead_percent"] / 100,
     )
 
 
-def _pauses(told: list[dict[str, Any]]) -> list[float]:
-    """By the place of the worker: each place is taken by one item after the other."""
-    place: dict[str, int] = {}
+def _pauses(journal: list[dict[str, Any]]) -> list[float]:
+    """Measured per worker slot, since the items of a slot run one after the other."""
+    slot: dict[str, int] = {}
     free: dict[int, float] = {}
-    found = []
-    for event in told:
+    pauses = []
+    for event in journal:
         match event["type"]:
             case "item_started":
-                place[event["item"]] = event["slot"]
+                slot[event["item"]] = event["slot"]
             case "item_ended":
-                free[place[event["item"]]] = event["at"]
+                free[slot[event["item"]]] = event["at"]
             case "node_started":
-                if (since := free.pop(place[event["item"]], None)) is not None:
-                    found.append(event["at"] - since)
+                if (since := free.pop(slot[event["item"]], None)) is not None:
+                    pauses.append(event["at"] - since)
             case _:
                 pass
-    return found
+    return pauses
 
 
-def _coordination(told: list[dict[str, Any]]) -> float:
-    """From a wish to its key, and from a worker's end to the order for the next one."""
-    waited = lived = 0.0
-    wished: dict[str, float] = {}
+def _coordination(journal: list[dict[str, Any]]) -> float:
+    """The time from lease requests to grants and from worker exits to the next start, as a share of worker time."""
+    waited = worked = 0.0
+    requested: dict[str, float] = {}
     ended: list[float] = []
-    for event in told:
+    for event in journal:
         match event["type"]:
             case "lease_requested":
-                wished[event["item"]] = event["at"]
+                requested[event["item"]] = event["at"]
             case "lease_granted":
-                waited += event["at"] - wished[event["item"]]
+                waited += event["at"] - requested[event["item"]]
             case "worker_exited":
                 ended.append(event["at"])
             case "item_started" if ended:
                 waited += event["at"] - ended.pop(0)
             case "item_ended":
-                lived += event["seconds"]
+                worked += event["seconds"]
             case _:
                 pass
-    return waited / lived if lived else 0.0
+    return waited / worked if worked else 0.0

@@ -1,4 +1,4 @@
-"""All items as a script over concurrent.futures: processes that stay, each with a client of its own.
+"""Processes all items with concurrent.futures: persistent processes, each with its own client.
 
 python pool.py WORKERS ISSUES RESULTS
 """
@@ -7,24 +7,24 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import item  # type: ignore[import-not-found]  # it stands beside this script, which is run by its path
+import item  # type: ignore[import-not-found]  # in the same folder as this script, which is run by path
 from google import genai
 
 _clients: list[genai.Client] = []
 
 
-def _begin() -> None:
+def _create_client() -> None:
     _clients.append(item.client())
 
 
-def _carry(issue: Path, result: Path) -> None:
-    item.carry(_clients[0], issue, result)
+def _run_item(issue: Path, result: Path) -> None:
+    item.run_item(_clients[0], issue, result)
 
 
 def main(workers: int, issues: Path, results: Path) -> None:
-    found = sorted(issues.glob("*.md"))
-    with ProcessPoolExecutor(workers, initializer=_begin) as pool:
-        list(pool.map(_carry, found, [results / issue.name for issue in found]))
+    paths = sorted(issues.glob("*.md"))
+    with ProcessPoolExecutor(workers, initializer=_create_client) as pool:
+        list(pool.map(_run_item, paths, [results / issue.name for issue in paths]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A command and all its processes, watched from outside: time, cores, memory."""
+"""Measures a command with all its processes from outside: time, CPU, memory."""
 
 import contextlib
 import resource
@@ -9,16 +9,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-INTERVAL = 0.1
+INTERVAL = 0.1  # seconds
 KILOBYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Memory in MB: of a worker, what is its own and what is its share; of all together, the most.
+    """Times in seconds; memory in MB: private and PSS of a worker, and the peak PSS of all processes.
 
-    A worker is a process that never has children; what two processes share is halved between them (PSS). It is looked
-    at while most of them are at work, at its largest: with fewer, each has more of what they share.
+    A worker is a process that never has children. Workers are measured while the most of them run at once, because with
+    fewer processes each one's share of shared memory is larger.
     """
 
     seconds: float
@@ -29,19 +29,19 @@ class Watched:
 
 
 def watch(command: list[str], folder: Path, environment: dict[str, str]) -> Watched:
-    """Runs it to its end."""
-    before, began = _cpu(), time.monotonic()
+    """Run the command until it exits."""
+    before, started = _cpu(), time.monotonic()
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    memory = _Memory(process.pid)
-    thread = threading.Thread(target=memory.look)
+    memory = _MemorySampler(process.pid)
+    thread = threading.Thread(target=memory.sample)
     thread.start()
-    said, _ = process.communicate()
-    seconds = time.monotonic() - began
+    output, _ = process.communicate()
+    seconds = time.monotonic() - started
     memory.over.set()
     thread.join()
-    assert process.returncode == 0, said.decode(errors="replace")
+    assert process.returncode == 0, output.decode(errors="replace")
     worker = memory.worker()
     return Watched(seconds, _cpu() - before, worker.own, worker.share, memory.whole)
 
@@ -52,36 +52,36 @@ class _Size:
     share: float = 0.0
 
 
-class _Memory:
-    """Looks at a family of processes now and then."""
+class _MemorySampler:
+    """Samples the memory of a process tree at intervals."""
 
     def __init__(self, root: int) -> None:
         self.over = threading.Event()
         self.whole = 0.0
         self._root = root
-        self._looks: list[dict[int, _Size]] = []
+        self._samples: list[dict[int, _Size]] = []
         self._parents = {root}
 
-    def look(self) -> None:
+    def sample(self) -> None:
         while not self.over.wait(INTERVAL):
             children = _children()
-            sizes = {pid: _size(pid) for pid in _family(self._root, children)}
+            sizes = {pid: _size(pid) for pid in _process_tree(self._root, children)}
             self._parents.update(pid for pid in sizes if pid in children)
             self.whole = max(self.whole, sum(size.share for size in sizes.values()))
-            self._looks.append(sizes)
+            self._samples.append(sizes)
 
     def worker(self) -> _Size:
-        """The usual one of the most at once; what hardly lived, such as a shell's helper, is none."""
-        looks = [self._workers(look) for look in self._looks]
-        most = max(map(len, looks), default=0)
-        usual = [_usual(look) for look in looks if 0 < len(look) == most]
-        return max(usual, key=lambda size: size.share, default=_Size())
+        """The median worker while the most workers run at once; tiny processes such as shell helpers are left out."""
+        samples = [self._workers(sample) for sample in self._samples]
+        peak_count = max(map(len, samples), default=0)
+        medians = [_median(sample) for sample in samples if 0 < len(sample) == peak_count]
+        return max(medians, key=lambda size: size.share, default=_Size())
 
-    def _workers(self, look: dict[int, _Size]) -> list[_Size]:
-        return [size for pid, size in look.items() if pid not in self._parents and size.share > 1]
+    def _workers(self, sample: dict[int, _Size]) -> list[_Size]:
+        return [size for pid, size in sample.items() if pid not in self._parents and size.share > 1]
 
 
-def _usual(sizes: list[_Size]) -> _Size:
+def _median(sizes: list[_Size]) -> _Size:
     return _Size(
         statistics.median(size.own for size in sizes), statistics.median(size.share for size in sizes)
     )
@@ -93,16 +93,16 @@ def _cpu() -> float:
 
 
 def _children() -> dict[int, list[int]]:
-    """Parent -> its children, for every process that there is."""
+    """Maps each parent to its children, for all processes."""
     found: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            found.setdefault(parent, []).append(int(place.name))
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            found.setdefault(parent, []).append(int(process.name))
     return found
 
 
-def _family(root: int, children: dict[int, list[int]]) -> set[int]:
+def _process_tree(root: int, children: dict[int, list[int]]) -> set[int]:
     found = {root}
     for pid in (waiting := [root]):
         waiting.extend(children.get(pid, []))
@@ -111,7 +111,7 @@ def _family(root: int, children: dict[int, list[int]]) -> set[int]:
 
 
 def _size(pid: int) -> _Size:
-    """Nothing for one that is gone, or is none of ours to look at."""
+    """Zero if the process has exited or may not be read."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:

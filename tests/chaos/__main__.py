@@ -30,15 +30,15 @@ MOST_OF_A_GATEWAY = 100
 
 
 def main() -> int:
-    given = _parser().parse_args()
-    print(f"chaos with seed {given.seed}", flush=True)
+    args = _parser().parse_args()
+    print(f"chaos with seed {args.seed}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="agentos-chaos-"))
     violations: list[str] = []
-    if "campaign" in given.only:
-        violations += _campaign(folder, given)
-    if "sweeps" in given.only:
-        violations += _sweeps(folder, given.seed, given.stride)
-    if "steps" in given.only:
+    if "campaign" in args.only:
+        violations += _campaign(folder, args)
+    if "sweeps" in args.only:
+        violations += _sweeps(folder, args.seed, args.stride)
+    if "steps" in args.only:
         violations += _steps(folder)
     if violations:
         print(f"{len(violations)} violations; everything is kept in {folder}")
@@ -59,9 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _campaign(folder: Path, given: argparse.Namespace) -> list[str]:
-    seconds = given.minutes * 60
-    options = CampaignOptions(given.seed, given.items, given.kills, trouble=seconds, seconds=seconds)
+def _campaign(folder: Path, args: argparse.Namespace) -> list[str]:
+    seconds = args.minutes * 60
+    options = CampaignOptions(args.seed, args.items, args.kills, trouble=seconds, seconds=seconds)
     report = run_campaign(folder / "work", options)
     print(*figures(report), sep="\n", flush=True)
     short = [] if report.is_whole else [f"only {report.evidence.injector.total} of {options.kills} injected"]
@@ -74,51 +74,51 @@ def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:
         print("durable calls not swept: no C compiler found")
         return []
 
-    def places(last: int = MOST_CALLS) -> range:
+    def call_numbers(last: int = MOST_CALLS) -> range:
         return range(1 + seed % min(stride, FEWEST_CALLS), last + 1, stride)
 
-    found: list[str] = []
+    violations: list[str] = []
     for sweep, program in ((sweep_designs, "lld-workflow"), (sweep_filings, "issue-workflow")):
         last = calls_of_a_worker(folder / f"count-{program}", program)
-        found += _print_sweep(sweep(folder / sweep.__name__, places(last)))
-    found += _print_sweep(sweep_coordinators(folder / "coordinators", places()))
+        violations += _print_sweep(sweep(folder / sweep.__name__, call_numbers(last)))
+    violations += _print_sweep(sweep_coordinators(folder / "coordinators", call_numbers()))
     for who in (COORDINATOR, WORKER, GATEWAY):
-        found += _print_sweep(sweep_programs(folder / f"programs-{who}", places(), who))
-    for manner in (ALONE, BESIDE):
-        found += _print_sweep(
-            sweep_gateways(folder / f"gateways-{manner}", places(MOST_OF_A_GATEWAY), manner)
+        violations += _print_sweep(sweep_programs(folder / f"programs-{who}", call_numbers(), who))
+    for mode in (ALONE, BESIDE):
+        violations += _print_sweep(
+            sweep_gateways(folder / f"gateways-{mode}", call_numbers(MOST_OF_A_GATEWAY), mode)
         )
-    return found + _swept_gates(folder, places)
+    return violations + _swept_gates(folder, call_numbers)
 
 
-def _swept_gates(folder: Path, places: Callable[..., range]) -> list[str]:
+def _swept_gates(folder: Path, call_numbers: Callable[..., range]) -> list[str]:
     """Sweeps over the human review gates."""
-    found = _print_sweep(sweep_gated_runs(folder / "gated", places()))
+    violations = _print_sweep(sweep_gated_runs(folder / "gated", call_numbers()))
     for act in Act:
         name = act.name.casefold()
-        parking, going_on = calls_of_gates(folder / f"count-{name}", act)
+        parking, resuming = calls_of_gates(folder / f"count-{name}", act)
         if act is Act.APPROVE:
-            found += _print_sweep(sweep_parkings(folder / "parkings", places(parking)))
-        found += _print_sweep(sweep_decided(folder / f"decided-{name}", places(going_on), act))
+            violations += _print_sweep(sweep_parkings(folder / "parkings", call_numbers(parking)))
+        violations += _print_sweep(sweep_decided(folder / f"decided-{name}", call_numbers(resuming), act))
         last = calls_of_a_review(folder / f"count-review-{name}", act)
-        found += _print_sweep(sweep_reviews(folder / f"reviews-{name}", places(last), act))
-    return found
+        violations += _print_sweep(sweep_reviews(folder / f"reviews-{name}", call_numbers(last), act))
+    return violations
 
 
 def _print_sweep(done: Sweep) -> list[str]:
-    print(done, *(f"  - {one}" for one in done.violations[:20]), sep="\n", flush=True)
+    print(done, *(f"  - {violation}" for violation in done.violations[:20]), sep="\n", flush=True)
     return done.violations
 
 
 def _steps(folder: Path) -> list[str]:
-    found: list[str] = []
+    violations: list[str] = []
     for name, step in STEPS.items():
         if compiled() is None and step in SHIMMED:
             continue
-        against = step(folder / f"step-{name}", {})
-        print(f"{name}: {len(against)} violations", *against[:5], sep="\n  - ", flush=True)
-        found += against
-    return found
+        step_violations = step(folder / f"step-{name}", {})
+        print(f"{name}: {len(step_violations)} violations", *step_violations[:5], sep="\n  - ", flush=True)
+        violations += step_violations
+    return violations
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Report:
     seconds: float
     evidence: Evidence
     findings: list[Finding]
-    endings: dict[str, dict[int, int]]
+    exit_codes: dict[str, dict[int, int]]
 
     @property
     def is_whole(self) -> bool:
@@ -140,7 +140,7 @@ class _Campaign:
         self._look_for_orphans(time.monotonic())
 
     def _notice(self, terminal: Terminal) -> None:
-        if pid := terminal.ended():
+        if pid := terminal.poll_exited():
             self._dead.append((pid, time.monotonic()))
 
     def _look_for_orphans(self, now: float) -> None:
@@ -199,11 +199,11 @@ class _Campaign:
             self.reader,
             call_log,
             tuple(self.orphans),
-            "".join(terminal.said() for terminal in self.terminals),
+            "".join(terminal.output() for terminal in self.terminals),
         )
-        endings = {terminal.name: dict(terminal.endings) for terminal in self.terminals}
+        exit_codes = {terminal.name: dict(terminal.exit_codes) for terminal in self.terminals}
         findings = [*check_invariants(evidence), Finding("runs left unfinished", tuple(self.unfinished))]
-        return Report(self.options, time.monotonic() - self.began, evidence, findings, endings)
+        return Report(self.options, time.monotonic() - self.began, evidence, findings, exit_codes)
 
 
 def figures(report: Report) -> Iterator[str]:
@@ -218,7 +218,7 @@ def figures(report: Report) -> Iterator[str]:
     yield f"calls {evidence.ledger['seen']}, of which refused or corrupted on purpose {_faults(evidence)}"
     yield f"  answered {len(evidence.answered())}, repeated after a death {extra_calls(evidence).total()}"
     yield f"documents read {evidence.reader.reads} times"
-    yield f"exit codes: {report.endings}"
+    yield f"exit codes: {report.exit_codes}"
     yield f"resumed {whole} of {killed} items that were killed"
     for finding in report.findings:
         yield f"{finding.promise}: {len(finding.against)}"

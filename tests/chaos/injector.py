@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.chaos.processes import Member, ProcessTree, Role, lock_holders, process_tree
 
 ROLES = {Role.WORKER: 70, Role.FORK_SERVER: 12, Role.COORDINATOR: 18}
-SHORTEST_FREEZE, LONGEST_FREEZE = 0.1, 1.5
+SHORTEST_FREEZE, LONGEST_FREEZE = 0.1, 1.5  # seconds
 
 
 class Action(StrEnum):
@@ -51,7 +51,9 @@ class Injector:
         """Kill or freeze one process of these runs; a miss if it has just exited."""
         action = self.rng.choices(tuple(Action), ACTION_WEIGHTS)[0]
         targets = [(tree, member) for tree in map(process_tree, coordinators) for member in tree.members]
-        present = {role: weight for role, weight in ROLES.items() if role in {one.role for _, one in targets}}
+        present = {
+            role: weight for role, weight in ROLES.items() if role in {member.role for _, member in targets}
+        }
         if not present:
             return
         role = self.rng.choices(tuple(present), tuple(present.values()))[0]

@@ -170,7 +170,7 @@ def empty_passes(evidence: Evidence) -> Iterator[str]:
         yield "no fault was injected"
     if not evidence.injector.deaths:
         yield "no worker died"
-    if not evidence.reader.reads or not evidence.reader.to_the_end:
+    if not evidence.reader.reads or not evidence.reader.completed:
         yield f"the reader broke off after {evidence.reader.reads} documents"
     if not evidence.answered():
         yield "no call was answered"

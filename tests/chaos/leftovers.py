@@ -1,4 +1,4 @@
-"""Finds what killed runs left behind, once a later run has finished."""
+"""Finds files that killed runs left behind after a later run has finished."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.chaos.processes import locked
 from tests.scenarios.harness import RunHarness
 
 KEPT = {".locks", ".gitignore"}
-"""Hidden names that belong there; any other is temporary."""
+"""Hidden files that belong there; all others are temporary."""
 
 
 def leftovers(harness: RunHarness) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Cuts the power at every call of a recorded run, and looks at what is left."""
+"""Cuts the power at every call of a recorded run and checks what survives."""
 
 import contextlib
 import shutil
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.reader import EVIDENCE, FILED, flaw
-from tests.faults.power import Call, Disk, Names, read_record, told
+from tests.faults.power import Call, Disk, Names, read_record, sent_events
 from tests.faults.shim import Shim
 from tests.scenarios.harness import RunHarness
 
 NEEDED = {"review-1": "answer draft-1"}
-"""Whoever asks for the first has been told that the second is kept."""
+"""A lease request for the first call means that the answer to the second has been saved."""
 NOTES = "quota/notes.jsonl"
-"""What earlier runs have found out about the keys."""
+"""What earlier runs learned about the keys."""
 
 
 @dataclass(slots=True)
 class PowerCuts:
-    """What one recording showed."""
+    """The result of all power cuts over one recorded run."""
 
     calls: int = 0
     cuts: int = 0
@@ -31,33 +31,33 @@ class PowerCuts:
 def cut_everywhere(
     harness: RunHarness, shim: Shim, program: str = "lld-workflow", every: int = 1
 ) -> PowerCuts:
-    """One run is recorded; after each of its calls the power is cut, in both ways."""
+    """Record one run, then cut the power after its calls, with both outcomes for directory entries."""
     disk = Disk(harness.project, harness.home)
     known = {NOTES} if (harness.home / NOTES).exists() else set()
     done = harness.run("--all", program=program, **shim.environment(record=shim.record))
     assert done.code == 0, done.out + done.err
-    found, place = PowerCuts(), harness.root / "after-the-cut"
+    result, target = PowerCuts(), harness.root / "after-the-cut"
     promised: dict[str, set[str]] = {"ended": set(), "kept": set(), "known": known}
     for number, call in enumerate(read_record(shim.record)):
         disk.apply(call)
-        found.calls += 1
-        news = _promises(call, promised)
-        found.promises += news
-        if news or number % every == 0 or ("/docs/l" in call.path and "lineage" not in call.path):
+        result.calls += 1
+        new = _add_promises(call, promised)
+        result.promises += new
+        if new or number % every == 0 or ("/docs/l" in call.path and "lineage" not in call.path):
             for names in Names:
-                found.cuts += 1
-                disk.cut(place, names)
-                found.violations += [
-                    f"after call {number} ({call.what} {Path(call.path).name}, names {names.value}): {one}"
-                    for one in _look(harness, place, promised)
+                result.cuts += 1
+                disk.cut(target, names)
+                result.violations += [
+                    f"after call {number} ({call.operation} {Path(call.path).name}, names {names.value}): {problem}"
+                    for problem in _check(harness, target, promised)
                 ]
-                shutil.rmtree(place)
-    return found
+                shutil.rmtree(target)
+    return result
 
 
-def _promises(call: Call, promised: dict[str, set[str]]) -> int:
+def _add_promises(call: Call, promised: dict[str, set[str]]) -> int:
     before = sum(map(len, promised.values()))
-    for event in told(call):
+    for event in sent_events(call):
         if event["type"] == "worker_reported" and '"finished"' in call.data.decode():
             promised["ended"].add(str(event["item"]))
         if event["type"] == "lease_requested" and (needed := NEEDED.get(str(event["call"]))):
@@ -65,42 +65,46 @@ def _promises(call: Call, promised: dict[str, set[str]]) -> int:
     return sum(map(len, promised.values())) - before
 
 
-def _look(harness: RunHarness, place: Path, promised: dict[str, set[str]]) -> Iterator[str]:
-    project, home = (place / str(path).lstrip("/") for path in (harness.project, harness.home))
-    given = {path.name for path in (harness.project / "issues").glob("*-thing.md")}
+def _check(harness: RunHarness, target: Path, promised: dict[str, set[str]]) -> Iterator[str]:
+    project, home = (target / str(path).lstrip("/") for path in (harness.project, harness.home))
+    original_names = {path.name for path in (harness.project / "issues").glob("*-thing.md")}
     for path in project.glob("docs/*/*/[!.]*.md"):
         if "lineage" not in path.parts and (problem := flaw(path.read_bytes(), EVIDENCE)):
             yield f"{path.name} is {problem}"
     for path in project.glob("issues/[!.]*.md"):
-        if path.name not in given and (problem := flaw(path.read_bytes(), FILED)):
+        if path.name not in original_names and (problem := flaw(path.read_bytes(), FILED)):
             yield f"{path.name} is {problem}"
     yield from (f"{name} is empty" for name in promised["known"] if not (home / name).read_bytes())
     for item in promised["ended"]:
         if not list(project.glob(f"docs/lld/*/{item.replace('-', '-0')}.md")) and item.startswith("LLD"):
-            yield f"{item} was acknowledged, and is lost"
+            yield f"{item} was acknowledged but is lost"
         if item.startswith("ISSUE") and not _is_filed(project, item):
-            yield f"{item} was acknowledged, and is not filed"
+            yield f"{item} was acknowledged but is not filed"
     for kept in promised["kept"]:
         item, _, name = kept.partition("/")
-        if item not in promised["ended"] and not _written(project, item) and not _noted(home, item, name):
-            yield f"{item}: {name} was paid for, and is lost"
+        if (
+            item not in promised["ended"]
+            and not _is_written(project, item)
+            and not _is_saved(home, item, name)
+        ):
+            yield f"{item}: {name} was paid for but is lost"
 
 
 def _is_filed(project: Path, item: str) -> bool:
     return any(f'origin: "{item}"' in path.read_text() for path in project.glob("issues/*.md"))
 
 
-def _written(project: Path, item: str) -> bool:
-    """Its document is there already: the checkpoint may go."""
+def _is_written(project: Path, item: str) -> bool:
+    """Whether the document exists, so that the checkpoint may be gone."""
     number = item.partition("-")[2]
     return bool(list(project.glob(f"docs/*/*/*-0{number}.md"))) or _is_filed(project, item)
 
 
-def _noted(home: Path, item: str, name: str) -> bool:
+def _is_saved(home: Path, item: str, name: str) -> bool:
     workflow, _, number = item.partition("-")
     for database in home.glob(f"checkpoints/*/{workflow.casefold()}_workflow_{number}.db"):
-        with contextlib.closing(sqlite3.connect(database)) as opened, contextlib.suppress(sqlite3.Error):
-            sound = opened.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-            row = opened.execute("SELECT 1 FROM agentos_notes WHERE name = ?", (name,)).fetchone()
-            return sound and row is not None
+        with contextlib.closing(sqlite3.connect(database)) as connection, contextlib.suppress(sqlite3.Error):
+            is_intact = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
+            row = connection.execute("SELECT 1 FROM agentos_notes WHERE name = ?", (name,)).fetchone()
+            return is_intact and row is not None
     return False

@@ -1,4 +1,4 @@
-"""Reads every document over and over while it may be written."""
+"""Reads all documents repeatedly while runs write them."""
 
 import contextlib
 import hashlib
@@ -12,25 +12,25 @@ from tests.chaos.backlog import front_matter, is_added, verdict_documents
 
 EVIDENCE = {"item", "status", "rounds", "drafter", "reviewer", "date", "source", "source_sha256"}
 FILED = {"number", "title", "state", "labels", "origin"}
-PAUSE = 0.005
+INTERVAL = 0.005  # seconds
 _DATE = re.compile(rb"^date: .*$", re.MULTILINE)
 
 
 class Reader:
-    """A thread of its own; its findings are for others to read once it is stopped."""
+    """Reads in its own thread; its findings may be read after `stop`."""
 
     def __init__(self, project: Path) -> None:
         self._project = project
-        self._given = set((project / "issues").iterdir())
+        self._originals = set((project / "issues").iterdir())
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read_on, name="reader")
+        self._thread = threading.Thread(target=self._run, name="reader")
         self._digests: dict[Path, bytes] = {}
         self.reads = 0
-        self.to_the_end = False
+        self.completed = False
         self.broken: list[str] = []
         self.rewritten: list[str] = []
         self.first_seen: dict[Path, float] = {}
-        """When a document was there at the latest, by the clock on the wall."""
+        """The wall-clock time at which each document was first read."""
 
     def start(self) -> None:
         self._thread.start()
@@ -39,27 +39,27 @@ class Reader:
         self._stop.set()
         self._thread.join(30)
 
-    def _read_on(self) -> None:
-        while not self._stop.wait(PAUSE):
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL):
             self._sweep()
-        self.to_the_end = True
+        self.completed = True
 
     def _sweep(self) -> None:
         for path, names in self._documents():
             with contextlib.suppress(FileNotFoundError):
-                self._look(path, names)
+                self._read(path, names)
 
     def _documents(self) -> Iterator[tuple[Path, set[str]]]:
-        """Each with the names that its front matter must have; what was given is nobody's work."""
+        """Each document with the fields its front matter must have; the original input is left out."""
         for path in verdict_documents(self._project):
             yield path, EVIDENCE
         for path in sorted((self._project / "issues").glob("[!.]*.md")):
-            if path not in self._given and not is_added(int(path.name.partition("-")[0])):
+            if path not in self._originals and not is_added(int(path.name.partition("-")[0])):
                 yield path, FILED
         for folder in (self._project / "docs/lineage/active").glob("*"):
             yield from ((path, set()) for path in _pages(folder))
 
-    def _look(self, path: Path, names: set[str]) -> None:
+    def _read(self, path: Path, names: set[str]) -> None:
         content = path.read_bytes()
         self.reads += 1
         name = str(path.relative_to(self._project))
@@ -73,22 +73,22 @@ class Reader:
 
 
 def _pages(folder: Path) -> list[Path]:
-    """None once the folder has been moved away."""
+    """The pages of a lineage folder; empty once the folder has been moved."""
     with contextlib.suppress(FileNotFoundError):
         return list(folder.glob("[!.]*.md"))
     return []
 
 
 def flaw(content: bytes, names: set[str]) -> str | None:
-    """What shows that a document is not whole."""
+    """The first sign that a document is incomplete, or None."""
     if not content:
         return "empty"
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        return "cut within a character"
+        return "truncated within a character"
     if not names:
         return None
     if missing := names - set(front_matter(text)):
         return f"front matter without {', '.join(sorted(missing))}"
-    return None if text.endswith("\n") and "\n# " in text else "cut in its text"
+    return None if text.endswith("\n") and "\n# " in text else "truncated text"

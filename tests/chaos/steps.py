@@ -1,4 +1,4 @@
-"""The parts of a campaign that each take seconds, and what each finds against a promise."""
+"""The short steps of a campaign; each takes seconds and returns the violations it found."""
 
 import os
 import signal
@@ -20,22 +20,23 @@ from tests.scenarios.harness import RunHarness, wait_until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
+# Numbers of the durable calls at which each step kills.
 FILING = range(184, 236, 2)
 MARKING = (6, 7, 8)
 DECIDING = range(8, 16, 2)
 GATED = (30, 60)
 NOTING = range(4, 12)
-FREE_WITHIN = 10.0
+FREE_WITHIN = 10.0  # seconds
 SEED = 11
 
 
 def locks(root: Path, environment: Environment) -> list[str]:
-    """Eight processes, two items, slow work: nobody is inside with another."""
+    """Eight processes contend for two item locks; no two may hold the same lock."""
     return contend(root, 5.0, SEED, environment)
 
 
 def power(root: Path, environment: Environment) -> list[str]:
-    """The power is cut all along a run."""
+    """The power is cut at many points of a run."""
     with RunHarness.open(root) as harness:
         harness.issue(42)
         harness.server()
@@ -44,7 +45,7 @@ def power(root: Path, environment: Environment) -> list[str]:
         assert library, "needs a C compiler (gcc or cc)"
         found = cut_everywhere(harness, Shim(library, harness), every=3)
     if not found.promises:
-        found.violations.append("an empty pass: nothing was promised")
+        found.violations.append("vacuous: nothing was acknowledged")
     return found.violations
 
 
@@ -54,40 +55,40 @@ def filing(root: Path, environment: Environment) -> list[str]:
 
 
 def programs(root: Path, environment: Environment) -> list[str]:
-    """Workers are killed at the durable calls around the mark of a program that is done."""
+    """Workers are killed at the durable calls around the done marker of a program."""
     return sweep_programs(root, MARKING, WORKER, environment).violations
 
 
 def reviews(root: Path, environment: Environment) -> list[str]:
-    """A person's command is killed at the durable calls around the decision."""
+    """`agentos review` is killed at the durable calls around the decision."""
     return sweep_reviews(root, DECIDING, Act.SEND_BACK, environment).violations
 
 
 def gates(root: Path, environment: Environment) -> list[str]:
-    """Runs that go on after a decision, and may ask for another, are killed."""
+    """Runs that park items and resume decided ones are killed."""
     return sweep_gated_runs(root, GATED, environment).violations
 
 
 def gateways(root: Path, environment: Environment) -> list[str]:
-    """A gateway is killed at each of its notes, beside another that wants its key."""
+    """A gateway is killed at each of its notes while another gateway waits for its key."""
     return sweep_gateways(root, NOTING, BESIDE, environment).violations
 
 
 def keys(root: Path, environment: Environment) -> list[str]:
-    """Three terminals, one key, slow calls: the key carries one call at a time."""
+    """Three runs share one key with slow calls; the key must carry one call at a time."""
     with RunHarness.open(root) as harness:
         harness.issues(*range(40, 44))
         server = harness.server("--latency", "0.8,0.8", keys=("canary-only-one-41aa",))
         harness.extra_env = environment
         running = [harness.start("--all", "--parallel", 2) for _ in range(3)]
-        codes = [one.wait(90).code for one in running]
-        most = max(server.ledger()["max_concurrent"].values())
-        found = [f"{most} calls at once with one key"] if most > 1 else []
+        codes = [command.wait(90).code for command in running]
+        peak = max(server.ledger()["max_concurrent"].values())
+        found = [f"{peak} concurrent calls with one key"] if peak > 1 else []
         return found + [f"a run ended with {code}" for code in codes if code != 0]
 
 
 def death(root: Path, environment: Environment) -> list[str]:
-    """A worker is killed with the only key in its hands: another run, that waits for it, has it soon."""
+    """A worker is killed while it holds the only key; a waiting run must get the key soon."""
     with RunHarness.open(root) as harness:
         harness.issues(42, 43)
         fault = {"kind": "hang", "matching": "Thing 42"}
@@ -98,17 +99,19 @@ def death(root: Path, environment: Environment) -> list[str]:
         worker = harness.worker("LLD-42")
         second = harness.start(43)
         second.wait_for("N1_design", 60)
-        assert not server.calls(43), "the key was not taken"
+        assert not server.calls(43), "the first run does not hold the key"
         os.kill(worker, signal.SIGKILL)
         try:
             wait_until(lambda: bool(server.calls(43)), FREE_WITHIN)
         except AssertionError:
-            return [f"the key of a dead worker was not free in another process after {FREE_WITHIN:g} s"]
-        return [f"a run ended with {code}" for one in (first, second) if (code := one.wait(60).code) != 0]
+            return [f"another run did not get the key of a killed worker within {FREE_WITHIN:g} s"]
+        return [
+            f"a run ended with {code}" for command in (first, second) if (code := command.wait(60).code) != 0
+        ]
 
 
 def orphans(root: Path, environment: Environment) -> list[str]:
-    """A coordinator and, at the same time, the ends of its channels: nobody is left after 2 s."""
+    """A coordinator is killed while its workers are suspended; none may be alive after 2 s."""
     with RunHarness.open(root) as harness:
         harness.issues(42, 43)
         server = harness.server("--latency", "60,60")
@@ -117,18 +120,18 @@ def orphans(root: Path, environment: Environment) -> list[str]:
         wait_until(lambda: len(server.calls()) == 2, 60)
         members = process_tree(running.pid).members
         frozen = [member.process for member in members if member.role is not Role.COORDINATOR]
-        for mark in frozen:
-            os.kill(mark.pid, signal.SIGSTOP)
+        for process in frozen:
+            os.kill(process.pid, signal.SIGSTOP)
         running.signal(signal.SIGKILL)
         running.wait()
         time.sleep(2.0)
-        left = orphans_of(running.pid)
-        for mark in frozen:
-            if mark.alive:
-                os.kill(mark.pid, signal.SIGKILL)
-        return [f"{len(left)} processes outlived their coordinator"] if left else []
+        survivors = orphans_of(running.pid)
+        for process in frozen:
+            if process.alive:
+                os.kill(process.pid, signal.SIGKILL)
+        return [f"{len(survivors)} processes outlived their coordinator"] if survivors else []
 
 
 SHIMMED = (power, filing, programs, reviews, gates, gateways)
-"""They need a C compiler."""
+"""Steps that need a C compiler."""
 STEPS: dict[str, Step] = {step.__name__: step for step in (locks, *SHIMMED, keys, death, orphans)}

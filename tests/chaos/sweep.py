@@ -1,4 +1,4 @@
-"""SIGKILL in place of the n-th durable system call, for every n there is."""
+"""Replaces the n-th durable system call with SIGKILL, for every n."""
 
 import json
 from collections import Counter
@@ -13,25 +13,27 @@ from tests.faults.shim import Shim
 from tests.scenarios.harness import CALLS, RunHarness, title_of
 
 STEP = 10
-"""Item 10 * n dies at its n-th call; what stands between does not die."""
+"""The worker of item 10 * n is killed at its n-th call; items in between are spared."""
 WORKERS = 4
 ROUNDS = 4
 
 
-def sweep_designs(root: Path, places: Sequence[int]) -> Sweep:
-    """Workers of designs, each killed at its n-th durable call."""
-    return _sweep_workers(root, "workers of lld", "lld-workflow", places, {})
+def sweep_designs(root: Path, call_numbers: Sequence[int]) -> Sweep:
+    """Kill the workers of the lld workflow, each at its n-th durable call."""
+    return _sweep_workers(root, "workers of lld", "lld-workflow", call_numbers, {})
 
 
-def sweep_filings(root: Path, places: Sequence[int], environment: Mapping[str, str] | None = None) -> Sweep:
-    """Workers that file issues, each killed at its n-th durable call."""
-    return _sweep_workers(root, "workers of issue", "issue-workflow", places, environment or {})
+def sweep_filings(
+    root: Path, call_numbers: Sequence[int], environment: Mapping[str, str] | None = None
+) -> Sweep:
+    """Kill the workers of the issue workflow, each at its n-th durable call."""
+    return _sweep_workers(root, "workers of issue", "issue-workflow", call_numbers, environment or {})
 
 
 def calls_of_a_worker(root: Path, program: str) -> int:
-    """How many durable calls there are when nobody is killed."""
+    """The number of durable calls of a worker that is not killed."""
     with RunHarness.open(root) as harness:
-        _give(harness, program, 1)
+        _add_item(harness, program, 1)
         harness.server()
         shim = shim_of(harness, "counted")
         done = harness.run("--all", program=program, **shim.environment(who="worker"))
@@ -39,68 +41,68 @@ def calls_of_a_worker(root: Path, program: str) -> int:
         return shim.calls
 
 
-def sweep_coordinators(root: Path, places: Sequence[int]) -> Sweep:
-    """A run of one item for each n; its coordinator is killed at its n-th durable call."""
+def sweep_coordinators(root: Path, call_numbers: Sequence[int]) -> Sweep:
+    """Run one item for each n and kill the coordinator at its n-th durable call."""
     with Sweep("coordinators").timed() as sweep, RunHarness.open(root) as harness:
         server = harness.server()
-        harness.issues(*places)
+        harness.issues(*call_numbers)
         reader = Reader(harness.project)
         reader.start()
         reached = []
-        for n in places:
+        for n in call_numbers:
             shim = shim_of(harness, f"coordinator-{n}")
             running = harness.start(n, **shim.environment(who="coordinator", kill_at=n))
             running.wait(60)
             reached.append(n)
             if shim.kills == 0:
-                # There are no further calls; what was meant to die at one is not wanted.
-                _forget(harness, places[len(reached) :])
+                # The run made fewer than n calls: drop the items meant for higher numbers.
+                _remove_items(harness, call_numbers[len(reached) :])
                 break
             sweep.killed(n)
             sweep.violations += check_killed(harness, running, n)
         sweep.violations += [*_finish(harness, "lld-workflow"), *readable(harness)]
         reader.stop()
-        sweep.violations += [*_designs(harness, reached), *leftovers(harness), *reader.broken]
+        sweep.violations += [*_check_documents(harness, reached), *leftovers(harness), *reader.broken]
         answered = Counter(call["item"] for call in server.answered())
-        sweep.violations += _calls(answered, reached, 1)
+        sweep.violations += _check_calls(answered, reached, 1)
     return sweep
 
 
-def _forget(harness: RunHarness, numbers: Sequence[int]) -> None:
+def _remove_items(harness: RunHarness, numbers: Sequence[int]) -> None:
     for number in numbers:
         (harness.project / "issues" / f"{number:03}-thing.md").unlink()
 
 
 def _sweep_workers(
-    root: Path, name: str, program: str, places: Sequence[int], environment: Mapping[str, str]
+    root: Path, name: str, program: str, call_numbers: Sequence[int], environment: Mapping[str, str]
 ) -> Sweep:
     with Sweep(name).timed() as sweep, RunHarness.open(root) as harness:
-        doomed, spared = [STEP * n for n in places], [STEP * n + 1 for n in places]
+        doomed, spared = [STEP * n for n in call_numbers], [STEP * n + 1 for n in call_numbers]
         for number in (*doomed, *spared):
-            _give(harness, program, number)
+            _add_item(harness, program, number)
         server = harness.server("--latency", "0,0.05")
         reader = Reader(harness.project)
         reader.start()
         harness.extra_env = dict(environment)
         shim = shim_of(harness, "workers")
-        words = ("--all", "--parallel", WORKERS, "--retries", 3)
-        wishes = shim.environment(who="worker", kill_step=STEP)
-        code = harness.start(*words, program=program, **wishes).wait(60 + 3 * len(doomed)).code
+        args = ("--all", "--parallel", WORKERS, "--retries", 3)
+        faults = shim.environment(who="worker", kill_step=STEP)
+        code = harness.start(*args, program=program, **faults).wait(60 + 3 * len(doomed)).code
         sweep.kills = shim.kills
         sweep.last = last_hit(shim)
         if code not in (0, 1):
             sweep.violations.append(f"the run ended with {code}")
         sweep.violations += _finish(harness, program)
         reader.stop()
-        sweep.violations += [*_results(harness, program, [*doomed, *spared]), *leftovers(harness)]
+        sweep.violations += [*_check_results(harness, program, [*doomed, *spared]), *leftovers(harness)]
         sweep.violations += reader.broken
         answered = Counter(call["item"] for call in server.answered())
-        sweep.violations += _calls(answered, doomed, 1) + _calls(answered, spared, 0)
+        sweep.violations += _check_calls(answered, doomed, 1) + _check_calls(answered, spared, 0)
         (harness.root / "ledger.json").write_text(json.dumps(server.ledger()))
     return sweep
 
 
-def _give(harness: RunHarness, program: str, number: int) -> None:
+def _add_item(harness: RunHarness, program: str, number: int) -> None:
     if program == "lld-workflow":
         harness.issue(number)
     else:
@@ -108,36 +110,41 @@ def _give(harness: RunHarness, program: str, number: int) -> None:
 
 
 def last_hit(shim: Shim) -> int:
-    """The counters are five longs and a lock; then comes a byte an item."""
+    """The highest call number at which a worker was killed."""
+    # The state file holds five longs and a lock, then one byte per item.
     hits = shim.state.read_bytes()[44:]
     return max((item % 10000 // STEP for item, hit in enumerate(hits) if hit), default=0)
 
 
 def _finish(harness: RunHarness, program: str) -> Iterator[str]:
-    """Left alone, it comes to its end."""
+    """Run without kills until everything is finished."""
     codes: list[int] = []
     while len(codes) < ROUNDS and 0 not in codes:
         done = harness.start("--all", "--parallel", WORKERS, program=program).wait(300)
         codes.append(done.code)
         if TRACEBACK in done.out + done.err:
-            yield f"a traceback: {(done.out + done.err)[-500:]}"
+            yield f"traceback: {(done.out + done.err)[-500:]}"
     if 0 not in codes:
-        yield f"{program}, left alone, ended with {codes}"
+        yield f"{program} without kills ended with {codes}"
 
 
-def _results(harness: RunHarness, program: str, numbers: Sequence[int]) -> Iterator[str]:
-    return _designs(harness, numbers) if program == "lld-workflow" else _filings(harness, numbers)
+def _check_results(harness: RunHarness, program: str, numbers: Sequence[int]) -> Iterator[str]:
+    return (
+        _check_documents(harness, numbers)
+        if program == "lld-workflow"
+        else _check_filed_issues(harness, numbers)
+    )
 
 
-def _designs(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
-    found = Counter(path.name for path in verdict_documents(harness.project))
+def _check_documents(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
+    documents = Counter(path.name for path in verdict_documents(harness.project))
     for number in numbers:
-        if found[f"LLD-{number:03}.md"] != 1:
-            yield f"LLD-{number} has {found[f'LLD-{number:03}.md']} verdicts"
+        if documents[f"LLD-{number:03}.md"] != 1:
+            yield f"LLD-{number} has {documents[f'LLD-{number:03}.md']} verdicts"
 
 
-def _filings(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
-    """Counted by title: the marker is what the program itself goes by."""
+def _check_filed_issues(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
+    """Count filed issues by title, since agentos itself identifies them by their marker."""
     paths = (harness.project / "issues").glob("[!.]*.md")
     titles = Counter(front_matter(path.read_text("utf-8")).get("title", "").strip('"') for path in paths)
     for number in numbers:
@@ -147,10 +154,10 @@ def _filings(harness: RunHarness, numbers: Sequence[int]) -> Iterator[str]:
             yield f"the brief of ISSUE-{number} was not moved"
 
 
-def _calls(answered: Counter[str], numbers: Sequence[int], deaths: int) -> list[str]:
-    """A call may happen again after a death, once."""
+def _check_calls(answered: Counter[str], numbers: Sequence[int], kills: int) -> list[str]:
+    """Each kill may repeat at most one call."""
     return [
-        f"{number}: {answered[title_of(number)]} calls were answered, {deaths} deaths"
+        f"{number}: {answered[title_of(number)]} calls were answered, {kills} kills"
         for number in numbers
-        if not CALLS["good"] <= answered[title_of(number)] <= CALLS["good"] + deaths
+        if not CALLS["good"] <= answered[title_of(number)] <= CALLS["good"] + kills
     ]

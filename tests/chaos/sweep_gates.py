@@ -1,4 +1,4 @@
-"""SIGKILL at the n-th durable call of a worker that parks an item, or goes on with it after a decision."""
+"""Kills workers at their n-th durable call while they park an item or resume it after a decision."""
 
 import signal
 import subprocess
@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.decisions import Act, decide, notes, overpaid, unheeded, waits
+from tests.chaos.decisions import Act, check_call_counts, check_decisions, decide, is_waiting, notes
 from tests.chaos.killing import Sweep, readable, shim_of, sound
 from tests.chaos.leftovers import leftovers
 from tests.chaos.reader import Reader
@@ -15,27 +15,27 @@ from tests.chaos.sweep import STEP, WORKERS, last_hit
 from tests.scenarios.harness import ModelServer, RunHarness
 
 GATED = ("--review", "draft")
-AT_ONCE = 2
-FEW = 40
+CONCURRENT_REVIEWS = 2
+CHUNK = 40
 
 
-def sweep_parkings(root: Path, places: Sequence[int]) -> Sweep:
-    """Workers that park an item, each killed at its n-th durable call."""
-    decided = dict(zip((STEP * n for n in places), cycle(Act), strict=False))
+def sweep_parkings(root: Path, call_numbers: Sequence[int]) -> Sweep:
+    """Kill workers that park an item, each at its n-th durable call."""
+    decided = dict(zip((STEP * n for n in call_numbers), cycle(Act), strict=False))
     return _sweep(root, "workers that park an item", decided, parking=True)
 
 
-def sweep_decided(root: Path, places: Sequence[int], act: Act) -> Sweep:
-    """Workers that go on with an item after a decision, each killed at its n-th durable call."""
-    return _sweep(root, f"workers that go on: {act}", {STEP * n: act for n in places}, parking=False)
+def sweep_decided(root: Path, call_numbers: Sequence[int], act: Act) -> Sweep:
+    """Kill workers that resume an item after a decision, each at its n-th durable call."""
+    return _sweep(root, f"workers that resume: {act}", {STEP * n: act for n in call_numbers}, parking=False)
 
 
 def calls_of_gates(root: Path, act: Act) -> tuple[int, int]:
-    """How many durable calls there are when nobody is killed: of the parking, and of what follows."""
+    """The number of durable calls without kills: while parking, and after the decision."""
     with RunHarness.open(root) as harness:
         harness.issue(STEP)
         harness.server()
-        shims = [shim_of(harness, name) for name in ("parking", "going-on")]
+        shims = [shim_of(harness, name) for name in ("parking", "resuming")]
         assert harness.run(STEP, *GATED, **shims[0].environment(who="worker")).code == 0
         assert decide(harness, STEP, act).wait(60).code == 0
         assert harness.run(STEP, **shims[1].environment(who="worker")).code == 0
@@ -49,67 +49,70 @@ def _sweep(root: Path, name: str, decided: Mapping[int, Act], *, parking: bool) 
         reader = Reader(harness.project)
         reader.start()
         shim = shim_of(harness, "gates")
-        deadly = shim.environment(who="worker", kill_step=STEP)
+        faults = shim.environment(who="worker", kill_step=STEP)
         if parking:
-            sweep.violations += _die(harness, list(decided), GATED, deadly)
+            sweep.violations += _run_with_kills(harness, list(decided), GATED, faults)
         sweep.violations += run(harness, len(decided), *GATED)
-        sweep.violations += [*unparked(harness, decided), *_early(harness, server, decided, int(parking))]
+        sweep.violations += [
+            *check_parked(harness, decided),
+            *_check_undecided(harness, server, decided, int(parking)),
+        ]
         sweep.violations += decide_all(harness, decided)
         if not parking:
-            sweep.violations += _die(harness, list(decided), (), deadly)
+            sweep.violations += _run_with_kills(harness, list(decided), (), faults)
         sweep.violations += run(harness, len(decided))
         reader.stop()
         sweep.kills, sweep.last = shim.kills, last_hit(shim)
-        sweep.violations += [*unheeded(harness, decided), *overpaid(server, decided, 1)]
+        sweep.violations += [*check_decisions(harness, decided), *check_call_counts(server, decided, 1)]
         sweep.violations += [*leftovers(harness), *readable(harness), *reader.broken]
     return sweep
 
 
-def _die(
-    harness: RunHarness, numbers: list[int], words: Sequence[str], deadly: dict[str, Any]
+def _run_with_kills(
+    harness: RunHarness, numbers: list[int], args: Sequence[str], faults: dict[str, Any]
 ) -> Iterator[str]:
-    """A few at a time: a run whose workers do nothing but die gives its slots up."""
-    for begin in range(0, len(numbers), FEW):
-        few = numbers[begin : begin + FEW]
-        manner = ("--parallel", WORKERS, "--retries", 3)
-        running = harness.start(*few, *manner, *words, **deadly)
-        yield from sound("a run whose workers die", running.wait(60 + 3 * FEW), 0, 1)
+    """Run in chunks: a run gives up slots whose workers crash again and again."""
+    for start in range(0, len(numbers), CHUNK):
+        chunk = numbers[start : start + CHUNK]
+        options = ("--parallel", WORKERS, "--retries", 3)
+        running = harness.start(*chunk, *options, *args, **faults)
+        yield from sound("a run whose workers die", running.wait(60 + 3 * CHUNK), 0, 1)
 
 
-def run(harness: RunHarness, items: int, *words: str) -> Iterator[str]:
-    """Left alone, it comes to its end."""
-    running = harness.start("--all", "--parallel", WORKERS, *words)
+def run(harness: RunHarness, items: int, *args: str) -> Iterator[str]:
+    """Run everything without kills and check that the run finishes."""
+    running = harness.start("--all", "--parallel", WORKERS, *args)
     try:
-        yield from sound("a run, left alone,", running.wait(60 + 3 * items))
+        yield from sound("a run without kills", running.wait(60 + 3 * items))
     except subprocess.TimeoutExpired:
         running.signal(signal.SIGKILL)
-        yield "a run, left alone, does not come to its end"
+        yield "a run without kills does not finish"
 
 
-def unparked(harness: RunHarness, numbers: Mapping[int, Act]) -> Iterator[str]:
+def check_parked(harness: RunHarness, numbers: Mapping[int, Act]) -> Iterator[str]:
     yield from (
-        f"LLD-{number} does not wait for a person" for number in numbers if not waits(harness, number)
+        f"LLD-{number} is not waiting for a person" for number in numbers if not is_waiting(harness, number)
     )
 
 
 def decide_all(harness: RunHarness, decided: Mapping[int, Act]) -> Iterator[str]:
-    """A person decides on everything, a few at a time."""
+    """Decide on every item, a few at a time."""
     rest = list(decided.items())
     while rest:
-        now, rest = rest[:AT_ONCE], rest[AT_ONCE:]
-        running = [decide(harness, number, act) for number, act in now]
-        for (number, act), one in zip(now, running, strict=True):
-            yield from sound(f"agentos review LLD-{number}, to {act},", one.wait(60))
+        batch, rest = rest[:CONCURRENT_REVIEWS], rest[CONCURRENT_REVIEWS:]
+        running = [decide(harness, number, act) for number, act in batch]
+        for (number, act), command in zip(batch, running, strict=True):
+            yield from sound(f"agentos review LLD-{number} ({act})", command.wait(60))
             if "decision 1" not in notes(harness, number):
-                yield f"LLD-{number}: a decision was acknowledged, and is lost"
+                yield f"LLD-{number}: an acknowledged decision is lost"
 
 
-def _early(
-    harness: RunHarness, server: ModelServer, numbers: Mapping[int, Act], deaths: int
+def _check_undecided(
+    harness: RunHarness, server: ModelServer, numbers: Mapping[int, Act], kills: int
 ) -> Iterator[str]:
-    """Nothing goes past a gate that nobody has decided at."""
+    """Check that no item passes a gate before a decision."""
     for number in numbers:
-        if (calls := len(server.answered(number))) not in range(1, 2 + deaths):
-            yield f"LLD-{number}: {calls} calls were answered before anybody decided"
+        if (calls := len(server.answered(number))) not in range(1, 2 + kills):
+            yield f"LLD-{number}: {calls} calls were answered before the decision"
         if harness.document(number).exists() or harness.revision(number).exists():
-            yield f"LLD-{number} has a document before anybody decided"
+            yield f"LLD-{number} has a document before the decision"

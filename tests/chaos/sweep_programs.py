@@ -1,4 +1,4 @@
-"""SIGKILL at the n-th durable call of an `agentos exec`: its coordinator, its worker, its gateway."""
+"""Kills the coordinator, worker or gateway of an `agentos exec` at its n-th durable call."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from tests.scenarios.harness import ModelServer, RunHarness, RunningCommand, tit
 AGENT = """
 import fcntl, json, os, sys, urllib.request
 ledger, item = sys.argv[1:]
-def tell(what):
+def record(what):
     line = json.dumps({"what": what, "item": item, "pid": os.getpid()}) + "\\n"
     file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(file, line.encode())
     os.close(file)
-alone = os.open(f"{ledger}-{item}", os.O_RDWR | os.O_CREAT, 0o600)
+lock = os.open(f"{ledger}-{item}", os.O_RDWR | os.O_CREAT, 0o600)
 try:
-    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
-    tell("crowded")
-tell("began")
+    record("crowded")
+record("started")
 text = f"<issue>\\n# Thing {item} can be used\\n</issue>\\n"
 body = json.dumps({"contents": [{"parts": [{"text": text}]}]}).encode()
 url = os.environ["GEMINI_BASE_URL"] + "/v1beta/models/gemini-2.5-pro:generateContent"
@@ -34,14 +34,14 @@ try:
     urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=20).read()
 except OSError as error:
     sys.exit(f"no answer: {error}")
-tell("ended")
+record("finished")
 """
 COORDINATOR, WORKER, GATEWAY = "coordinator", "worker", "gateway"
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """A stage with a program that keeps a ledger of its own, beyond the reach of agentos."""
+    """Runs a program that records its own starts and ends in a file that agentos does not know."""
 
     harness: RunHarness
 
@@ -52,10 +52,10 @@ class Programs:
     def start(self, *numbers: int, **env: Any) -> RunningCommand:
         agent = self.harness.project / "agent.py"
         agent.write_text(AGENT)
-        words = ("exec", *numbers, "--parallel", 3, "--", "python3", agent, self.path, "{item}")
-        return self.harness.start(*words, program="agentos", **env)
+        args = ("exec", *numbers, "--parallel", 3, "--", "python3", agent, self.path, "{item}")
+        return self.harness.start(*args, program="agentos", **env)
 
-    def told(self, what: str) -> Counter[int]:
+    def count(self, what: str) -> Counter[int]:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         records = [json.loads(line) for line in lines]
         return Counter(int(record["item"]) for record in records if record["what"] == what)
@@ -66,14 +66,14 @@ class Programs:
 
 
 def sweep_programs(
-    root: Path, places: Sequence[int], who: str, environment: Mapping[str, str] | None = None
+    root: Path, call_numbers: Sequence[int], who: str, environment: Mapping[str, str] | None = None
 ) -> Sweep:
-    """A run of one program for each n; its process of this role is killed at its n-th durable call."""
+    """Run one program for each n and kill the process with this role at its n-th durable call."""
     with Sweep(f"{who}s of exec").timed() as sweep, RunHarness.open(root) as harness:
         server, programs = harness.server(), Programs(harness)
         harness.extra_env = dict(environment or {})
         reached, marked = [], {}
-        for n in places:
+        for n in call_numbers:
             shim = shim_of(harness, f"{who}-{n}")
             running = programs.start(n, **shim.environment(who=who, kill_at=n))
             done = running.wait(60)
@@ -84,45 +84,50 @@ def sweep_programs(
             if who == COORDINATOR:
                 sweep.violations += check_killed(harness, running, n)
             else:
-                sweep.violations += sound(f"exec, its {who} killed at call {n},", done, *_codes(who))
+                sweep.violations += sound(
+                    f"exec with its {who} killed at call {n}", done, *_expected_codes(who)
+                )
             if programs.is_marked(n):
-                marked[n] = programs.told("began")[n]
+                marked[n] = programs.count("started")[n]
         sweep.violations += [*_finish(programs, reached), *readable(harness), *leftovers(harness)]
-        sweep.violations += [*_runs(programs, reached, marked), *_calls(programs, server, reached)]
+        sweep.violations += [
+            *_check_runs(programs, reached, marked),
+            *_check_calls(programs, server, reached),
+        ]
     return sweep
 
 
-def _codes(who: str) -> tuple[int, ...]:
-    """A death costs a retry; a gateway that dies before it serves keeps the run from beginning."""
+def _expected_codes(who: str) -> tuple[int, ...]:
+    """A killed worker costs a retry; a gateway killed before it serves prevents the run from starting."""
     return (0,) if who == WORKER else (0, 3)
 
 
 def _finish(programs: Programs, numbers: Sequence[int]) -> Iterator[str]:
-    """Left alone, everything is done; then nothing is."""
-    yield from sound("exec, left alone,", programs.start(*numbers).wait(300))
-    before = programs.told("began")
+    """Finish everything without kills, then check that another run has nothing to do."""
+    yield from sound("exec without kills", programs.start(*numbers).wait(300))
+    before = programs.count("started")
     again = programs.start(*numbers).wait(60)
-    yield from sound("exec, once more,", again)
-    if programs.told("began") != before or "Nothing is pending" not in again.out:
-        yield "what was done is done again"
+    yield from sound("exec once more", again)
+    if programs.count("started") != before or "Nothing is pending" not in again.out:
+        yield "a finished program ran again"
 
 
-def _runs(programs: Programs, numbers: Sequence[int], marked: dict[int, int]) -> Iterator[str]:
-    began, ended, crowded = (programs.told(what) for what in ("began", "ended", "crowded"))
+def _check_runs(programs: Programs, numbers: Sequence[int], marked: dict[int, int]) -> Iterator[str]:
+    started, finished, crowded = (programs.count(what) for what in ("started", "finished", "crowded"))
     for n in numbers:
-        if not ended[n] or not programs.is_marked(n):
-            yield f"program {n} is lost: {ended[n]} ends"
-        if began[n] > 2:
-            yield f"program {n} ran {began[n]} times, with one death"
-        if n in marked and began[n] != marked[n]:
-            yield f"program {n} ran again after it was marked as done"
+        if not finished[n] or not programs.is_marked(n):
+            yield f"program {n} is lost: it finished {finished[n]} times"
+        if started[n] > 2:
+            yield f"program {n} ran {started[n]} times after one kill"
+        if n in marked and started[n] != marked[n]:
+            yield f"program {n} ran again after it was marked done"
         if crowded[n]:
-            yield f"program {n} ran twice at once"
+            yield f"program {n} ran twice concurrently"
 
 
-def _calls(programs: Programs, server: ModelServer, numbers: Sequence[int]) -> Iterator[str]:
-    began, ended = programs.told("began"), programs.told("ended")
-    asked = Counter(call["item"] for call in server.calls())
+def _check_calls(programs: Programs, server: ModelServer, numbers: Sequence[int]) -> Iterator[str]:
+    started, finished = programs.count("started"), programs.count("finished")
+    called = Counter(call["item"] for call in server.calls())
     for n in numbers:
-        if not ended[n] <= asked[title_of(n)] <= began[n]:
-            yield f"program {n}: {asked[title_of(n)]} calls for {began[n]} beginnings"
+        if not finished[n] <= called[title_of(n)] <= started[n]:
+            yield f"program {n}: {called[title_of(n)]} calls for {started[n]} starts"

@@ -1,4 +1,4 @@
-"""Commands that are started again whenever they end, as a stubborn user would."""
+"""Commands that are restarted whenever they exit, as a persistent user would do."""
 
 import contextlib
 import subprocess
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from tests.scenarios.harness import DIE_WITH_PARENT, PROGRAMS, RunHarness
 
-AFTER_DEATH = 0.1
-AFTER_END = 3.0
+RESTART_AFTER_KILL = 0.1  # seconds
+RESTART_AFTER_EXIT = 3.0  # seconds
 
 
 @dataclass(slots=True)
 class Terminal:
-    """One command line; its output goes to files that stay until the campaign is judged."""
+    """One command line; its output files are kept until the campaign has been checked."""
 
     harness: RunHarness
     name: str
-    words: tuple[str, ...]
-    endings: Counter[int] = field(default_factory=Counter)
+    command: tuple[str, ...]
+    exit_codes: Counter[int] = field(default_factory=Counter)
     _process: subprocess.Popen[bytes] | None = None
     _starts: int = 0
     _not_before: float = 0.0
@@ -30,11 +30,11 @@ class Terminal:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """To be called from the main thread: what is started ends with the thread that did it."""
+        """Call from the main thread only: the process dies with the thread that started it."""
         self._starts += 1
         with open(self._file("out"), "wb") as out, open(self._file("err"), "wb") as err:
             self._process = subprocess.Popen(
-                [*DIE_WITH_PARENT, str(PROGRAMS / self.words[0]), *self.words[1:]],
+                [*DIE_WITH_PARENT, str(PROGRAMS / self.command[0]), *self.command[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -47,17 +47,17 @@ class Terminal:
         if self._process is None and time.monotonic() >= self._not_before:
             self.start()
 
-    def ended(self) -> int | None:
-        """The process that has ended since the last look."""
+    def poll_exited(self) -> int | None:
+        """The pid of the process if it has exited since the last call."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         pid, self._process = self._process.pid, None
-        self.endings[code] += 1
-        self._not_before = time.monotonic() + (AFTER_DEATH if code < 0 else AFTER_END)
+        self.exit_codes[code] += 1
+        self._not_before = time.monotonic() + (RESTART_AFTER_KILL if code < 0 else RESTART_AFTER_EXIT)
         return pid
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code; None if it has not ended in that time."""
+        """The exit code; None on timeout."""
         if self._process is None:
             return None
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -69,8 +69,8 @@ class Terminal:
             self._process.kill()
             self._process.wait()
 
-    def said(self) -> str:
-        """Everything that any of its processes has written."""
+    def output(self) -> str:
+        """Everything that its processes have written."""
         files = sorted(self.harness.root.glob(f"{self.name}-*"))
         return "".join(file.read_text("utf-8", "replace") for file in files)
 

@@ -1,4 +1,4 @@
-"""The harness fixture of the scenarios, for the fault tests."""
+"""Makes the scenarios' `harness` fixture available to the fault tests."""
 
 from tests.scenarios.conftest import harness
 

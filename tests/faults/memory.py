@@ -1,4 +1,4 @@
-"""A group with little memory, whose processes the kernel itself ends when they want more."""
+"""A control group with a low memory limit, whose processes the kernel's OOM killer ends."""
 
 import contextlib
 import os
@@ -11,42 +11,42 @@ import pytest
 
 from tests.scenarios.harness import wait_until
 
-CONTROL = Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
-class SmallMemory:
-    """A control group, of whichever version the machine has."""
+class MemoryGroup:
+    """A control group, version 1 or 2."""
 
     folder: Path
 
     @property
-    def ended(self) -> int:
-        """How many of its processes the kernel has ended."""
+    def oom_kills(self) -> int:
+        """The number of its processes that the OOM killer has killed."""
         names = ("memory.events", "memory.oom_control")
         text = "".join(path.read_text() for name in names if (path := self.folder / name).exists())
-        found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
-        return int(found[1]) if found else 0
+        match = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+        return int(match[1]) if match else 0
 
 
 @contextlib.contextmanager
-def small_memory(size: int) -> Iterator[SmallMemory]:
-    """Needs root and control groups that can be written to."""
-    first = (CONTROL / "memory").is_dir()
-    folder = (CONTROL / "memory" if first else CONTROL) / f"agentos-test-{os.getpid()}"
-    limit = folder / ("memory.limit_in_bytes" if first else "memory.max")
+def small_memory(size: int) -> Iterator[MemoryGroup]:
+    """A control group limited to `size` bytes. Needs root and writable control groups."""
+    is_version_1 = (CGROUPS / "memory").is_dir()
+    folder = (CGROUPS / "memory" if is_version_1 else CGROUPS) / f"agentos-test-{os.getpid()}"
+    limit = folder / ("memory.limit_in_bytes" if is_version_1 else "memory.max")
     try:
         folder.mkdir()
     except OSError as error:
-        pytest.skip(f"needs root and control groups that can be made: {error}")
+        pytest.skip(f"needs root and writable control groups: {error}")
     try:
         if not limit.exists():
-            pytest.skip("needs control groups that count memory")
+            pytest.skip("needs control groups with memory accounting")
         limit.write_text(str(size))
-        swap = folder / ("memory.swappiness" if first else "memory.swap.max")
+        swap = folder / ("memory.swappiness" if is_version_1 else "memory.swap.max")
         if swap.exists():
             swap.write_text("0")
-        yield SmallMemory(folder)
+        yield MemoryGroup(folder)
     finally:
         wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10)
         folder.rmdir()

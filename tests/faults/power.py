@@ -1,4 +1,4 @@
-"""A disk that forgets what was not synced: replays a recorded run up to any call, and cuts the power."""
+"""A simulated disk that loses unsynced data: replays a recorded run up to any call, then cuts the power."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Tree:
 
 
 class Names(Enum):
-    """After a cut, names are as they were last synced, or as they were last: both may happen."""
+    """Which directory entries survive a power cut: the last synced ones, or the latest. Both can happen."""
 
     SYNCED = "synced"
     LATEST = "latest"
@@ -29,78 +29,78 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    what: str
+    operation: str
     path: str
-    other: str
-    at: int
+    target: str
+    offset: int
     data: bytes
 
 
 def read_record(path: Path) -> Iterator[Call]:
-    """Every call, in order."""
+    """All recorded calls, in order."""
     with open(path, "rb") as file:
         while head := file.readline():
-            what, name, other, at, size = head.decode().rstrip("\n").split("\t")
-            yield Call(what, name, other, int(at), file.read(int(size)))
+            operation, path_text, target, offset, size = head.decode().rstrip("\n").split("\t")
+            yield Call(operation, path_text, target, int(offset), file.read(int(size)))
 
 
 class Disk:
-    """Everything below `roots`; what was there before the recording is synced."""
+    """All files below `roots`; files that existed before the recording count as synced."""
 
     def __init__(self, *roots: Path) -> None:
         self._top = Tree()
         for root in roots:
             self._load(root)
 
-    def apply(self, call: Call) -> None:  # noqa: C901 - one case a call
-        match call.what:
+    def apply(self, call: Call) -> None:  # noqa: C901 - one case per call
+        match call.operation:
             case "create":
-                self._folder(call.path).entries[_last(call.path)] = File()
+                self._folder(call.path).entries[_name(call.path)] = File()
             case "mkdir":
-                # A root may be made in the course of it; the folder around it is not watched.
-                self._folder(call.path).entries.setdefault(_last(call.path), Tree())
+                # The run may create a root itself; its parent folder is not recorded.
+                self._folder(call.path).entries.setdefault(_name(call.path), Tree())
             case "write":
                 if file := self._file(call.path):
-                    file.content.extend(bytes(max(0, call.at - len(file.content))))
-                    file.content[call.at : call.at + len(call.data)] = call.data
+                    file.content.extend(bytes(max(0, call.offset - len(file.content))))
+                    file.content[call.offset : call.offset + len(call.data)] = call.data
             case "truncate":
                 if file := self._file(call.path):
-                    del file.content[call.at :]
+                    del file.content[call.offset :]
             case "rename":
-                if moved := self._folder(call.path).entries.pop(_last(call.path), None):
-                    self._folder(call.other).entries[_last(call.other)] = moved
+                if moved := self._folder(call.path).entries.pop(_name(call.path), None):
+                    self._folder(call.target).entries[_name(call.target)] = moved
             case "unlink":
-                self._folder(call.path).entries.pop(_last(call.path), None)
+                self._folder(call.path).entries.pop(_name(call.path), None)
             case "sync":
                 self._sync(call.path)
             case _:
                 pass
 
     def cut(self, target: Path, names: Names) -> None:
-        """Writes what is left after the power is gone below another folder."""
+        """Write what survives a power cut into `target`."""
         _write(self._top, target, names)
 
     def _sync(self, path: str) -> None:
-        found = self._find(path)
-        if isinstance(found, File):
-            found.synced = bytes(found.content)
-        elif found is not None:
-            found.synced = dict(found.entries)
+        node = self._find(path)
+        if isinstance(node, File):
+            node.synced = bytes(node.content)
+        elif node is not None:
+            node.synced = dict(node.entries)
 
     def _find(self, path: str) -> File | Tree | None:
-        found: File | Tree | None = self._top
+        node: File | Tree | None = self._top
         for part in path.strip("/").split("/"):
-            found = found.entries.get(part) if isinstance(found, Tree) else None
-        return found
+            node = node.entries.get(part) if isinstance(node, Tree) else None
+        return node
 
     def _file(self, path: str) -> File | None:
-        found = self._find(path)
-        return found if isinstance(found, File) else None
+        node = self._find(path)
+        return node if isinstance(node, File) else None
 
     def _folder(self, path: str) -> Tree:
-        found = self._find(os.path.dirname(path))
-        assert isinstance(found, Tree), path
-        return found
+        node = self._find(os.path.dirname(path))
+        assert isinstance(node, Tree), path
+        return node
 
     def _load(self, root: Path) -> None:
         tree = self._top
@@ -116,13 +116,13 @@ class Disk:
             folder.entries[path.name] = folder.synced[path.name] = node
 
 
-def told(call: Call) -> list[dict[str, object]]:
-    """The events in what a worker has told its coordinator."""
-    lines = call.data.splitlines() if call.what == "told" else []
+def sent_events(call: Call) -> list[dict[str, object]]:
+    """The events that a worker sent to its coordinator with this call."""
+    lines = call.data.splitlines() if call.operation == "send" else []
     return [json.loads(line) for line in lines if line.startswith(b'{"type":"') and line.endswith(b"}")]
 
 
-def _last(path: str) -> str:
+def _name(path: str) -> str:
     return os.path.basename(path)
 
 

@@ -1,19 +1,19 @@
-/* Stands between a program and the kernel: counts, records, delays, spoils or ends at durable calls.
+/* LD_PRELOAD shim that counts, records, delays or fails durable system calls, or kills the process at one.
  *
- * Loaded with LD_PRELOAD. What counts is a call that changes a file or a name below one of the roots: the sync,
- * the write, the truncation, and whatever makes, moves or removes a file, a folder or a link.
- *   FAULTS_ROOTS     folders, with colons between them
- *   FAULTS_STATE     a file that all processes share: counters, a lock, the items that were hit
- *   FAULTS_WHO       coordinator, worker, gateway, or nothing for all; a command such as a review is a coordinator
- *   FAULTS_KILL_AT   the n-th call of all is not made: its process is killed instead
- *   FAULTS_KILL_STEP s: the worker of item s*n (of its last four digits) is killed in place of its n-th call, once
- *   FAULTS_KILL_UNLINK  the first file whose path ends so is not deleted: the process is killed instead
+ * A durable call changes a file or a directory entry below one of the roots: sync, write, truncate, and calls that
+ * create, move or remove a file, a folder or a link.
+ *   FAULTS_ROOTS     folders, separated by colons
+ *   FAULTS_STATE     a file shared by all processes: counters, a lock, the items already killed
+ *   FAULTS_WHO       coordinator, worker or gateway; empty for all. Commands such as review count as coordinator
+ *   FAULTS_KILL_AT   kill the process instead of making the n-th durable call, counted over all processes
+ *   FAULTS_KILL_STEP s: kill the worker of item s*n (last four digits) instead of making its n-th call, once per item
+ *   FAULTS_KILL_UNLINK  kill the process instead of deleting the first file whose path ends with this
  *   FAULTS_EIO       fsync of a path that contains this fails with EIO, FAULTS_TIMES times
- *   FAULTS_DELAY     every fsync takes so many milliseconds
- *   FAULTS_FORKS     so many forks fail with EAGAIN
- *   FAULTS_ROOM      a fork fails with EAGAIN while so many workers are there
- *   FAULTS_CLOCK     the wall clock is so many seconds ahead; the fifth counter is added to it
- *   FAULTS_RECORD    a file for every call, with its data, in the order in which they happened
+ *   FAULTS_DELAY     every fsync takes this many milliseconds longer
+ *   FAULTS_FORKS     the first n forks of a worker fail with EAGAIN
+ *   FAULTS_ROOM      a fork fails with EAGAIN while n workers are alive
+ *   FAULTS_CLOCK     the wall clock is this many seconds ahead, plus the fifth counter
+ *   FAULTS_RECORD    a file that receives every durable call with its data, in order
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,7 +34,7 @@
 
 #define ITEMS 65536
 struct shared {
-    atomic_long calls, kills, spoilt, unforked, clock;
+    atomic_long calls, kills, failed_syncs, failed_forks, clock;
     atomic_int lock;
     atomic_char hit[ITEMS];
 };
@@ -63,9 +63,9 @@ static pid_t (*real_fork)(void);
 static int (*real_clock)(clockid_t, struct timespec *);
 static ssize_t (*real_send)(int, const void *, size_t, int);
 
-static long number(const char *name, long otherwise) {
+static long number(const char *name, long fallback) {
     const char *text = getenv(name);
-    return text ? atol(text) : otherwise;
+    return text ? atol(text) : fallback;
 }
 
 static void resolve(void) {
@@ -89,7 +89,7 @@ static void resolve(void) {
     real_send = dlsym(RTLD_NEXT, "send");
 }
 
-/* Other libraries' beginnings may call before ours. */
+/* Constructors of other libraries may call us before our own constructor has run. */
 #define READY if (!real_send) resolve();
 
 __attribute__((constructor)) static void begin(void) {
@@ -112,7 +112,7 @@ __attribute__((constructor)) static void begin(void) {
     close(file);
     for (ssize_t at = 0; at < size; at++) if (!line[at]) line[at] = ' ';
     is_template = strstr(line, "agentos.engines.template") != NULL;
-    /* Programs that items are given to inherit us, and are nobody of ours. */
+    /* Programs started for an item inherit the shim, but are not part of agentos. */
     role = getenv("AGENTOS_ITEM_ID") ? "program" : is_template ? "template"
         : strstr(line, "agentos gateway") ? "gateway" : "coordinator";
     const char *state = getenv("FAULTS_STATE");
@@ -128,14 +128,14 @@ __attribute__((constructor)) static void begin(void) {
 
 static int is_worker(void) { return is_template && getpid() != first; }
 
-static int is_meant(void) {
+static int is_target(void) {
     if (!who || !*who) return 1;
     return strcmp(who, "worker") == 0 ? is_worker() : role && strcmp(who, role) == 0;
 }
 
 static int below(const char *path) {
     if (!roots || !path || path[0] != '/') return 0;
-    /* SQLite's index to its log: memory that readers write too, and nothing that lasts. */
+    /* SQLite's WAL index is shared memory, not durable. */
     size_t end = strlen(path);
     if (end > 4 && strcmp(path + end - 4, "-shm") == 0) return 0;
     for (const char *root = roots; *root;) {
@@ -161,9 +161,9 @@ static void path_at(int folder, const char *name, char *path, size_t size) {
     snprintf(path, size, "%s/%s", start, name);
 }
 
-/* The call that is about to be made; a process that is meant to end here ends here. */
+/* Counts the call that is about to be made; kills the process if this is the call to kill it at. */
 static void before(void) {
-    if (!shared || !is_meant()) return;
+    if (!shared || !is_target()) return;
     if (counted_for != getpid()) { counted_for = getpid(); atomic_store(&own, 0); item = 0; }
     long call = atomic_fetch_add(&shared->calls, 1) + 1;
     long mine = atomic_fetch_add(&own, 1) + 1;
@@ -179,7 +179,7 @@ static void before(void) {
 }
 
 static void before_unlink(const char *path) {
-    if (!kill_unlink || !shared || !is_meant() ) return;
+    if (!kill_unlink || !shared || !is_target() ) return;
     size_t length = strlen(path), wanted = strlen(kill_unlink);
     if (length < wanted || strcmp(path + length - wanted, kill_unlink) || access(path, F_OK)) return;
     if (atomic_fetch_add(&shared->kills, 1)) return;
@@ -205,10 +205,10 @@ static void note(const char *what, const char *path, const char *other, long at,
     if (real_write(record, head, length) < 0 || (size && real_write(record, data, size) < 0)) abort();
 }
 
-static int spoils(const char *path) {
+static int fails_sync(const char *path) {
     if (delay) { struct timespec rest = {delay / 1000, delay % 1000 * 1000000}; nanosleep(&rest, NULL); }
-    if (!eio || !is_meant() || !strstr(path, eio) || !shared) return 0;
-    if (atomic_fetch_add(&shared->spoilt, 1) >= times) return 0;
+    if (!eio || !is_target() || !strstr(path, eio) || !shared) return 0;
+    if (atomic_fetch_add(&shared->failed_syncs, 1) >= times) return 0;
     errno = EIO;
     return 1;
 }
@@ -219,7 +219,7 @@ static int sync_by(int (*real)(int), int file) {
     path_of(file, path, sizeof path);
     if (inside || !below(path)) return real(file);
     before();
-    if (spoils(path)) return -1;
+    if (fails_sync(path)) return -1;
     enter();
     int found = real(file);
     note("sync", path, "", 0, NULL, 0);
@@ -356,7 +356,7 @@ int rmdir(const char *name) {
     return found;
 }
 
-/* Links are not replayed after a power cut: nothing that was acknowledged stands in one. */
+/* Links are not replayed after a power cut: no acknowledged data depends on one. */
 int symlinkat(const char *target, int folder, const char *name) {
     READY
     char path[8192];
@@ -370,38 +370,38 @@ int symlinkat(const char *target, int folder, const char *name) {
 }
 int symlink(const char *target, const char *name) { return symlinkat(target, AT_FDCWD, name); }
 
-/* What a worker tells its coordinator is an acknowledgement: it is recorded in its place. */
+/* A message from a worker to its coordinator acknowledges work, so it is recorded in order with the calls. */
 ssize_t send(int file, const void *data, size_t size, int flags) {
     READY
     if (record < 0 || !is_worker()) return real_send(file, data, size, flags);
     enter();
-    note("told", "", "", 0, data, size);
+    note("send", "", "", 0, data, size);
     leave();
     return real_send(file, data, size, flags);
 }
 
-#define MOST 64
-static pid_t workers[MOST];
+#define MAX_WORKERS 64
+static pid_t workers[MAX_WORKERS];
 static pid_t fork_with_room(void) {
-    int place = 0, there = 0;
-    for (int at = 0; at < MOST; at++) {
-        if (workers[at] && kill(workers[at], 0) == 0) there++;
-        else place = at;
+    int slot = 0, alive = 0;
+    for (int at = 0; at < MAX_WORKERS; at++) {
+        if (workers[at] && kill(workers[at], 0) == 0) alive++;
+        else slot = at;
     }
-    if (there >= room) {
-        if (shared) atomic_fetch_add(&shared->unforked, 1);
+    if (alive >= room) {
+        if (shared) atomic_fetch_add(&shared->failed_forks, 1);
         errno = EAGAIN;
         return -1;
     }
     pid_t found = real_fork();
-    if (found > 0) workers[place] = found;
+    if (found > 0) workers[slot] = found;
     return found;
 }
 
 pid_t fork(void) {
     READY
     if (room && is_template && getpid() == first) return fork_with_room();
-    if (forks && shared && is_template && atomic_fetch_add(&shared->unforked, 1) < forks) {
+    if (forks && shared && is_template && atomic_fetch_add(&shared->failed_forks, 1) < forks) {
         errno = EAGAIN;
         return -1;
     }

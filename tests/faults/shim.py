@@ -1,4 +1,4 @@
-"""The shim between a program and the kernel, compiled when it is first wanted."""
+"""The LD_PRELOAD shim that injects faults into system calls; compiled on first use."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ SOURCE = Path(__file__).with_name("shim.c")
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """What one run is given, and what the shim has counted in it."""
+    """The shim of one run: the environment that configures it, and its counters."""
 
     library: Path
     harness: RunHarness
@@ -34,13 +34,13 @@ class Shim:
     def record(self) -> Path:
         return self.harness.root / f"{self.name}.record"
 
-    def environment(self, **wishes: object) -> dict[str, Any]:
-        """`kill_at=3` becomes FAULTS_KILL_AT; see the head of shim.c."""
+    def environment(self, **faults: object) -> dict[str, Any]:
+        """`kill_at=3` sets FAULTS_KILL_AT=3; shim.c documents all of them."""
         return {
             "LD_PRELOAD": str(self.library),
             "FAULTS_ROOTS": f"{self.harness.project}:{self.harness.home}",
             "FAULTS_STATE": str(self.state),
-            **{f"FAULTS_{name.upper()}": str(value) for name, value in wishes.items()},
+            **{f"FAULTS_{name.upper()}": str(value) for name, value in faults.items()},
         }
 
     @property
@@ -52,31 +52,29 @@ class Shim:
         return self._counter(1)
 
     @property
-    def spoilt(self) -> int:
+    def failed_syncs(self) -> int:
         return self._counter(2)
 
     @property
-    def unforked(self) -> int:
+    def failed_forks(self) -> int:
         return self._counter(3)
 
-    def turn_clock(self, seconds: int) -> None:
-        """The wall clock of every process jumps, from where it would be by itself."""
+    def shift_clock(self, seconds: int) -> None:
+        """Shift the wall clock of every process by `seconds` relative to the real one."""
         with open(self.state, "r+b") as file:
             file.seek(32)
             file.write(struct.pack("l", seconds))
 
-    def _counter(self, place: int) -> int:
-        found: int = struct.unpack_from("l", self.state.read_bytes(), place * 8)[0]
-        return found
+    def _counter(self, index: int) -> int:
+        value: int = struct.unpack_from("l", self.state.read_bytes(), index * 8)[0]
+        return value
 
 
 def shim_for(harness: RunHarness, name: str = "shim") -> Shim:
-    """Skips the test where there is no C compiler."""
+    """The shim of a run; skips the test if there is no C compiler."""
     library = compiled()
     if library is None:
-        pytest.skip(
-            "needs a C compiler (packages gcc and libc6-dev), for the shim between program and kernel"
-        )
+        pytest.skip("needs a C compiler (packages gcc and libc6-dev) to build the fault injection shim")
     return Shim(library, harness, name)
 
 
@@ -90,8 +88,8 @@ def compiled() -> Path | None:
     folder.mkdir(mode=0o700, exist_ok=True)
     target = folder / f"{digest}.so"
     if not target.exists():
-        fresh = folder / f"{digest}.{os.getpid()}"
-        words = [compiler, "-O2", "-shared", "-fPIC", "-o", str(fresh), str(SOURCE), "-ldl"]
-        subprocess.run(words, check=True, capture_output=True)
-        fresh.rename(target)
+        temporary = folder / f"{digest}.{os.getpid()}"
+        command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(temporary), str(SOURCE), "-ldl"]
+        subprocess.run(command, check=True, capture_output=True)
+        temporary.rename(target)
     return target

@@ -1,4 +1,4 @@
-"""Two containers, one home: a living run is never taken for dead, and nothing of it is removed."""
+"""Two containers sharing one home: a live run is never mistaken for a dead one, and its files are kept."""
 
 import subprocess
 from pathlib import Path
@@ -17,31 +17,31 @@ def has_namespaces() -> bool:
 pytestmark = pytest.mark.skipif(not has_namespaces(), reason="needs pid namespaces (run as root)")
 
 
-def test_a_run_in_another_container_is_alive_keeps_its_socket_and_is_not_pruned(harness: RunHarness) -> None:
+def test_a_run_in_another_container_counts_as_alive_and_is_not_pruned(harness: RunHarness) -> None:
     harness.issues(1, 2)
     server = harness.server()
 
-    def look(*words: object, program: str = "agentos") -> str:
-        done = harness.start(*words, program=program, before=CONTAINER).wait(60)
+    def run_in_container(*args: object, program: str = "agentos") -> str:
+        done = harness.start(*args, program=program, before=CONTAINER).wait(60)
         return done.out + done.err
 
     with server.frozen():
         running = harness.start("1", before=CONTAINER)
         running.wait_for("Executing: N1_design", 60)
-        listed = look("runs")
+        listed = run_in_container("runs")
         assert "running" in listed and "killed" not in listed
-        assert "is running" in look("status")
-        look("runs", "prune", "--keep", "1")
+        assert "is running" in run_in_container("status")
+        run_in_container("runs", "prune", "--keep", "1")
         (run,) = harness.runs()
         assert any(path.is_socket() for path in run.iterdir())
-        assert "LLD-1" in look("1", "--dry-run", program="lld-workflow")
-        look("2", "--offline", program="lld-workflow")
+        assert "LLD-1" in run_in_container("1", "--dry-run", program="lld-workflow")
+        run_in_container("2", "--offline", program="lld-workflow")
         assert any(path.is_socket() for path in run.iterdir())
     assert running.wait(60).code == 0
     assert harness.document(1).exists()
 
 
-def test_two_containers_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> None:
+def test_two_containers_share_a_backlog_without_repeating_work(harness: RunHarness) -> None:
     harness.issues(*range(1, 7))
     server = harness.server("--latency", "0.2,0.3")
     first = harness.start("--all", "--parallel", "2", before=CONTAINER)
@@ -51,7 +51,7 @@ def test_two_containers_share_a_backlog_and_do_nothing_twice(harness: RunHarness
     assert not server.repeated_prompts()
 
 
-def test_a_home_on_an_overlay_shows_a_living_run_as_running(harness: RunHarness, tmp_path: Path) -> None:
+def test_a_live_run_is_shown_as_running_when_home_is_an_overlay(harness: RunHarness, tmp_path: Path) -> None:
     harness.issues(1)
     harness.server("--latency", "4,4")
     for name in ("lower", "upper", "work"):
@@ -77,5 +77,5 @@ def test_a_home_on_an_overlay_shows_a_living_run_as_running(harness: RunHarness,
         check=False,
     )
     if done.returncode == 77:
-        pytest.skip("this kernel mounts no overlay here")
+        pytest.skip("the kernel does not allow an overlay mount here")
     assert done.returncode == 0 and "running" in done.stdout and "killed" not in done.stdout

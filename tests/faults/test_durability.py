@@ -1,4 +1,4 @@
-"""Kills at durable calls, power cuts, and disks that lie, stall or break."""
+"""Kills at durable calls, power cuts, failing syncs and slow disks."""
 
 import signal
 import time
@@ -20,67 +20,68 @@ from .shim import shim_for
 
 
 @pytest.mark.parametrize(
-    ("sweep", "places"),
+    ("sweep", "call_numbers"),
     [
         (sweep_designs, (60, 190)),
         pytest.param(sweep_filings, (90, 212), marks=pytest.mark.slow),
         pytest.param(sweep_coordinators, (9, 40), marks=pytest.mark.slow),
     ],
 )
-def test_a_kill_at_a_durable_call_loses_nothing_and_does_nothing_twice(
-    tmp_path: Path, harness: RunHarness, sweep: object, places: tuple[int, ...]
+def test_a_kill_at_a_durable_call_neither_loses_nor_repeats_work(
+    tmp_path: Path, harness: RunHarness, sweep: object, call_numbers: tuple[int, ...]
 ) -> None:
     shim_for(harness)
-    found = sweep(tmp_path / "sweep", places)  # type: ignore[operator]
-    assert found.kills == len(places) and not found.violations, found.violations
+    result = sweep(tmp_path / "sweep", call_numbers)  # type: ignore[operator]
+    assert result.kills == len(call_numbers) and not result.violations, result.violations
 
 
 @pytest.mark.parametrize(
-    ("who", "places"),
+    ("who", "call_numbers"),
     [
         pytest.param(COORDINATOR, (44,), marks=pytest.mark.slow),
         (WORKER, (8,)),
         pytest.param(GATEWAY, (10,), marks=pytest.mark.slow),
     ],
 )
-def test_a_kill_at_a_durable_call_of_exec_loses_no_program_and_repeats_none_that_is_done(
-    tmp_path: Path, harness: RunHarness, who: str, places: tuple[int, ...]
+def test_a_kill_at_a_durable_call_of_exec_neither_loses_nor_repeats_a_program(
+    tmp_path: Path, harness: RunHarness, who: str, call_numbers: tuple[int, ...]
 ) -> None:
     shim_for(harness)
-    found = sweep_programs(tmp_path / "sweep", places, who)
-    assert found.kills == len(places) and not found.violations, found.violations
+    result = sweep_programs(tmp_path / "sweep", call_numbers, who)
+    assert result.kills == len(call_numbers) and not result.violations, result.violations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("act", "places"), [(Act.SEND_BACK, (15,)), pytest.param(Act.EDIT, (12, 30), marks=pytest.mark.long)]
+    ("act", "call_numbers"),
+    [(Act.SEND_BACK, (15,)), pytest.param(Act.EDIT, (12, 30), marks=pytest.mark.long)],
 )
-def test_a_decision_is_kept_whole_and_once_wherever_its_command_is_killed(
-    tmp_path: Path, harness: RunHarness, act: Act, places: tuple[int, ...]
+def test_a_decision_is_saved_completely_and_once_wherever_its_command_is_killed(
+    tmp_path: Path, harness: RunHarness, act: Act, call_numbers: tuple[int, ...]
 ) -> None:
     shim_for(harness)
-    found = sweep_reviews(tmp_path / "sweep", places, act)
-    assert found.kills == len(places) and not found.violations, found.violations
+    result = sweep_reviews(tmp_path / "sweep", call_numbers, act)
+    assert result.kills == len(call_numbers) and not result.violations, result.violations
 
 
 @pytest.mark.slow
-def test_a_worker_killed_while_it_parks_asks_the_person_once(tmp_path: Path, harness: RunHarness) -> None:
+def test_a_worker_killed_while_parking_asks_for_one_decision(tmp_path: Path, harness: RunHarness) -> None:
     shim_for(harness)
-    found = sweep_parkings(tmp_path / "sweep", (110,))
-    assert found.kills == 1 and not found.violations, found.violations
+    result = sweep_parkings(tmp_path / "sweep", (110,))
+    assert result.kills == 1 and not result.violations, result.violations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("act", "places"),
+    ("act", "call_numbers"),
     [(Act.SEND_BACK, (30,)), pytest.param(Act.REJECT, (20, 40, 80), marks=pytest.mark.long)],
 )
-def test_a_worker_killed_after_a_decision_neither_loses_nor_repeats_it_at_any_call(
-    tmp_path: Path, harness: RunHarness, act: Act, places: tuple[int, ...]
+def test_a_worker_killed_at_any_call_after_a_decision_applies_it_exactly_once(
+    tmp_path: Path, harness: RunHarness, act: Act, call_numbers: tuple[int, ...]
 ) -> None:
     shim_for(harness)
-    found = sweep_decided(tmp_path / "sweep", places, act)
-    assert found.kills == len(places) and not found.violations, found.violations
+    result = sweep_decided(tmp_path / "sweep", call_numbers, act)
+    assert result.kills == len(call_numbers) and not result.violations, result.violations
 
 
 @pytest.mark.slow
@@ -88,30 +89,30 @@ def test_a_coordinator_killed_in_a_run_with_gates_loses_no_decision(
     tmp_path: Path, harness: RunHarness
 ) -> None:
     shim_for(harness)
-    found = sweep_gated_runs(tmp_path / "sweep", (50,))
-    assert found.kills == 1 and not found.violations, found.violations
+    result = sweep_gated_runs(tmp_path / "sweep", (50,))
+    assert result.kills == 1 and not result.violations, result.violations
 
 
 @pytest.mark.parametrize(
-    ("manner", "places"), [(ALONE, (9,)), pytest.param(BESIDE, (6,), marks=pytest.mark.slow)]
+    ("mode", "call_numbers"), [(ALONE, (9,)), pytest.param(BESIDE, (6,), marks=pytest.mark.slow)]
 )
-def test_a_gateway_killed_at_a_note_holds_no_key_and_what_it_was_told_is_known(
-    tmp_path: Path, harness: RunHarness, manner: str, places: tuple[int, ...]
+def test_a_gateway_killed_while_writing_a_note_frees_its_key_and_keeps_known_cooldowns(
+    tmp_path: Path, harness: RunHarness, mode: str, call_numbers: tuple[int, ...]
 ) -> None:
     shim_for(harness)
-    found = sweep_gateways(tmp_path / "sweep", places, manner)
-    assert found.kills == len(places) and not found.violations, found.violations
+    result = sweep_gateways(tmp_path / "sweep", call_numbers, mode)
+    assert result.kills == len(call_numbers) and not result.violations, result.violations
 
 
 @pytest.mark.slow
-def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_run_again(
+def test_a_kill_before_the_checkpoint_of_a_finished_item_is_deleted_repeats_nothing(
     harness: RunHarness,
 ) -> None:
     harness.issues(42, 43)
     server = harness.server()
     shim = shim_for(harness)
-    wishes = shim.environment(who="worker", kill_unlink="lld_workflow_42.db")
-    killed = harness.run(42, "--retries", 0, **wishes)
+    faults = shim.environment(who="worker", kill_unlink="lld_workflow_42.db")
+    killed = harness.run(42, "--retries", 0, **faults)
     assert killed.code == 1 and "killed by SIGKILL" in killed.out and shim.kills == 1
     document = harness.document(42).read_bytes()
     assert "lld_workflow_42.db" in harness.databases() and len(server.answered(42)) == 2
@@ -123,26 +124,26 @@ def test_a_kill_between_done_and_the_deletion_of_the_checkpoint_makes_nothing_ru
 
 
 @pytest.mark.parametrize("program", [pytest.param("lld-workflow", marks=pytest.mark.slow), "issue-workflow"])
-def test_a_power_cut_loses_nothing_that_was_acknowledged(harness: RunHarness, program: str) -> None:
+def test_a_power_cut_loses_nothing_acknowledged(harness: RunHarness, program: str) -> None:
     harness.server()
     if program == "lld-workflow":
         harness.issue(41)
-        assert harness.run("--all").code == 0, "an earlier run, which has left notes"
+        assert harness.run("--all").code == 0, "the earlier run, which leaves notes, failed"
         harness.issue(42)
     else:
         harness.brief("42-thing.md", 42)
-    found = cut_everywhere(harness, shim_for(harness), program, every=9)
-    assert found.calls > 200 and found.promises == 2 and found.cuts > 80
-    assert not found.violations, found.violations[:5]
+    result = cut_everywhere(harness, shim_for(harness), program, every=9)
+    assert result.calls > 200 and result.promises == 2 and result.cuts > 80
+    assert not result.violations, result.violations[:5]
 
 
 def test_a_document_whose_sync_fails_is_not_recorded_as_done(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     shim = shim_for(harness)
-    wishes = shim.environment(eio="docs/lld/active", who="worker", times=1000)
-    done = harness.run("--all", "--retries", 0, **wishes)
-    assert shim.spoilt >= 2
+    faults = shim.environment(eio="docs/lld/active", who="worker", times=1000)
+    done = harness.run("--all", "--retries", 0, **faults)
+    assert shim.failed_syncs >= 2
     assert done.code == 1 and "Input/output error" in done.out, done.out
     assert not list(harness.project.glob("docs/lld/active/*")) and len(harness.databases()) >= 2
     again = harness.run("--all")
@@ -150,27 +151,27 @@ def test_a_document_whose_sync_fails_is_not_recorded_as_done(harness: RunHarness
     assert not server.repeated_prompts()
 
 
-def test_a_journal_whose_sync_fails_costs_one_warning(harness: RunHarness) -> None:
+def test_a_journal_whose_sync_fails_causes_one_warning(harness: RunHarness) -> None:
     harness.issues(42, 43)
     harness.server()
     shim = shim_for(harness)
     done = harness.run("--all", **shim.environment(eio="events.jsonl", who="coordinator", times=1000))
-    assert shim.spoilt >= 2 and done.code == 0, done.out + done.err
+    assert shim.failed_syncs >= 2 and done.code == 0, done.out + done.err
     assert done.out.count("Cannot write log files (Input/output error)") == 1
     assert harness.document(42).exists() and harness.document(43).exists()
 
 
 @pytest.mark.slow
-def test_on_a_slow_disk_a_stop_still_takes_less_than_five_seconds(harness: RunHarness) -> None:
+def test_a_stop_on_a_slow_disk_takes_less_than_five_seconds(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server("--latency", "0.2,0.2")
     shim = shim_for(harness)
     running = harness.start("--all", "--parallel", 3, **shim.environment(delay=150))
     wait_until(lambda: bool(server.calls()), 30)
-    began = time.monotonic()
+    started = time.monotonic()
     running.signal(signal.SIGINT)
     stopped = running.wait()
-    assert stopped.code == 130 and time.monotonic() - began < 5, stopped.out
+    assert stopped.code == 130 and time.monotonic() - started < 5, stopped.out
     done = harness.run("--all", "--parallel", 3, **shim.environment(delay=20))
     assert done.code == 0 and all(harness.document(number).exists() for number in (42, 43, 44))
     assert not server.repeated_prompts()

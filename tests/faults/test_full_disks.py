@@ -1,4 +1,4 @@
-"""A disk that is full: the work waits for space, and nothing is corrupt."""
+"""A full disk: the run waits for space, and nothing is corrupted."""
 
 import contextlib
 import shutil
@@ -18,23 +18,23 @@ RESUMED = "[COORDINATOR] Disk space is available again after "
 WARNING = "[COORDINATOR] Cannot write log files (No space left on device). The run continues without them."
 
 
-def outside(disk: SmallDisk, harness: RunHarness, pattern: str) -> list[str]:
-    return sorted(path.name for path in disk.seen_from_outside.glob(pattern))
+def names_on(disk: SmallDisk, pattern: str) -> list[str]:
+    return sorted(path.name for path in disk.host_path.glob(pattern))
 
 
-def soundness(disk: SmallDisk, copies: Path) -> set[str]:
-    """What SQLite says of each checkpoint, as it lies there now."""
-    found = set()
-    for folder in disk.seen_from_outside.glob("checkpoints/*"):
+def check_databases(disk: SmallDisk, copies: Path) -> set[str]:
+    """The results of SQLite's quick check over copies of all checkpoints."""
+    results = set()
+    for folder in disk.host_path.glob("checkpoints/*"):
         shutil.copytree(folder, copies / folder.name)
     for database in copies.glob("*/*.db"):
-        with contextlib.closing(sqlite3.connect(database)) as opened:
-            found.add(str(opened.execute("PRAGMA quick_check").fetchone()[0]))
-    return found
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            results.add(str(connection.execute("PRAGMA quick_check").fetchone()[0]))
+    return results
 
 
 @pytest.mark.slow
-def test_a_full_home_pauses_the_run_and_space_lets_it_go_on(harness: RunHarness) -> None:
+def test_a_full_home_pauses_the_run_until_space_is_freed(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server("--latency", "0.3,0.3")
     with small_disk(harness.home) as disk:
@@ -43,18 +43,18 @@ def test_a_full_home_pauses_the_run_and_space_lets_it_go_on(harness: RunHarness)
         assert disk.fill() > 0
         running.wait_for(PAUSED)
         time.sleep(1.5)
-        assert soundness(disk, harness.root / "copies") == {"ok"}
+        assert check_databases(disk, harness.root / "copies") == {"ok"}
         disk.free()
         done = running.wait()
         assert done.code == 0, done.out + done.err
         assert done.out.count(PAUSED) == done.out.count(RESUMED) >= 1
         assert "Traceback" not in done.out + done.err and "attempt 2" not in done.out
-        assert not outside(disk, harness, "checkpoints/*/*")
+        assert not names_on(disk, "checkpoints/*/*")
     assert all(flaw(harness.document(number).read_bytes(), EVIDENCE) is None for number in (40, 41, 42, 43))
     assert len(server.answered()) == 8 and not server.repeated_prompts()
 
 
-def test_a_full_project_pauses_the_run_and_no_document_is_half_written(harness: RunHarness) -> None:
+def test_a_full_project_pauses_the_run_and_leaves_no_partial_document(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.3,0.3")
     with small_disk(harness.project) as disk:
@@ -62,19 +62,19 @@ def test_a_full_project_pauses_the_run_and_no_document_is_half_written(harness: 
         wait_until(lambda: len(server.calls()) >= 2)
         disk.fill()
         running.wait_for(PAUSED)
-        assert not outside(disk, harness, "docs/lld/*/*")
+        assert not names_on(disk, "docs/lld/*/*")
         disk.free()
         done = running.wait()
         assert done.code == 0, done.out + done.err
-        found = sorted(disk.seen_from_outside.glob("docs/lld/active/*.md"))
-        assert [path.name for path in found] == ["LLD-040.md", "LLD-041.md"]
-        assert all(flaw(path.read_bytes(), EVIDENCE) is None for path in found)
-        assert not list(disk.seen_from_outside.rglob(".agentos-tmp-*"))
+        documents = sorted(disk.host_path.glob("docs/lld/active/*.md"))
+        assert [path.name for path in documents] == ["LLD-040.md", "LLD-041.md"]
+        assert all(flaw(path.read_bytes(), EVIDENCE) is None for path in documents)
+        assert not list(disk.host_path.rglob(".agentos-tmp-*"))
     assert len(server.answered()) == 4
 
 
 @pytest.mark.slow
-def test_a_run_that_waits_for_space_can_be_stopped_and_goes_on_later(harness: RunHarness) -> None:
+def test_a_run_waiting_for_disk_space_can_be_stopped_and_resumed(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.2,0.2")
     with small_disk(harness.home) as disk:
@@ -82,10 +82,10 @@ def test_a_run_that_waits_for_space_can_be_stopped_and_goes_on_later(harness: Ru
         wait_until(lambda: len(server.calls()) >= 1)
         disk.fill()
         running.wait_for(PAUSED)
-        began = time.monotonic()
+        started = time.monotonic()
         running.process.terminate()
         stopped = running.wait()
-        assert stopped.code == 143 and time.monotonic() - began < 5, stopped.out
+        assert stopped.code == 143 and time.monotonic() - started < 5, stopped.out
         assert "Traceback" not in stopped.out + stopped.err
         disk.free()
         done = disk.start(harness, "--all", "--parallel", 2).wait()
@@ -94,7 +94,7 @@ def test_a_run_that_waits_for_space_can_be_stopped_and_goes_on_later(harness: Ru
 
 
 @pytest.mark.slow
-def test_a_home_that_is_full_from_the_beginning_is_refused_with_the_cure(harness: RunHarness) -> None:
+def test_a_home_that_is_already_full_is_refused_with_a_hint(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
     with small_disk(harness.home) as disk:
@@ -107,7 +107,7 @@ def test_a_home_that_is_full_from_the_beginning_is_refused_with_the_cure(harness
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_logs_alone_costs_one_warning(harness: RunHarness) -> None:
+def test_a_full_log_disk_causes_one_warning_only(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.2,0.2")
     with small_disk(harness.home / "logs", "1m") as disk:

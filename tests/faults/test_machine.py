@@ -1,4 +1,4 @@
-"""What the machine refuses or plays: processes, descriptors, memory, clocks, users, packages."""
+"""Faults of the machine: no processes, no descriptors, huge files, wrong clocks, replaced packages."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(harness: RunHarness) -> None:
+def test_a_suspended_worker_is_killed_on_timeout_and_its_item_resumes(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "hang", "role": "review"})
     running = harness.start("--all", "--timeout", "4s")
@@ -28,11 +28,11 @@ def test_a_worker_that_stands_still_for_ever_is_killed_and_its_item_goes_on(harn
     os.kill(harness.worker("LLD-42"), signal.SIGSTOP)
     done = running.wait(40)
     assert done.code == 0 and "ran out of time (--timeout)" in done.out and "attempt 2 of 3" in done.out
-    assert [call["role"] for call in server.answered()] == ["draft", "review"], "it began anew"
+    assert [call["role"] for call in server.answered()] == ["draft", "review"], "it started over"
     assert harness.document(42).exists()
 
 
-def test_a_coordinator_that_stands_still_goes_on(harness: RunHarness) -> None:
+def test_a_suspended_coordinator_continues_when_resumed(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server("--latency", "0.3,0.3")
     running = harness.start("--all", "--parallel", 2)
@@ -45,29 +45,29 @@ def test_a_coordinator_that_stands_still_goes_on(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_where_no_process_can_be_made_the_run_says_so_and_tries_again(harness: RunHarness) -> None:
+def test_a_run_that_cannot_fork_says_so_and_retries(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     shim = shim_for(harness)
     done = harness.run("--all", "--parallel", 2, **shim.environment(forks=6))
-    assert shim.unforked >= 6 and done.code == 0, done.out + done.err
+    assert shim.failed_forks >= 6 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row" in done.out and "Resource temporarily unavailable" in done.out
     assert len(server.answered()) == 4 and {e["attempts"] for e in harness.events("item_ended")} == {1}
 
 
 @pytest.mark.slow
-def test_where_one_process_can_be_made_and_no_second_the_run_goes_on_with_one(harness: RunHarness) -> None:
+def test_a_run_that_can_fork_only_one_worker_continues_with_one(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server()
     shim = shim_for(harness)
     done = harness.run("--all", "--parallel", 2, **shim.environment(room=1))
-    assert shim.unforked >= 3 and done.code == 0, done.out + done.err
+    assert shim.failed_forks >= 3 and done.code == 0, done.out + done.err
     assert "failed 3 times in a row ([Errno 11] Resource temporarily unavailable)" in done.out
     assert len(server.answered()) == 6 and server.ledger()["max_concurrent_all"] == 1
     assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
 
-def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(harness: RunHarness) -> None:
+def test_a_run_that_can_never_fork_gives_the_reason_and_can_be_stopped(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
     shim = shim_for(harness)
@@ -78,32 +78,32 @@ def test_where_no_process_can_ever_be_made_the_reason_is_said_and_a_stop_works(h
 
 
 @pytest.mark.parametrize("descriptors", [8, 30, pytest.param(24, marks=pytest.mark.long)])
-def test_without_descriptors_the_error_is_clear_and_no_item_is_called_locked(
+def test_running_out_of_descriptors_is_a_clear_error_and_not_reported_as_a_lock(
     harness: RunHarness, descriptors: int
 ) -> None:
     harness.issues(*range(40, 46))
     server = harness.server()
     limit = ("prlimit", f"--nofile={descriptors}:{descriptors}") if shutil.which("prlimit") else ()
     if not limit:
-        pytest.skip("needs prlimit (package util-linux), to take descriptors away")
+        pytest.skip("needs prlimit (package util-linux) to limit descriptors")
     with server.frozen():
         running = harness.start("--all", "--parallel", 6, "--retries", 0, before=limit)
         wait_until(lambda: "Too many open files" in running.out + running.err)
     done = running.wait(60)
-    said = done.out + done.err
-    assert "being worked on" not in said and "another run" not in said
-    assert "Too many open files" in said and "Traceback" not in said, said
-    assert done.code == (3 if descriptors == 8 else done.code), said
+    output = done.out + done.err
+    assert "being worked on" not in output and "another run" not in output
+    assert "Too many open files" in output and "Traceback" not in output, output
+    assert done.code == (3 if descriptors == 8 else done.code), output
     assert harness.run("--all", "--parallel", 3).code == 0
     assert all(harness.document(number).exists() for number in range(40, 46))
 
 
-class _Evil:
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+class _Exploit:
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, (f"touch {self._mark}",)
+        return os.system, (f"touch {self._marker}",)
 
 
 def test_code_in_a_tampered_checkpoint_is_not_executed(harness: RunHarness) -> None:
@@ -112,43 +112,45 @@ def test_code_in_a_tampered_checkpoint_is_not_executed(harness: RunHarness) -> N
     harness.issues(42, 43, 44)
     harness.server(fault={"kind": "400", "role": "review", "times": 3})
     assert harness.run("--all").code == 1
-    mark = harness.root / "executed"
-    call = ormsgpack.packb(("os", "system", f"touch {mark}"))
+    marker = harness.root / "executed"
+    call = ormsgpack.packb(("os", "system", f"touch {marker}"))
     blobs = {
         42: ("msgpack", ormsgpack.packb(ormsgpack.Ext(0, call))),
-        43: ("pickle", pickle.dumps(_Evil(str(mark)))),
+        43: ("pickle", pickle.dumps(_Exploit(str(marker)))),
         44: (
             "json",
             b'{"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["touch '
-            + str(mark).encode()
+            + str(marker).encode()
             + b'"]}',
         ),
     }
     for number, (kind, blob) in blobs.items():
         database = next(harness.home.glob(f"checkpoints/*/lld_workflow_{number}.db"))
-        with contextlib.closing(sqlite3.connect(database)) as opened:
-            changed = opened.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, blob)).rowcount
-            opened.execute("UPDATE writes SET type = ?, value = ?", (kind, blob))
-            opened.commit()
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            changed = connection.execute(
+                "UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, blob)
+            ).rowcount
+            connection.execute("UPDATE writes SET type = ?, value = ?", (kind, blob))
+            connection.commit()
         assert changed > 0
     done = harness.run("--all", "--retries", 0)
-    assert not mark.exists()
+    assert not marker.exists()
     assert done.code == 1 and "Blocked deserialization of os.system" in done.out, (
-        "nobody read what was planted"
+        "the planted blob was not read"
     )
     assert "3 failed (LLD-42, LLD-43, LLD-44)" in done.out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jump", [600, -7200])
-def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(harness: RunHarness, jump: int) -> None:
+def test_a_clock_jump_changes_neither_backoff_nor_durations(harness: RunHarness, jump: int) -> None:
     harness.issues(42, 43)
     fault = {"kind": "429-minute", "nth": 1, "times": 1, "retry_delay": 3}
     server = harness.server("--latency", "0.2,0.2", keys=("canary-only-one-41aa",), fault=fault)
     shim = shim_for(harness)
     running = harness.start("--all", **shim.environment())
     running.wait_for("Backing off for 3s")
-    shim.turn_clock(jump)
+    shim.shift_clock(jump)
     done = running.wait(40)
     assert done.code == 0, done.out
     first, second = server.calls()[:2]
@@ -158,7 +160,7 @@ def test_a_clock_that_jumps_changes_no_back_off_and_no_duration(harness: RunHarn
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
-def test_a_clock_in_another_century_is_survived(harness: RunHarness, year: int) -> None:
+def test_a_run_works_with_a_clock_in_another_century(harness: RunHarness, year: int) -> None:
     harness.issues(42, 43)
     harness.server()
     ahead = int((year - 1970) * 365.2425 * 86400 + 7200 - time.time())
@@ -170,7 +172,7 @@ def test_a_clock_in_another_century_is_survived(harness: RunHarness, year: int) 
     assert harness.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
 
 
-def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(harness: RunHarness) -> None:
+def test_an_issue_of_200_megabytes_fails_alone_without_being_read(harness: RunHarness) -> None:
     harness.issue(42)
     with open(harness.project / "issues" / "043-huge.md", "wb") as file:
         file.write(b"# Huge\n\ntext\n")
@@ -178,7 +180,7 @@ def test_an_issue_of_200_megabytes_fails_alone_and_is_not_read(harness: RunHarne
     server = harness.server("--latency", "0.5,0.5")
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: bool(server.calls()))
-    peak = _peak(running.pid)
+    peak = _peak_memory(running.pid)
     done = running.wait()
     assert done.code == 1 and "[LLD-43] FAILED: Invalid spec format" in done.lines
     assert harness.document(42).exists() and 20 * 1024 < peak < 150 * 1024
@@ -194,7 +196,7 @@ def test_ten_thousand_items_fit_into_a_small_coordinator(harness: RunHarness) ->
     running.signal(signal.SIGINT)
     peak = 0
     while running.process.poll() is None:
-        peak = max(peak, _peak(running.pid))
+        peak = max(peak, _peak_memory(running.pid))
         time.sleep(0.02)
     assert running.wait().code == 130 and 20 * 1024 < peak < 150 * 1024, peak
     done = len(list(harness.project.glob("docs/lld/active/*.md")))
@@ -202,15 +204,15 @@ def test_ten_thousand_items_fit_into_a_small_coordinator(harness: RunHarness) ->
     assert f"would process {10_000 - done} items" in listed.out and done > 0
 
 
-def _peak(pid: int) -> int:
-    """The most memory that a process has had, in KiB; nothing once it is gone."""
+def _peak_memory(pid: int) -> int:
+    """The peak memory of a process in KiB; 0 once it has exited."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0])
     return 0
 
 
 @pytest.mark.slow
-def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(harness: RunHarness) -> None:
+def test_replacing_the_package_during_a_run_does_not_affect_it(harness: RunHarness) -> None:
     copy = harness.root / "copy" / "agentos"
     shutil.copytree(ROOT / "src" / "agentos", copy)
     harness.issues(42, 43, 44)
@@ -222,7 +224,7 @@ def test_a_package_that_is_replaced_during_a_run_does_not_touch_it(harness: RunH
             if path.is_file():
                 path.write_text("raise SystemError('replaced during a run')\n")
         another = harness.run("--all", PYTHONPATH=str(copy.parent))
-    assert another.code == 1 and "replaced during a run" in another.err, "it is not what runs load"
+    assert another.code == 1 and "replaced during a run" in another.err, "runs do not load the replaced copy"
     done = running.wait(60)
     assert done.code == 0, done.out + done.err
     assert "replaced during a run" not in done.out + done.err

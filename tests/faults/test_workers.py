@@ -1,4 +1,4 @@
-"""What the code of a workflow may do to its worker: eat all memory, leave processes behind."""
+"""Workflow code that harms its worker: exhausts memory, hangs, leaves processes behind."""
 
 import shutil
 import signal
@@ -20,16 +20,16 @@ from agentos.workflows import Candidate, ItemStatus, Workflow, folder_items, rea
 class State(TypedDict, total=False):
     result: str
 
-def eat(group=None):
-    """All the memory there is, or that of a control group that it enters."""
+def exhaust_memory(group=None):
+    """Allocate until memory runs out, in a control group if one is given."""
     if group:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
-    hoard = []
+    blocks = []
     while True:
-        hoard.append(bytearray(16 * 1024 * 1024))
+        blocks.append(bytearray(16 * 1024 * 1024))
 
 def hang(root):
-    """Once: nothing is said, no signal is heard, and the interpreter is busy."""
+    """On the first attempt, block all signals and loop forever."""
     try:
         (root / "hung").touch(exist_ok=False)
     except FileExistsError:
@@ -38,23 +38,23 @@ def hang(root):
     while True:
         pass
 
-def leave(root):
-    """A grandchild in a session of its own, whose parent is gone."""
+def leave_orphan(root):
+    """Leave an orphaned grandchild behind in a session of its own."""
     code = (
         "import subprocess as s;"
         "print(s.Popen(['sleep', '300'], start_new_session=True, stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
     )
-    said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True).stdout
-    (root / "left.tmp").write_text(said)
-    os.rename(root / "left.tmp", root / "left")
+    pid = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True).stdout
+    (root / "orphan.tmp").write_text(pid)
+    os.rename(root / "orphan.tmp", root / "orphan")
     wait(root / "seen")
 
 def wait(path):
     while not path.exists():
         time.sleep(0.02)
 
-class Deeds(Workflow):
-    name, prefix, folders = "deeds", "DEED", ("notes",)
+class Scripts(Workflow):
+    name, prefix, folders = "scripts", "SCRIPT", ("notes",)
     def candidates(self, project):
         items = folder_items(self, project, "notes")
         return [Candidate(item, self.status(project, item)) for item in items]
@@ -63,7 +63,7 @@ class Deeds(Workflow):
     def graph(self, context):
         def act(state):
             root = Path(context.root)
-            exec(read_page(root / context.item.source).body.partition("deed:")[2].strip())
+            exec(read_page(root / context.item.source).body.partition("script:")[2].strip())
             return {}
         def save(state):
             context.folder.write(f"out/{context.item.id}.md", b"done")
@@ -75,108 +75,107 @@ class Deeds(Workflow):
             graph.add_edge(*edge)
         return graph
 '''
-ROOM = 200 << 20
-ALL = ("run", "deeds_flow:Deeds", "--all", "--parallel", 3, "--offline")
+MEMORY_LIMIT = 200 << 20  # bytes
+ALL = ("run", "script_flow:Scripts", "--all", "--parallel", 3, "--offline")
 
 
 @pytest.fixture
 def project(harness: RunHarness) -> Path:
-    (harness.project / "deeds_flow.py").write_text(WORKFLOW)
+    (harness.project / "script_flow.py").write_text(WORKFLOW)
     (harness.project / "notes").mkdir()
     return harness.project
 
 
-def deeds(project: Path, *words: str) -> None:
-    for number, word in enumerate(words, 1):
-        (project / "notes" / f"{number}-deed.md").write_text(f"# Deed {number}\n\ndeed: {word}\n")
+def write_scripts(project: Path, *scripts: str) -> None:
+    """One item for each line of Python that its worker executes."""
+    for number, script in enumerate(scripts, 1):
+        (project / "notes" / f"{number}-script.md").write_text(f"# Script {number}\n\nscript: {script}\n")
 
 
-def done(project: Path) -> list[str]:
+def finished_items(project: Path) -> list[str]:
     return sorted(path.stem for path in (project / "out").glob("*.md"))
 
 
 @pytest.mark.slow
-def test_a_worker_that_the_kernel_ends_for_want_of_memory_loses_its_own_item_alone(
+def test_a_worker_killed_by_the_oom_killer_fails_only_its_own_item(
     harness: RunHarness, project: Path
 ) -> None:
-    with small_memory(ROOM) as memory:
-        deeds(project, "wait(root / 'go')", f"eat({str(memory.folder)!r})", "pass", "pass")
+    with small_memory(MEMORY_LIMIT) as memory:
+        write_scripts(project, "wait(root / 'go')", f"exhaust_memory({str(memory.folder)!r})", "pass", "pass")
         running = harness.start(*ALL, "--retries", 1, program="agentos")
-        running.wait_for("[DEED-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
+        running.wait_for("[SCRIPT-2] FAILED: its worker ended without an outcome: killed by SIGKILL", 60)
         (project / "go").touch()
-        ended = running.wait(60)
-        assert memory.ended == 2 and ended.code == 1, ended.out + ended.err
-    assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
+        result = running.wait(60)
+        assert memory.oom_kills == 2 and result.code == 1, result.out + result.err
+    assert finished_items(project) == ["SCRIPT-1", "SCRIPT-3", "SCRIPT-4"]
     tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
-    assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
+    assert tries == {"SCRIPT-1": 1, "SCRIPT-2": 2, "SCRIPT-3": 1, "SCRIPT-4": 1}
 
 
 @pytest.mark.long
-def test_a_worker_that_runs_out_of_memory_loses_its_own_item_alone(
-    harness: RunHarness, project: Path
-) -> None:
+def test_a_worker_that_runs_out_of_memory_fails_only_its_own_item(harness: RunHarness, project: Path) -> None:
     if shutil.which("prlimit") is None:
-        pytest.skip("needs prlimit (package util-linux), to take memory away")
-    deeds(project, "pass", "eat()", "pass", "pass")
+        pytest.skip("needs prlimit (package util-linux) to limit memory")
+    write_scripts(project, "pass", "exhaust_memory()", "pass", "pass")
     limit = ("prlimit", f"--as={2 << 30}")
-    ended = harness.start(*ALL, "--retries", 1, program="agentos", before=limit).wait(90)
-    assert ended.code == 1 and "FAILED: MemoryError" in ended.out, ended.out + ended.err
-    assert done(project) == ["DEED-1", "DEED-3", "DEED-4"]
+    result = harness.start(*ALL, "--retries", 1, program="agentos", before=limit).wait(90)
+    assert result.code == 1 and "FAILED: MemoryError" in result.out, result.out + result.err
+    assert finished_items(project) == ["SCRIPT-1", "SCRIPT-3", "SCRIPT-4"]
     tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
-    assert tries == {"DEED-1": 1, "DEED-2": 2, "DEED-3": 1, "DEED-4": 1}
-    deeds(project, "pass", "pass", "pass", "pass")
-    assert harness.run(*ALL, program="agentos").code == 0 and len(done(project)) == 4
+    assert tries == {"SCRIPT-1": 1, "SCRIPT-2": 2, "SCRIPT-3": 1, "SCRIPT-4": 1}
+    write_scripts(project, "pass", "pass", "pass", "pass")
+    assert harness.run(*ALL, program="agentos").code == 0 and len(finished_items(project)) == 4
 
 
 @pytest.mark.slow
-def test_a_worker_that_ends_well_without_an_outcome_has_failed(harness: RunHarness, project: Path) -> None:
-    deeds(project, "os._exit(0)", "pass")
-    ended = harness.start(*ALL, "--retries", 1, program="agentos").wait(60)
-    assert ended.code == 1 and done(project) == ["DEED-2"], ended.out
-    assert "[DEED-1] FAILED: its worker ended without an outcome: exit status 0" in ended.lines
+def test_a_worker_that_exits_with_0_but_no_outcome_has_failed(harness: RunHarness, project: Path) -> None:
+    write_scripts(project, "os._exit(0)", "pass")
+    result = harness.start(*ALL, "--retries", 1, program="agentos").wait(60)
+    assert result.code == 1 and finished_items(project) == ["SCRIPT-2"], result.out
+    assert "[SCRIPT-1] FAILED: its worker ended without an outcome: exit status 0" in result.lines
     tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
-    assert tries == {"DEED-1": 2, "DEED-2": 1}
+    assert tries == {"SCRIPT-1": 2, "SCRIPT-2": 1}
 
 
 @pytest.mark.slow
-def test_no_core_file_and_no_debugger_sees_what_a_worker_holds(harness: RunHarness, project: Path) -> None:
-    asked = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)"
-    deeds(project, f"import ctypes, resource; (root / 'said').write_text(str(({asked})))")
+def test_a_worker_cannot_be_dumped_or_traced(harness: RunHarness, project: Path) -> None:
+    query = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)"
+    write_scripts(project, f"import ctypes, resource; (root / 'limits').write_text(str(({query})))")
     assert harness.run(*ALL, program="agentos").code == 0
-    assert (project / "said").read_text() == "(0, (0, 0))"
+    assert (project / "limits").read_text() == "(0, (0, 0))"
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_and_hears_no_signal_is_killed_and_tried_again(
+def test_a_hanging_worker_that_ignores_signals_is_killed_and_retried(
     harness: RunHarness, project: Path
 ) -> None:
-    deeds(project, "hang(root)", "pass")
-    ended = harness.start(*ALL, "--timeout", "3s", program="agentos").wait(60)
-    assert ended.code == 0 and done(project) == ["DEED-1", "DEED-2"], ended.out
-    assert "ran out of time (--timeout)" in ended.out and "attempt 2 of 3" in ended.out
+    write_scripts(project, "hang(root)", "pass")
+    result = harness.start(*ALL, "--timeout", "3s", program="agentos").wait(60)
+    assert result.code == 0 and finished_items(project) == ["SCRIPT-1", "SCRIPT-2"], result.out
+    assert "ran out of time (--timeout)" in result.out and "attempt 2 of 3" in result.out
     tries = {event["item"]: event["attempts"] for event in harness.events("item_ended")}
-    assert tries == {"DEED-1": 2, "DEED-2": 1}
+    assert tries == {"SCRIPT-1": 2, "SCRIPT-2": 1}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
-def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_second_ctrl_c(
+def test_a_worker_that_ignores_a_stop_is_killed_after_four_seconds_or_on_the_second_ctrl_c(
     harness: RunHarness, project: Path, presses: int
 ) -> None:
-    deeds(project, "hang(root)")
+    write_scripts(project, "hang(root)")
     running = harness.start(*ALL, program="agentos")
     wait_until((project / "hung").exists)
     running.signal(signal.SIGINT)
     running.wait_for("Shutting down")
     if presses == 2:
         running.signal(signal.SIGINT)
-    ended = running.wait()
-    assert ended.code == 130 and "Killing DEED-1: " in ended.out, ended.out
-    prestarted, killed, over = (
+    result = running.wait()
+    assert result.code == 130 and "Killing SCRIPT-1: " in result.out, result.out
+    stopped_at, killed_at, ended_at = (
         harness.events(kind)[0]["at"] for kind in ("shutdown_started", "workers_killed", "run_ended")
     )
-    assert (killed - prestarted < 4) == (presses == 2) and over - prestarted < 7
-    assert harness.run(*ALL, program="agentos").code == 0 and done(project) == ["DEED-1"]
+    assert (killed_at - stopped_at < 4) == (presses == 2) and ended_at - stopped_at < 7
+    assert harness.run(*ALL, program="agentos").code == 0 and finished_items(project) == ["SCRIPT-1"]
 
 
 @pytest.mark.parametrize(
@@ -187,17 +186,21 @@ def test_a_worker_that_hears_no_stop_is_killed_after_four_seconds_or_by_the_seco
         pytest.param("os.kill(os.getpid(), signal.SIGKILL)", 1, marks=pytest.mark.slow),
     ],
 )
-def test_a_grandchild_that_a_worker_leaves_is_gone_before_the_run_is_over(
+def test_a_grandchild_left_by_a_worker_is_killed_before_the_run_ends(
     harness: RunHarness, project: Path, ending: str, code: int
 ) -> None:
-    deeds(project, f"leave(root); {ending}", "wait(root / 'go')")
+    write_scripts(project, f"leave_orphan(root); {ending}", "wait(root / 'go')")
     running = harness.start(*ALL, "--retries", 0, program="agentos")
-    wait_until((project / "left").exists, 30)
-    left = next(mark for mark in descendants(running.pid) if mark.pid == int((project / "left").read_text()))
+    wait_until((project / "orphan").exists, 30)
+    orphan = next(
+        process
+        for process in descendants(running.pid)
+        if process.pid == int((project / "orphan").read_text())
+    )
     (project / "seen").touch()
-    wait_until(lambda: any(event["item"] == "DEED-1" for event in harness.events("item_ended")), 30)
-    wait_until(lambda: not left.alive, 2.0)
+    wait_until(lambda: any(event["item"] == "SCRIPT-1" for event in harness.events("item_ended")), 30)
+    wait_until(lambda: not orphan.alive, 2.0)
     assert running.process.poll() is None and descendants(running.pid)
     (project / "go").touch()
     assert running.wait(30).code == code
-    assert done(project) == (["DEED-1", "DEED-2"] if code == 0 else ["DEED-2"])
+    assert finished_items(project) == (["SCRIPT-1", "SCRIPT-2"] if code == 0 else ["SCRIPT-2"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.staging import (
+from tests.gateway.harness import (
     PROVIDERS,
     ask_streamed,
     ask_whole,

@@ -10,7 +10,7 @@ import pytest
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.staging import PROVIDERS, RunningGateway, gateway, gemini_body
+from tests.gateway.harness import PROVIDERS, RunningGateway, gateway, gemini_body
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 PATHS = {

@@ -8,7 +8,7 @@ import pytest
 
 from agentos.core.protocol.events import CallCompleted
 from agentos.gateway.child import start_gateway
-from tests.gateway.staging import RunningGateway, ask_whole, gateway
+from tests.gateway.harness import RunningGateway, ask_whole, gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 ASK = (

@@ -11,7 +11,7 @@ from google.genai import errors
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.staging import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway
+from tests.gateway.harness import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 OVERLOADED = (
