@@ -77,7 +77,9 @@ def _check_saved(harness: RunHarness, n: int, act: Act, killed: CompletedCommand
 
 def _is_complete(decision: dict[str, str], n: int, act: Act) -> bool:
     text = decision.get("draft" if act is Act.EDIT else "text") or ""
-    return decision.get("act") == EXPECTED_ACTION[act] and (comment_on(n) in text) == (act is not Act.APPROVE)
+    return decision.get("action") == EXPECTED_ACTION[act] and (comment_on(n) in text) == (
+        act is not Act.APPROVE
+    )
 
 
 def _check_repeated(harness: RunHarness, n: int, act: Act) -> Iterator[str]:

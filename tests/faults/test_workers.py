@@ -170,7 +170,7 @@ def test_a_worker_that_ignores_a_stop_is_killed_after_four_seconds_or_on_the_sec
     if presses == 2:
         running.signal(signal.SIGINT)
     result = running.wait()
-    assert result.code == 130 and "Killing SCRIPT-1: " in result.out, result.out
+    assert result.code == 130 and "Killing SCRIPT-1. " in result.out, result.out
     stopped_at, killed_at, ended_at = (
         harness.events(kind)[0]["at"] for kind in ("shutdown_started", "workers_killed", "run_ended")
     )

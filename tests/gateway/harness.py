@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, and agents that know nothing but its variables."""
+"""Starts gateways in their own processes, and agents configured only by the variables they print."""
 
 import json
 import signal
@@ -52,8 +52,8 @@ class RunningGateway:
         return self.running.wait(10)
 
     def connect(self) -> socket.socket:
-        where = urlsplit(self.url)
-        return socket.create_connection((where.hostname, where.port), timeout=10)
+        address = urlsplit(self.url)
+        return socket.create_connection((address.hostname, address.port), timeout=10)
 
     def call(self, method: str, path: str, body: bytes | None = None, **headers: str) -> "Reply":
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -67,8 +67,8 @@ class RunningGateway:
 
     def ask(self, **headers: str) -> "Reply":
         path = f"/gemini/v1beta/models/{MODELS['gemini']}:generateContent"
-        given = {"x_goog_api_key": self.token} | headers
-        return self.call("POST", path, gemini_body(), **given)
+        all_headers = {"x_goog_api_key": self.token} | headers
+        return self.call("POST", path, gemini_body(), **all_headers)
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def gateway(
     harness: RunHarness, *flags: object, provider: str = "gemini", url: str = ""
 ) -> Iterator[RunningGateway]:
     """Starts a gateway with the harness's keys, for its last server or for the given URL."""
-    given: dict[str, Any] = credentials(url or harness.urls[-1], harness.keys, provider)
-    running = harness.start("gateway", "--format", "json", *flags, program="agentos", **given)
+    variables: dict[str, Any] = credentials(url or harness.urls[-1], harness.keys, provider)
+    running = harness.start("gateway", "--format", "json", *flags, program="agentos", **variables)
     wait_until(lambda: "\n" in running.out or running.process.poll() is not None)
     assert running.out, running.err
     record = json.loads(running.out)

@@ -135,8 +135,8 @@ def test_a_request_without_a_valid_token_is_rejected(harness: RunHarness, provid
 
 def test_a_token_of_another_gateway_is_rejected(harness: RunHarness) -> None:
     harness.server()
-    with gateway(harness) as one, gateway(harness) as other:
-        assert one.ask(x_goog_api_key=other.token).status == 401
+    with gateway(harness) as first, gateway(harness) as other:
+        assert first.ask(x_goog_api_key=other.token).status == 401
 
 
 def test_only_loopback_host_names_are_accepted(harness: RunHarness) -> None:
@@ -162,8 +162,8 @@ def test_headers_are_forwarded_except_credentials_and_hop_by_hop_headers(harness
 
     async def respond(incoming: HttpRequest, out: Connection) -> None:
         seen.append(incoming)
-        told = ("x-told", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
-        scripted.whole(out, 200, b"{}", *told)
+        headers = ("x-custom", f"not {KEYS[0]}"), ("keep-alive", "9"), ("x-goog-thing", "yes")
+        scripted.whole(out, 200, b"{}", *headers)
 
     harness.keys = KEYS[:1]
     with scripted.provider(respond) as url, gateway(harness, url=f"{url}/base/") as gate:

@@ -74,12 +74,12 @@ def test_a_port_in_use_is_a_clear_error(harness: RunHarness) -> None:
 def test_two_gateways_with_one_key_take_turns(harness: RunHarness) -> None:
     server = harness.server("--latency", "0.3,0.3", keys=KEYS[:1])
     with (
-        gateway(harness) as one,
+        gateway(harness) as gateway_1,
         gateway(harness) as other,
-        one.connect() as first,
+        gateway_1.connect() as first,
         other.connect() as second,
     ):
-        for gate, wire in ((one, first), (other, second)):
+        for gate, wire in ((gateway_1, first), (other, second)):
             wire.sendall(_call(gate))
         for wire in (first, second):
             assert b"HTTP/1.1 200" in wire.recv(65536)

@@ -93,7 +93,7 @@ def test_keys_that_cool_down_beyond_the_deadline_give_a_429_with_retry_after(
         response = getattr(error, "response", None)
         assert response is not None and 30 <= int(response.headers["retry-after"]) <= 40
         if isinstance(error, errors.ClientError):
-            delays = [one.get("retryDelay") for one in error.details["error"]["details"]]
+            delays = [detail.get("retryDelay") for detail in error.details["error"]["details"]]
             assert [30 <= int(delay.rstrip("s")) <= 40 for delay in delays] == [True]
 
 

@@ -1,4 +1,4 @@
-"""Bad input: a clear message, the right exit code, nothing lost, nothing half-written."""
+"""Bad input: a clear message, the right exit code, nothing lost and nothing partially written."""
 
 import os
 import re
@@ -15,32 +15,32 @@ INVALID = "FAILED: Invalid spec format"
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def unchanged(harness: RunHarness, *words: object, code: int, **env: str) -> str:
-    """Runs a command that is refused; gives what it said."""
+def run_refused(harness: RunHarness, *args: object, code: int, **env: str) -> str:
+    """Run a command that must be refused and change nothing; return its output on one line."""
     before = snapshot(harness.project, harness.home)
-    around = sorted(harness.root.parent.iterdir())
-    done = harness.run(*words, **env)
-    said = done.out + done.err
-    assert done.code == code, said
-    assert "Traceback" not in said
+    siblings = sorted(harness.root.parent.iterdir())
+    done = harness.run(*args, **env)
+    output = done.out + done.err
+    assert done.code == code, output
+    assert "Traceback" not in output
     after = snapshot(harness.project, harness.home)
     assert {name: state for name, state in after.items() if "/home" not in name} == {
         name: state for name, state in before.items() if "/home" not in name
     }
-    assert sorted(harness.root.parent.iterdir()) == around
-    return " ".join(said.split())
+    assert sorted(harness.root.parent.iterdir()) == siblings
+    return " ".join(output.split())
 
 
-def test_a_folder_without_issues_is_no_project(harness: RunHarness) -> None:
+def test_a_folder_without_issues_is_not_a_project(harness: RunHarness) -> None:
     (harness.project / "issues").rmdir()
-    said = unchanged(harness, "--all", "--offline", code=3)
-    assert "no project here" in said and "--repo" in said and "agentos demo" in said
+    output = run_refused(harness, "--all", "--offline", code=3)
+    assert "no project here" in output and "--repo" in output and "agentos demo" in output
 
 
 def test_a_missing_project_folder_is_named(harness: RunHarness) -> None:
     missing = harness.root / "nowhere"
-    said = unchanged(harness, "--all", "--offline", "--repo", missing, code=3)
-    assert str(missing) in said and "--repo PATH" in said and not missing.exists()
+    output = run_refused(harness, "--all", "--offline", "--repo", missing, code=3)
+    assert str(missing) in output and "--repo PATH" in output and not missing.exists()
 
 
 def test_an_empty_backlog_is_no_error(harness: RunHarness) -> None:
@@ -48,7 +48,7 @@ def test_an_empty_backlog_is_no_error(harness: RunHarness) -> None:
     assert done.code == 0 and "Nothing is pending" in done.out
 
 
-def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHarness) -> None:
+def test_invalid_issues_fail_alone_and_cost_no_call(harness: RunHarness) -> None:
     harness.issue(40)
     folder = harness.project / "issues"
     (folder / "041-empty.md").write_text("")
@@ -80,11 +80,11 @@ def test_issues_that_cannot_be_a_spec_fail_alone_and_cost_no_call(harness: RunHa
     assert [path.name for path in harness.project.rglob("LLD-*.md")] == ["LLD-040.md"]
 
 
-@pytest.mark.parametrize("words", [["0"], ["-1"], ["abc"], ["1.5"], [""]])
-def test_a_number_of_workers_that_is_none_is_a_usage_error(harness: RunHarness, words: list[str]) -> None:
+@pytest.mark.parametrize("count", [["0"], ["-1"], ["abc"], ["1.5"], [""]])
+def test_an_invalid_worker_count_is_a_usage_error(harness: RunHarness, count: list[str]) -> None:
     harness.issue(42)
-    said = unchanged(harness, "--all", "--offline", "--parallel", *words, code=2)
-    assert "invalid worker count" in said and "must be 1 to 10 (or leave it out for 3)" in said
+    output = run_refused(harness, "--all", "--offline", "--parallel", *count, code=2)
+    assert "invalid worker count" in output and "must be 1 to 10 (or leave it out for 3)" in output
 
 
 def test_too_many_workers_are_capped_with_a_warning(harness: RunHarness) -> None:
@@ -94,16 +94,16 @@ def test_too_many_workers_are_capped_with_a_warning(harness: RunHarness) -> None
     assert done.err == "Warning: Requested parallelism 11 exceeds maximum 10. Capping to 10.\n"
 
 
-def test_a_number_of_workers_with_nothing_selected_explains_itself(harness: RunHarness) -> None:
+def test_a_worker_count_without_selected_items_is_explained(harness: RunHarness) -> None:
     harness.issue(42)
-    said = unchanged(harness, "--parallel", 42, "--offline", code=2)
-    assert "42 was read as the number of workers" in said
-    assert "lld-workflow 42 --parallel" in said and "--all" in said
-    assert "3 was read as the number of workers" in unchanged(harness, "-nj3", code=2)
-    assert "nothing is selected" in unchanged(harness, code=2)
+    output = run_refused(harness, "--parallel", 42, "--offline", code=2)
+    assert "42 was read as the number of workers" in output
+    assert "lld-workflow 42 --parallel" in output and "--all" in output
+    assert "3 was read as the number of workers" in run_refused(harness, "-nj3", code=2)
+    assert "nothing is selected" in run_refused(harness, code=2)
     for bare in ("--parallel", "-j"):
-        said = unchanged(harness, bare, code=2)
-        assert "nothing is selected: name items (lld-workflow 42)" in said and "3" not in said
+        output = run_refused(harness, bare, code=2)
+        assert "nothing is selected: name items (lld-workflow 42)" in output and "3" not in output
 
 
 NAMES = [
@@ -122,21 +122,21 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_a_name_that_nothing_has_is_refused_and_leads_nowhere(harness: RunHarness, name: str) -> None:
+def test_a_name_that_matches_no_item_is_refused(harness: RunHarness, name: str) -> None:
     harness.issue(42)
-    said = unchanged(harness, name, "--dry-run", code=5)
-    assert "nothing matches" in said and "LLD-42" in said
+    output = run_refused(harness, name, "--dry-run", code=5)
+    assert "nothing matches" in output and "LLD-42" in output
 
 
-def test_a_file_without_a_number_says_what_it_lacks(harness: RunHarness) -> None:
+def test_a_file_without_a_number_is_refused_with_the_reason(harness: RunHarness) -> None:
     harness.issue(42)
     (harness.project / "issues" / "idea.md").write_text("# An idea\n\nOne.\n")
-    said = unchanged(harness, "issues/idea.md", "--dry-run", code=5)
-    assert "a file needs a number, first in its name (42-title.md) or in its front matter" in said
+    output = run_refused(harness, "issues/idea.md", "--dry-run", code=5)
+    assert "a file needs a number, first in its name (42-title.md) or in its front matter" in output
 
 
 @pytest.mark.slow
-def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_overwritten(
+def test_a_duplicate_number_is_reported_and_nothing_is_overwritten(
     harness: RunHarness,
 ) -> None:
     harness.issue(42)
@@ -144,20 +144,20 @@ def test_a_number_that_an_approved_issue_has_already_is_said_and_nothing_is_over
     approved = harness.document(42).read_bytes()
     harness.issue(42).rename(harness.project / "issues" / "063-another.md")
     harness.issue(42)
-    for words in (["--all"], ["issues/063-another.md"]):
-        done = harness.run(*words, "--offline")
+    for args in (["--all"], ["issues/063-another.md"]):
+        done = harness.run(*args, "--offline")
         assert done.code == 1, done.out
         assert "number 42 is claimed by issues/042-thing.md and issues/063-another.md" in done.out
     assert harness.document(42).read_bytes() == approved
 
 
-def test_a_name_like_a_flag_is_refused(harness: RunHarness) -> None:
+def test_a_name_that_looks_like_a_flag_is_refused(harness: RunHarness) -> None:
     harness.issue(42)
-    assert "-r" in unchanged(harness, "-rf", "--dry-run", code=2)
-    assert "nothing matches '-rf'" in unchanged(harness, "--dry-run", "--", "-rf", code=5)
+    assert "-r" in run_refused(harness, "-rf", "--dry-run", code=2)
+    assert "nothing matches '-rf'" in run_refused(harness, "--dry-run", "--", "-rf", code=5)
 
 
-def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(harness: RunHarness) -> None:
+def test_file_names_and_titles_cannot_forge_lines_or_escape_the_project(harness: RunHarness) -> None:
     folder = harness.project / "issues"
     text = harness.issue(42).read_text()
     for name in ("-rf.md", "no number.md", "x" * 240 + "9.md"):
@@ -192,7 +192,7 @@ def test_file_names_and_titles_cannot_forge_lines_or_reach_outside(harness: RunH
     assert all(path.name.startswith(("stdout-", "stderr-")) for path in outside)
 
 
-def test_an_error_text_of_the_provider_cannot_forge_lines(harness: RunHarness) -> None:
+def test_an_error_message_from_the_provider_cannot_forge_lines(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server(
         fault={
@@ -217,7 +217,7 @@ def test_an_error_text_of_the_provider_cannot_forge_lines(harness: RunHarness) -
         ('[credential]\nkey = "x"\n', "double brackets"),
     ],
 )
-def test_a_broken_credentials_file_is_refused_with_the_line(
+def test_a_broken_credentials_file_is_refused_with_the_line_number(
     harness: RunHarness, text: str, complaint: str
 ) -> None:
     harness.issue(42)
@@ -225,47 +225,47 @@ def test_a_broken_credentials_file_is_refused_with_the_line(
     file = harness.home / "credentials.toml"
     file.write_text(text)
     file.chmod(0o600)
-    said = unchanged(harness, "--all", code=3)
-    assert str(file) in said and complaint in said
+    output = run_refused(harness, "--all", code=3)
+    assert str(file) in output and complaint in output
 
 
-def test_a_credentials_file_that_others_may_read_is_refused_with_the_cure(harness: RunHarness) -> None:
+def test_a_credentials_file_readable_by_others_is_refused_with_a_fix(harness: RunHarness) -> None:
     harness.issue(42)
     harness.home.mkdir(mode=0o700)
     file = harness.home / "credentials.toml"
     file.write_text('[[credential]]\nkey = "canary-world-readable"\n')
     file.chmod(0o644)
-    said = unchanged(harness, "--all", code=3)
-    assert f"chmod 600 {file}" in said and "canary" not in said
+    output = run_refused(harness, "--all", code=3)
+    assert f"chmod 600 {file}" in output and "canary" not in output
 
 
-@pytest.mark.parametrize("harm", ["link", "file", "writable by others", "somebody else's"])
-def test_a_home_that_cannot_be_trusted_is_refused(harness: RunHarness, harm: str) -> None:
+@pytest.mark.parametrize("defect", ["link", "file", "writable by others", "somebody else's"])
+def test_a_home_that_cannot_be_trusted_is_refused(harness: RunHarness, defect: str) -> None:
     harness.issue(42)
-    if harm == "link":
+    if defect == "link":
         (harness.root / "real").mkdir(mode=0o700)
         harness.home.symlink_to(harness.root / "real")
-    elif harm == "file":
+    elif defect == "file":
         harness.home.write_text("a file")
-    elif harm == "somebody else's":
+    elif defect == "somebody else's":
         if os.geteuid() != 0:
-            pytest.skip("needs root, to give a folder away")
+            pytest.skip("needs root to change the owner of a folder")
         harness.home.mkdir(mode=0o700)
         os.chown(harness.home, NOBODY, NOBODY)
     else:
         harness.home.mkdir()
         harness.home.chmod(0o777)
-    said = unchanged(harness, "--all", "--offline", code=3)
-    assert str(harness.home) in said
+    output = run_refused(harness, "--all", "--offline", code=3)
+    assert str(harness.home) in output
 
 
-def test_a_home_that_cannot_be_written_is_refused_before_anything_begins(harness: RunHarness) -> None:
+def test_an_unwritable_home_is_refused_before_anything_starts(harness: RunHarness) -> None:
     harness.issue(42)
     harness.home.mkdir(mode=0o700)
     before = snapshot(harness.project, harness.home)
-    words = [str(PROGRAMS / "lld-workflow"), "--all", "--offline"]
+    args = [str(PROGRAMS / "lld-workflow"), "--all", "--offline"]
     done = subprocess.run(
-        [*_without_writing(harness.home), *words],
+        [*_without_write_access(harness.home), *args],
         cwd=harness.project,
         env=harness.environment(),
         capture_output=True,
@@ -281,8 +281,8 @@ def test_a_home_that_cannot_be_written_is_refused_before_anything_begins(harness
     assert snapshot(harness.project, harness.home) == before
 
 
-def _without_writing(home: Path) -> list[str]:
-    """How to start a command that cannot write to the home, as root too."""
+def _without_write_access(home: Path) -> list[str]:
+    """A prefix for commands that cannot write to the home, even as root."""
     if os.geteuid() != 0:
         home.chmod(0o500)
         return []
@@ -293,7 +293,7 @@ def _without_writing(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "code", "complaint"),
+    ("args", "env", "code", "complaint"),
     [
         (["--all", "--timeout", "soon"], {}, 2, "90s, 30m or 1h"),
         (["--all", "--limit", "0"], {}, 2, "--limit"),
@@ -305,11 +305,11 @@ def _without_writing(home: Path) -> list[str]:
         (["--all", "--offline"], {"AGENTOS_SIMULATE_429": "maybe"}, 2, "AGENTOS_SIMULATE_429=maybe"),
     ],
 )
-def test_a_wrong_flag_or_variable_is_a_usage_error(
-    harness: RunHarness, words: list[str], env: dict[str, str], code: int, complaint: str
+def test_an_invalid_flag_or_variable_is_a_usage_error(
+    harness: RunHarness, args: list[str], env: dict[str, str], code: int, complaint: str
 ) -> None:
     harness.issue(42)
-    assert complaint in unchanged(harness, *words, code=code, **env)
+    assert complaint in run_refused(harness, *args, code=code, **env)
 
 
 @pytest.mark.parametrize(
@@ -327,12 +327,12 @@ def test_a_wrong_flag_or_variable_is_a_usage_error(
 def test_a_broken_project_file_is_refused(harness: RunHarness, text: str, complaint: str) -> None:
     harness.issue(42)
     (harness.project / "agentos.toml").write_text(text)
-    said = unchanged(harness, "--all", "--offline", code=3)
-    assert "agentos.toml" in said and complaint in said
+    output = run_refused(harness, "--all", "--offline", code=3)
+    assert "agentos.toml" in output and complaint in output
 
 
 def test_an_unknown_workflow_or_command_is_a_usage_error(harness: RunHarness) -> None:
-    for words in (["run", "poem", "--all"], ["frobnicate"]):
-        done = harness.run(*words, program="agentos")
-        assert done.code == 2 and words[-2 if len(words) > 1 else 0] in done.err
+    for args in (["run", "poem", "--all"], ["frobnicate"]):
+        done = harness.run(*args, program="agentos")
+        assert done.code == 2 and args[-2 if len(args) > 1 else 0] in done.err
         assert "Traceback" not in done.err

@@ -1,4 +1,4 @@
-"""Completion in the shells themselves: a person presses Tab."""
+"""Tab completion in real shells."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from .harness import PROGRAMS, RunHarness, Terminal, title_of, wait_until
 from .screens import Screen
 
-BEGIN = {
+LOAD_COMPLETION = {
     "bash": "source <(agentos completion bash)",
     "zsh": "autoload -U compinit; compinit -u -D; source <(agentos completion zsh)",
 }
@@ -23,8 +23,8 @@ def shell(harness: RunHarness, name: str) -> Terminal:
         pytest.skip(f"{name} is not installed")
     terminal = harness.terminal(*FLAGS[name], program=path, PS1="ready> ")
     terminal.wait_for("ready> ")
-    type_in(terminal, f"{BEGIN[name]}; echo be''gun\n")
-    terminal.wait_for("begun", 30)
+    type_in(terminal, f"{LOAD_COMPLETION[name]}; echo lo''aded\n")
+    terminal.wait_for("loaded", 30)
     return terminal
 
 
@@ -47,7 +47,7 @@ def test_tab_completes_commands_and_flags_of_every_program(harness: RunHarness, 
         type_in(terminal, "\x15")
 
 
-def test_bash_offers_the_runs_that_there_are(harness: RunHarness) -> None:
+def test_bash_completes_existing_runs(harness: RunHarness) -> None:
     (harness.home / "logs" / "parallel" / "20261115T221503Z").mkdir(parents=True)
     terminal = shell(harness, "bash")
     type_in(terminal, "agentos report 2026\t")
@@ -68,7 +68,7 @@ ITEMS = (
 
 
 def offers(screen: Screen, typed: str, completed: str) -> None:
-    """Looks at the line as it stands: a shell goes back and overwrites what it completes in another case."""
+    """Compare the line on the screen, since a shell may overwrite typed text to change its case."""
     type_in(screen.terminal, f"{typed}\t")
     wait_until(lambda: screen.look()[-1].rstrip() == f"ready> {completed}", 30)
     type_in(screen.terminal, "\x15")
@@ -76,7 +76,7 @@ def offers(screen: Screen, typed: str, completed: str) -> None:
 
 
 def backlog(harness: RunHarness) -> None:
-    """One item with a document and a log, one that waits for a person, one that is closed, one brief."""
+    """One item with a document and a log, one waiting for review, one closed, and one brief."""
     harness.issue(40)
     harness.server()
     assert harness.run("40").code == 0
@@ -85,7 +85,7 @@ def backlog(harness: RunHarness) -> None:
     harness.brief("7-thing.md", 7)
     assert harness.run("41", "--review", "draft").code == 0
     (harness.home / "logs/parallel/latest/LLD-41.log").unlink()
-    (harness.home / "logs/parallel/latest/LLD-40.log").write_text("said before\n")
+    (harness.home / "logs/parallel/latest/LLD-40.log").write_text("earlier output\n")
 
 
 @pytest.mark.slow
@@ -98,8 +98,8 @@ def test_tab_completes_items_by_id_or_number(harness: RunHarness, name: str) -> 
 
 
 @pytest.mark.slow
-def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(harness: RunHarness) -> None:
-    """In three shells; neither what is at work nor what has failed in an earlier run."""
+def test_tab_after_retry_offers_items_that_failed_in_the_current_run(harness: RunHarness) -> None:
+    """In three shells; items that are running or that failed in an earlier run are not offered."""
     harness.issue(39).write_text("no heading\n")
     harness.server()
     assert harness.run("39").code == 1
@@ -115,7 +115,7 @@ def test_tab_after_retry_offers_what_has_failed_in_the_run_under_way(harness: Ru
     assert fish(harness, "agentos retry L") == ["LLD-40"]
     running.signal(signal.SIGINT)
     assert running.wait().code == 130
-    assert fish(harness, "agentos retry L") == [], "nothing is under way"
+    assert fish(harness, "agentos retry L") == [], "no run is in progress"
 
 
 @pytest.mark.long
@@ -131,25 +131,25 @@ def test_fish_offers_items_with_their_titles(harness: RunHarness) -> None:
     ]
 
 
-def test_what_cannot_be_offered_is_no_error(harness: RunHarness) -> None:
-    """No project, no run, a broken file, an unknown workflow: nothing is written into somebody's shell."""
+def test_completion_never_prints_an_error(harness: RunHarness) -> None:
+    """No project, no run, a broken file, an unknown workflow: nothing is printed into the shell."""
     (harness.project / "agentos.toml").write_text("nonsense = [")
-    for words in (
+    for line in (
         "lld-workflow L",
         "agentos logs L",
         "agentos retry L",
         "agentos review L",
         "agentos run x L",
     ):
-        program = words.split()[0]
+        program = line.split()[0]
         variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-        extra_env = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), variable: "bash_complete"}
+        extra_env = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), variable: "bash_complete"}
         done = harness.run(program=program, **extra_env)
-        assert (done.out.strip(), done.err) == ("", ""), words
+        assert (done.out.strip(), done.err) == ("", ""), line
 
 
-def test_issues_on_github_are_offered_as_the_last_run_had_them(harness: RunHarness) -> None:
-    """A key press asks nobody on the network."""
+def test_github_issues_are_completed_from_the_last_run(harness: RunHarness) -> None:
+    """Completion never uses the network."""
     harness.issues(40, 41)
     harness.server()
     assert harness.run("40", "41").code == 0
@@ -163,9 +163,9 @@ def fish(harness: RunHarness, *typed: str) -> list[str]:
     path = shutil.which("fish")
     if path is None:
         pytest.skip("fish is not installed")
-    asked = "; ".join(f"complete -C '{words}'" for words in typed)
+    commands = "; ".join(f"complete -C '{line}'" for line in typed)
     done = subprocess.run(
-        [path, "--no-config", "-c", f"agentos completion fish | source; {asked}"],
+        [path, "--no-config", "-c", f"agentos completion fish | source; {commands}"],
         env=harness.environment(),
         cwd=harness.project,
         capture_output=True,
@@ -182,14 +182,14 @@ def test_fish_offers_commands_and_flags(harness: RunHarness) -> None:
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_a_script_names_every_program(harness: RunHarness, name: str) -> None:
+def test_the_completion_script_covers_every_program(harness: RunHarness, name: str) -> None:
     done = harness.run("completion", name, program="agentos")
     assert done.code == 0 and done.err == ""
     for program in ("agentos", "lld-workflow", "issue-workflow"):
         assert f"_{program.replace('-', '_').upper()}_COMPLETE={name}_complete" in done.out
 
 
-def test_another_shell_is_a_usage_error(harness: RunHarness) -> None:
+def test_an_unsupported_shell_is_a_usage_error(harness: RunHarness) -> None:
     done = harness.run("completion", "tcsh", program="agentos")
     assert done.code == 2 and "bash" in done.err
     assert (PROGRAMS / "agentos").exists()

@@ -1,4 +1,4 @@
-"""A run under way, asked for things by a second process."""
+"""Controlling a running run from a second process."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from .harness import RunHarness, wait_until
 PAUSED = "Paused: no new items start, workers wait before their next model call."
 
 
-def test_a_paused_run_calls_nobody_until_it_is_resumed(harness: RunHarness) -> None:
+def test_a_paused_run_makes_no_calls_until_it_is_resumed(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all", "--parallel", 2)
         wait_until(lambda: len(harness.events("lease_granted")) == 2)
-        asked = harness.run("pause", program="agentos")
-    assert asked.code == 0 and PAUSED in asked.out, asked
+        reply = harness.run("pause", program="agentos")
+    assert reply.code == 0 and PAUSED in reply.out, reply
     assert f"[COORDINATOR] {PAUSED} Resume with: agentos resume" in running.out
     wait_until(lambda: not open_leases(harness))
     granted = len(harness.events("lease_granted"))
@@ -39,7 +39,7 @@ def open_leases(harness: RunHarness) -> int:
 
 
 @pytest.mark.slow
-def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: RunHarness) -> None:
+def test_pause_now_stops_the_workers_and_resume_restarts_their_items(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.1,0.1", "--review-latency", "5,5")
     running = harness.start("--all", "--parallel", 2)
@@ -55,7 +55,7 @@ def test_pause_now_ends_the_workers_and_resume_takes_their_items_up(harness: Run
     assert [event["attempt"] for event in harness.events("item_started")] == [1, 1, 2, 2]
 
 
-def test_a_log_is_followed_from_its_beginning_to_the_end_of_the_run(harness: RunHarness) -> None:
+def test_a_log_is_followed_from_its_start_to_the_end_of_the_run(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all")
@@ -66,19 +66,19 @@ def test_a_log_is_followed_from_its_beginning_to_the_end_of_the_run(harness: Run
         assert later.out == "" and following.process.poll() is None
     assert running.wait().code == 0
     for item, follower in (("LLD-40", following), ("LLD-41", later)):
-        heard = follower.wait()
-        assert heard.code == 0 and ">>> Executing: N4_finalize" in heard.out
-        assert heard.out == (harness.runs()[0] / f"{item}.log").read_text("utf-8")
+        followed = follower.wait()
+        assert followed.code == 0 and ">>> Executing: N4_finalize" in followed.out
+        assert followed.out == (harness.runs()[0] / f"{item}.log").read_text("utf-8")
 
 
-def test_status_for_programs_says_the_same_with_and_without_a_running_process(harness: RunHarness) -> None:
+def test_json_status_is_the_same_during_and_after_a_run(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all")
         wait_until(lambda: harness.events("lease_granted"))
         during = json.loads(harness.run("status", "--json", program="agentos").out)
     assert during["alive"] and not during["paused"]
-    assert {one["item"]: one["state"] for one in during["items"]} == {
+    assert {item["item"]: item["state"] for item in during["items"]} == {
         "LLD-40": "running",
         "LLD-41": "waiting",
     }
@@ -88,7 +88,7 @@ def test_status_for_programs_says_the_same_with_and_without_a_running_process(ha
     assert after == harness.summary()
 
 
-def test_a_failed_item_is_put_back_into_the_run(harness: RunHarness) -> None:
+def test_a_failed_item_can_be_retried_during_the_run(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all", "--parallel", 2, "--retries", 0)
@@ -99,14 +99,14 @@ def test_a_failed_item_is_put_back_into_the_run(harness: RunHarness) -> None:
         assert again.code == 0 and "LLD-40 is being retried from its checkpoint." in again.out, again
         unknown = harness.run("retry", "LLD-99", program="agentos")
         assert unknown.code == 5 and "not in this run; its items: LLD-40, LLD-41" in unknown.err
-        running_on = harness.run("retry", "lld-41", program="agentos")
-        assert running_on.code == 2 and running_on.err.endswith("running or queued\n")
+        still_running = harness.run("retry", "lld-41", program="agentos")
+        assert still_running.code == 2 and still_running.err.endswith("running or queued\n")
     done = running.wait()
     assert done.code == 0 and "2 completed" in done.out
     assert harness.document(40).exists() and harness.document(41).exists()
 
 
-def test_the_number_of_workers_changes_during_the_run(harness: RunHarness) -> None:
+def test_the_number_of_workers_can_be_changed_during_a_run(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     with harness.server().frozen():
         running = harness.start("--all")
@@ -120,15 +120,17 @@ def test_the_number_of_workers_changes_during_the_run(harness: RunHarness) -> No
     assert running.wait().code == 0
 
 
-def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(harness: RunHarness) -> None:
+def test_stop_from_another_terminal_saves_everything_and_wait_returns_the_exit_code(
+    harness: RunHarness,
+) -> None:
     harness.issues(40, 41)
     with harness.server("--latency", "0.3,0.3").frozen():
         running = harness.start("--all")
         wait_until(lambda: harness.events("lease_granted"))
         waiting = harness.start("wait", program="agentos")
         wait_until(lambda: "Waiting for run" in waiting.err)
-        asked = harness.run("stop", program="agentos")
-    assert asked.code == 0 and "Shutting down... waiting for workers to checkpoint" in asked.out
+        reply = harness.run("stop", program="agentos")
+    assert reply.code == 0 and "Shutting down... waiting for workers to checkpoint" in reply.out
     done = running.wait(8)
     assert done.code == 143
     assert done.lines[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all"
@@ -142,7 +144,7 @@ def test_stop_from_another_terminal_saves_everything_and_wait_gives_its_code(har
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> None:
+def test_wait_reports_a_killed_run_as_killed(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
@@ -157,7 +159,7 @@ def test_a_killed_run_is_waited_for_and_named_as_killed(harness: RunHarness) -> 
 
 
 @pytest.mark.slow
-def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) -> None:
+def test_with_two_runs_a_command_must_name_one(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         first, second = harness.start(40), harness.start(41)
@@ -167,10 +169,10 @@ def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) ->
                 and all(harness.events("worker_started", run) for run in harness.runs())
             )
         )
-        asked = harness.run("pause", program="agentos")
-        assert asked.code == 2 and "2 runs are in progress; choose one:" in asked.err
+        reply = harness.run("pause", program="agentos")
+        assert reply.code == 2 and "2 runs are in progress; choose one:" in reply.err
         name = harness.runs()[0].name
-        assert f"agentos pause --run {name}   ({harness.project})" in asked.err
+        assert f"agentos pause --run {name}   ({harness.project})" in reply.err
         assert f"Run {name}: Paused" in harness.run("pause", "--run", name, program="agentos").out
         assert len(harness.events("run_paused", harness.runs()[0])) == 1
         assert harness.events("run_paused", harness.runs()[1]) == []
@@ -179,7 +181,7 @@ def test_of_two_runs_the_one_that_is_meant_must_be_named(harness: RunHarness) ->
     assert first.wait(8).code == second.wait(8).code == 143
 
 
-def test_the_socket_is_the_owners_alone_and_gone_after_the_run(harness: RunHarness) -> None:
+def test_the_control_socket_is_private_and_removed_after_the_run(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
@@ -191,27 +193,27 @@ def test_the_socket_is_the_owners_alone_and_gone_after_the_run(harness: RunHarne
 
 
 @pytest.mark.slow
-def test_a_run_that_stands_still_is_named_as_such(harness: RunHarness) -> None:
+def test_a_command_to_a_suspended_run_says_that_it_is_suspended(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
         wait_until(lambda: harness.events("worker_started"))
         os.kill(running.pid, signal.SIGSTOP)
         try:
-            asked = harness.run("pause", program="agentos")
+            reply = harness.run("pause", program="agentos")
         finally:
             os.kill(running.pid, signal.SIGCONT)
     assert (
-        asked.code == 2
-        and f"is suspended (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in asked.err
+        reply.code == 2
+        and f"is suspended (Ctrl-Z): type fg in its terminal, or kill -CONT {running.pid}" in reply.err
     )
-    assert running.wait().code == 0, "what nobody waits for any more is not done"
+    assert running.wait().code == 0, "a request whose client has gone is not executed"
     assert harness.events("run_paused") == []
 
 
 @pytest.mark.parametrize(
-    "words", [("pause",), ("resume",), ("stop",), ("retry", "LLD-1"), ("set", "parallel", "2")]
+    "args", [("pause",), ("resume",), ("stop",), ("retry", "LLD-1"), ("set", "parallel", "2")]
 )
-def test_without_a_run_each_says_how_to_start_one(harness: RunHarness, words: tuple[str, ...]) -> None:
-    asked = harness.run(*words, program="agentos")
-    assert asked.code == 5 and "start one with: lld-workflow --all" in asked.err
+def test_a_command_without_a_run_says_how_to_start_one(harness: RunHarness, args: tuple[str, ...]) -> None:
+    reply = harness.run(*args, program="agentos")
+    assert reply.code == 5 and "start one with: lld-workflow --all" in reply.err

@@ -1,4 +1,4 @@
-"""What dies, and what it costs: a worker, a coordinator, the template, a checkpoint, an item."""
+"""Killed workers, coordinators and fork servers, damaged checkpoints, failing items."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ import pytest
 from .harness import CALLS, RunHarness, command_line, wait_until
 
 
-def test_a_killed_worker_costs_its_item_a_retry_and_nobody_else_anything(harness: RunHarness) -> None:
+def test_a_killed_worker_costs_only_its_own_item_a_retry(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server(fault={"kind": "hang", "matching": "Thing 42", "role": "review"})
     running = harness.start("--all", "--parallel", 3)
@@ -34,7 +34,9 @@ def test_a_killed_worker_costs_its_item_a_retry_and_nobody_else_anything(harness
     assert harness.databases() == [] and all(harness.document(number).exists() for number in (42, 43, 44))
 
 
-def test_an_item_whose_worker_dies_every_time_fails_alone_after_its_attempts(harness: RunHarness) -> None:
+def test_an_item_whose_worker_is_killed_every_time_fails_alone_after_its_attempts(
+    harness: RunHarness,
+) -> None:
     harness.issues(42, 43, 44)
     server = harness.server(
         "--latency", "0.3,0.3", fault={"kind": "hang", "matching": "Thing 42", "times": None}
@@ -55,16 +57,16 @@ def test_an_item_whose_worker_dies_every_time_fails_alone_after_its_attempts(har
     assert len(server.calls(42)) == 2 and len(server.answered()) == 4
 
 
-def test_nothing_outlives_a_killed_coordinator_and_the_next_run_goes_on(harness: RunHarness) -> None:
+def test_no_process_outlives_a_killed_coordinator_and_the_next_run_resumes(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server(fault={"kind": "hang", "role": "review", "times": 2})
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: [call["role"] for call in server.calls()] == ["draft", "draft", "review", "review"])
-    family = running.processes()
-    assert len(family) >= 3
+    process_tree = running.processes()
+    assert len(process_tree) >= 3
     running.signal(signal.SIGKILL)
     assert running.wait().code == -signal.SIGKILL
-    wait_until(lambda: not [mark for mark in family if mark.alive], 2)
+    wait_until(lambda: not [process for process in process_tree if process.alive], 2)
     listed = harness.run("--all", "--dry-run")
     assert listed.code == 0 and "being worked on" not in listed.out
     assert listed.out.count("resumes at N3_review") == 2
@@ -80,23 +82,23 @@ def test_the_model_server_of_an_offline_run_dies_with_its_coordinator(harness: R
     harness.issue(42)
     running = harness.start("--all", "--offline")
     running.wait_for("Executing: N0_load_issue")
-    family = running.processes()
-    assert any("offline-server" in command_line(mark.pid) for mark in family)
+    process_tree = running.processes()
+    assert any("offline-server" in command_line(process.pid) for process in process_tree)
     running.signal(signal.SIGKILL)
     running.wait()
-    wait_until(lambda: not [mark for mark in family if mark.alive], 2)
+    wait_until(lambda: not [process for process in process_tree if process.alive], 2)
 
 
-def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(harness: RunHarness) -> None:
+def test_items_are_retried_when_the_fork_server_and_its_workers_are_killed(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": 2})
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: len(server.calls()) >= 2)
     children = [
-        mark
-        for mark in running.processes()
-        if "agentos.engines.template" in command_line(mark.pid)
-        and Path(f"/proc/{mark.pid}/stat").read_text().rpartition(") ")[2].split()[1] == str(running.pid)
+        process
+        for process in running.processes()
+        if "agentos.engines.template" in command_line(process.pid)
+        and Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[1] == str(running.pid)
     ]
     assert len(children) == 1
     os.kill(children[0].pid, signal.SIGKILL)
@@ -109,7 +111,7 @@ def test_a_killed_template_takes_its_workers_along_and_their_items_go_on(harness
 
 def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(harness: RunHarness) -> None:
     harness.issues(41, 43)
-    (harness.project / "issues" / "042-broken.md").write_text("no heading, and nothing to go by\n")
+    (harness.project / "issues" / "042-broken.md").write_text("no heading and no content\n")
     server = harness.server()
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 1
@@ -120,7 +122,7 @@ def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(harness:
     assert {event["item"]: event["attempts"] for event in harness.events("item_ended")}["LLD-42"] == 1
 
 
-def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(harness: RunHarness) -> None:
+def test_a_hanging_item_times_out_and_is_not_retried_with_retries_0(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "matching": "Thing 42", "times": None})
     began = time.monotonic()
@@ -133,7 +135,7 @@ def test_a_hanging_item_ends_by_its_timeout_and_is_not_tried_again_when_told_so(
 
 
 @pytest.mark.slow
-def test_a_hanging_item_is_tried_again_and_finishes(harness: RunHarness) -> None:
+def test_a_hanging_item_is_retried_and_finishes(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server(fault={"kind": "hang", "role": "review"})
     done = harness.run("--all", "--timeout", "4s")
@@ -156,9 +158,9 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_item_starts_over(harness: Run
     done = harness.run("--all", "--parallel", 3)
     assert done.code == 0, done.out
     for number, spoilt in damaged.items():
-        aside = f"lld_workflow_{number}.db.broken-1"
-        assert re.search(rf"\[LLD-{number}\] .*damaged.*{re.escape(aside)}", done.out)
-        assert (folder / aside).read_bytes() == spoilt
+        renamed = f"lld_workflow_{number}.db.broken-1"
+        assert re.search(rf"\[LLD-{number}\] .*damaged.*{re.escape(renamed)}", done.out)
+        assert (folder / renamed).read_bytes() == spoilt
         assert [call["role"] for call in server.answered(number)] == ["draft", "draft", "review"]
     assert [call["role"] for call in server.answered(41)] == ["draft", "review"]
     assert len(harness.databases()) == 3
@@ -181,11 +183,13 @@ def test_a_checkpoint_of_a_newer_version_is_refused_with_the_reason(harness: Run
         if "FAILED: its checkpoint was written by a newer agentos" in line
     ]
     assert len(server.answered(42)) == 1 and "attempt 2" not in done.out
-    assert [call["role"] for call in server.answered(43)] == ["draft", "review"], "the other goes on"
+    assert [call["role"] for call in server.answered(43)] == ["draft", "review"], (
+        "the other item does not resume"
+    )
     assert harness.run("--fresh", 42).code == 0 and harness.document(42).exists()
 
 
-def test_a_stopped_worker_is_not_robbed_and_finishes_when_it_goes_on(harness: RunHarness) -> None:
+def test_a_suspended_worker_keeps_its_item_and_finishes_when_resumed(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server("--latency", "1,1")
     running = harness.start("--all")
@@ -201,32 +205,32 @@ def test_a_stopped_worker_is_not_robbed_and_finishes_when_it_goes_on(harness: Ru
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_lose_nothing_and_repeat_one_call_a_death(harness: RunHarness) -> None:
+def test_randomly_killed_workers_lose_nothing_and_repeat_at_most_one_call_each(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.1,0.4")
     running = harness.start("--all", "--parallel", 3, "--retries", 9)
     wait_until(lambda: len(server.calls()) >= 1)
-    deaths = 0
-    while deaths < 5 and running.process.poll() is None:
+    kills = 0
+    while kills < 5 and running.process.poll() is None:
         threading.Event().wait(0.25)
         ended = {event["item"] for event in harness.events("item_ended")}
         started = [event for event in harness.events("worker_started") if event["item"] not in ended]
-        living = {mark.pid for mark in running.processes()}
-        victims = [event["pid"] for event in started if event["pid"] in living]
+        live_pids = {process.pid for process in running.processes()}
+        victims = [event["pid"] for event in started if event["pid"] in live_pids]
         if victims:
-            os.kill(victims[deaths % len(victims)], signal.SIGKILL)
-            deaths += 1
+            os.kill(victims[kills % len(victims)], signal.SIGKILL)
+            kills += 1
     done = running.wait()
     assert done.code == 0, done.out
-    assert deaths == 5
+    assert kills == 5
     assert all(harness.document(number).exists() for number in range(40, 46))
     assert len({call["prompt_sha256"] for call in server.answered()}) == 12
-    assert len(server.calls()) <= 12 + deaths
+    assert len(server.calls()) <= 12 + kills
     assert harness.databases() == []
 
 
 @pytest.mark.slow
-def test_a_run_killed_while_it_files_issues_files_each_of_them_once(harness: RunHarness) -> None:
+def test_a_run_killed_while_filing_issues_files_each_one_once(harness: RunHarness) -> None:
     for number in (17, 18, 19):
         harness.brief(f"{number}-thing.md", number)
     server = harness.server("--latency", "0.1,0.1")
@@ -234,10 +238,10 @@ def test_a_run_killed_while_it_files_issues_files_each_of_them_once(harness: Run
     for moment in ("N6_file", "Filed as"):
         running = harness.start("--all", "--parallel", 3, program="issue-workflow")
         wait_until(lambda run=running, text=moment: text in run.out or run.process.poll() is not None)  # type: ignore[misc]
-        family = running.processes()
+        process_tree = running.processes()
         running.signal(signal.SIGKILL)
         kills += running.wait().code == -signal.SIGKILL
-        wait_until(lambda markers=family: not [mark for mark in markers if mark.alive], 2)  # type: ignore[misc]
+        wait_until(lambda markers=process_tree: not [process for process in markers if process.alive], 2)  # type: ignore[misc]
     assert kills >= 1
     assert harness.run("--all", "--parallel", 3, program="issue-workflow").code == 0
     filed = "".join(path.read_text() for path in (harness.project / "issues").iterdir())

@@ -1,4 +1,4 @@
-"""The live display, in a terminal, as a person sees it."""
+"""The live display in a terminal, as a user sees it."""
 
 import contextlib
 import os
@@ -17,31 +17,31 @@ import pytest
 from .harness import RunHarness, Terminal, _stat, wait_until
 from .screens import OLD, WIDE, Screen, Shell
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 BAR = "0/3 workflows complete"
 
 
-def begin(harness: RunHarness, *words: object, size: tuple[int, int] = WIDE, **env: str) -> Screen:
-    """Three items at work, each in a call that takes long."""
+def start_live_run(harness: RunHarness, *args: object, size: tuple[int, int] = WIDE, **env: str) -> Screen:
+    """Start three items, each in a long call."""
     harness.issues(40, 41, 42)
     harness.server("--latency", "90,90")
-    terminal = harness.terminal("--all", "--parallel", 3, *words, size=size, **{**OLD, **env})
+    terminal = harness.terminal("--all", "--parallel", 3, *args, size=size, **{**OLD, **env})
     screen = Screen(terminal, *size)
-    wait_until(lambda: sum(">>> Executing: N1_design" in row for row in screen.everything()) == 3, PATIENCE)
+    wait_until(lambda: sum(">>> Executing: N1_design" in row for row in screen.everything()) == 3, TIMEOUT)
     return screen
 
 
-def leave(screen: Screen) -> None:
+def stop_run(screen: Screen) -> None:
     screen.terminal.ctrl_c(2)
     screen.terminal.wait(30)
 
 
-def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(harness: RunHarness) -> None:
+def test_lines_scroll_above_a_footer_that_disappears_at_the_end(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43, 44)
     harness.server("--latency", "0.4,0.4")
     screen = Screen(harness.terminal("--all", "--parallel", 2, size=(90, 10), **OLD), 90, 10)
-    screen.shows("/5 workflows complete", PATIENCE)
-    screen.shows("  LLD-", PATIENCE)
+    screen.shows("/5 workflows complete", TIMEOUT)
+    screen.shows("  LLD-", TIMEOUT)
     deepest = 0
     while screen.terminal.process.poll() is None:
         deepest = max(deepest, len(screen.footer()))
@@ -63,31 +63,31 @@ def test_lines_scroll_above_a_footer_that_stays_and_goes_at_the_end(harness: Run
 NODES = ("N0_load_issue", "N1_design", "N2_human_edit", "N3_review", "N4_finalize")
 
 
-def test_the_footer_says_who_is_at_work_where_and_what_it_costs(harness: RunHarness) -> None:
-    screen = begin(harness)
+def test_the_footer_shows_workers_nodes_and_cost(harness: RunHarness) -> None:
+    screen = start_live_run(harness)
     screen.shows("keys in use: 3/4")
     *items, first, _ = screen.footer()
     assert [row.split()[:2] for row in items] == [[f"LLD-{n}", "N1_design"] for n in (40, 41, 42)]
     assert all("tokens" in row and "$" in row and row.endswith("s") for row in items)
     assert first.startswith("[>         ] 0/3 workflows complete | 3 of 3 workers busy | time left ?")
-    leave(screen)
+    stop_run(screen)
 
 
 @pytest.mark.slow
-def test_a_narrow_or_low_terminal_gets_what_fits(harness: RunHarness) -> None:
-    screen = begin(harness, size=(36, 8))
+def test_a_small_terminal_shows_what_fits(harness: RunHarness) -> None:
+    screen = start_live_run(harness, size=(36, 8))
     screen.shows(BAR)
     wait_until(lambda: len(screen.footer()) == 4)
     assert screen.footer()[0].startswith(("  LLD-", "  ... and 3 more")) or screen.footer()[0].startswith(
         "[>"
     )
     assert max(len(row) for row in screen.footer()) < 36
-    leave(screen)
+    stop_run(screen)
 
 
 @pytest.mark.slow
-def test_a_resized_terminal_is_drawn_anew_without_remains(harness: RunHarness) -> None:
-    screen = begin(harness)
+def test_a_resized_terminal_is_redrawn_without_artifacts(harness: RunHarness) -> None:
+    screen = start_live_run(harness)
     screen.shows(BAR)
     for columns, lines in ((50, 24), (120, 30), (70, 30)):
         screen.resize(columns, lines)
@@ -97,86 +97,88 @@ def test_a_resized_terminal_is_drawn_anew_without_remains(harness: RunHarness) -
         assert sum("workflows complete" in row for row in rows) == 1, rows
         assert len(screen.footer()) <= lines // 2
     assert all(f"[LLD-{n}] >>> Executing: N1_design" in screen.everything() for n in (40, 41, 42))
-    leave(screen)
+    stop_run(screen)
 
 
 @pytest.mark.parametrize("display", ["live", pytest.param("plain", marks=pytest.mark.slow)])
-def test_t_or_enter_prints_a_snapshot_and_other_keys_say_what_there_is(
+def test_t_or_enter_prints_a_snapshot_and_other_keys_print_the_help(
     harness: RunHarness, display: str
 ) -> None:
-    screen = begin(harness, "--display", display)
-    for keys, said in (
+    screen = start_live_run(harness, "--display", display)
+    for keys, expected in (
         ("t", "Snapshot at"),
         ("x", "Keys: t or Enter for a snapshot"),
         ("\n", "0 waiting, 3 running, 0 ended"),
     ):
         began = time.monotonic()
         screen.terminal.press(keys)
-        screen.shows(said, 2)
+        screen.shows(expected, 2)
         assert time.monotonic() - began < 2.0
     wait_until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
     assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
     assert any(BAR in row for row in screen.footer()) is (display == "live")
-    leave(screen)
+    stop_run(screen)
     assert screen.terminal.modes()[3] & termios.ECHO, "the terminal is given back"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--display plain | cat", "--display plain &"], ids=["pipe", "background"])
-def test_keys_are_the_shells_when_the_screen_is_not_ours(harness: RunHarness, words: str) -> None:
-    """In a pipe, whoever shows the lines may read keys; in the background, the shell does."""
+@pytest.mark.parametrize("suffix", ["--display plain | cat", "--display plain &"], ids=["pipe", "background"])
+def test_keys_are_left_to_the_shell_when_the_run_does_not_own_the_screen(
+    harness: RunHarness, suffix: str
+) -> None:
+    """In a pipe, the pager reads the keys; in the background, the shell does."""
     harness.issues(40)
     harness.server("--latency", "1,1")
     shell = Shell(harness)
-    shell.type(f"lld-workflow 40 {words}")
-    shell.screen.shows(">>> Executing: N1_design", PATIENCE)
+    shell.type(f"lld-workflow 40 {suffix}")
+    shell.screen.shows(">>> Executing: N1_design", TIMEOUT)
     shell.type("echo it is $((40 + 2))")
-    shell.screen.shows("it is 42", PATIENCE)
-    wait_until(lambda: "Read the results: ls docs/lld/active" in "".join(shell.screen.everything()), PATIENCE)
+    shell.screen.shows("it is 42", TIMEOUT)
+    wait_until(lambda: "Read the results: ls docs/lld/active" in "".join(shell.screen.everything()), TIMEOUT)
     assert not [row for row in shell.screen.everything() if "Snapshot at" in row or "Keys: t" in row]
 
 
-def test_whatever_is_pressed_is_answered_within_100_ms(harness: RunHarness) -> None:
-    screen = begin(harness)
-    for keys, said in (("t", "Snapshot at"), ("\n", "Snapshot at"), ("x", "Keys: t or Enter")):
-        took = [screen.terminal.response_time(keys, said) for _ in range(9)]
-        assert statistics.median(took) < 0.1, (keys, took)
-    leave(screen)
+def test_every_key_press_is_answered_within_100_ms(harness: RunHarness) -> None:
+    screen = start_live_run(harness)
+    for keys, expected in (("t", "Snapshot at"), ("\n", "Snapshot at"), ("x", "Keys: t or Enter")):
+        seconds = [screen.terminal.response_time(keys, expected) for _ in range(9)]
+        assert statistics.median(seconds) < 0.1, (keys, seconds)
+    stop_run(screen)
 
 
 @pytest.mark.parametrize("display", ["live", pytest.param("plain", marks=pytest.mark.slow)])
 def test_ctrl_c_is_answered_within_100_ms(harness: RunHarness, display: str) -> None:
-    """A busy machine may be late once, not three times in a row."""
+    """A busy machine may be late once, but not three times in a row."""
     harness.issues(40, 41)
     harness.server("--latency", "90,90")
-    took: list[float] = []
-    while not took or (min(took) >= 0.1 and len(took) < 3):
+    seconds: list[float] = []
+    while not seconds or (min(seconds) >= 0.1 and len(seconds) < 3):
         terminal = harness.terminal("--all", "--parallel", 2, "--display", display)
-        wait_until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, PATIENCE)  # noqa: B023
-        took.append(terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint"))
+        wait_until(lambda: terminal.screen.count(">>> Executing: N1_design") == 2, TIMEOUT)  # noqa: B023
+        seconds.append(terminal.response_time("\x03", "Shutting down... waiting for workers to checkpoint"))
         assert terminal.wait(30).code == 130
-    assert min(took) < 0.1, took
+    assert min(seconds) < 0.1, seconds
 
 
 @pytest.mark.slow
-def test_ten_talkative_workers_cost_the_display_less_than_a_twentieth_of_a_core() -> None:
-    """Counted is the processor's time, so a busy machine changes nothing."""
-    words = [sys.executable, "-m", "bench.display", "--seconds", "1.5"]
+def test_the_display_of_ten_busy_workers_costs_less_than_5_percent_of_a_core() -> None:
+    """Measured in CPU time, so load on the machine does not matter."""
+    command = [sys.executable, "-m", "bench.display", "--seconds", "1.5"]
     root = Path(__file__).parents[2]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "10 workers, 200 lines/s" in done.stdout, done.stdout + done.stderr
 
 
-# A terminal that nobody reads, as behind a lost connection.
+# A terminal that nobody reads, as after a lost connection
 
 
 @pytest.mark.slow
-def test_a_terminal_that_takes_nothing_holds_up_no_work(harness: RunHarness) -> None:
+def test_a_blocked_terminal_does_not_delay_the_work(harness: RunHarness) -> None:
     harness.issues(*range(40, 48))
     server = harness.server("--latency", "0.4,0.4")
     terminal = harness.terminal("--all", "--parallel", 2, size=WIDE, **OLD)
     stall(terminal)
-    wait_until(lambda: terminal.process.poll() is not None, PATIENCE)
+    wait_until(lambda: terminal.process.poll() is not None, TIMEOUT)
     assert terminal.process.returncode == 0
     assert all(harness.document(number).exists() for number in range(40, 48))
     assert len(server.answered()) == 16 and harness.databases() == []
@@ -184,24 +186,24 @@ def test_a_terminal_that_takes_nothing_holds_up_no_work(harness: RunHarness) -> 
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_a_run_whose_terminal_takes_nothing(harness: RunHarness) -> None:
+def test_ctrl_c_works_with_a_blocked_terminal(harness: RunHarness) -> None:
     harness.issues(*range(40, 60))
     harness.server("--latency", "0.2,0.2")
     terminal = harness.terminal("--all", "--parallel", 3, size=WIDE, **OLD)
     stall(terminal)
-    wait_until(lambda: len(harness.events("item_ended")) >= 4, PATIENCE)
+    wait_until(lambda: len(harness.events("item_ended")) >= 4, TIMEOUT)
     began = time.monotonic()
     terminal.ctrl_c()
     wait_until(lambda: terminal.process.poll() is not None, 30)
-    # Five for the work, two for a screen that may take something yet.
+    # Five seconds for the workers, two to flush a screen that may still accept output.
     assert time.monotonic() - began < 9
     assert terminal.process.returncode == 130 and harness.summary()["exit_code"] == 130
     assert "Shutting down" not in terminal.screen, "the terminal took it"
 
 
 def stall(terminal: Terminal) -> None:
-    """Fills it, once the run has it, until it takes nothing more; nobody reads it."""
-    wait_until(lambda: "workflows complete" in terminal.screen, PATIENCE)
+    """Fill the terminal of a running command until it accepts no more output."""
+    wait_until(lambda: "workflows complete" in terminal.screen, TIMEOUT)
     screen = os.open(f"/proc/{terminal.pid}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -209,8 +211,8 @@ def stall(terminal: Terminal) -> None:
     os.close(screen)
 
 
-def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
-    screen = begin(harness)
+def test_the_terminal_is_restored_on_exit(harness: RunHarness) -> None:
+    screen = start_live_run(harness)
 
     def echo() -> int:
         found: int = screen.terminal.modes()[3] & (termios.ICANON | termios.ECHO)
@@ -218,7 +220,7 @@ def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
 
     assert echo() == 0
     os.kill(harness.worker("LLD-40"), signal.SIGKILL)
-    screen.shows("killed by SIGKILL", PATIENCE)
+    screen.shows("killed by SIGKILL", TIMEOUT)
     began = time.monotonic()
     screen.terminal.ctrl_c()
     screen.shows("Shutting down... waiting for workers to checkpoint", 2)
@@ -233,12 +235,10 @@ def test_the_terminal_is_given_back_as_it_was(harness: RunHarness) -> None:
     ("env", "coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False)],
 )
-def test_colours_are_shown_unless_somebody_does_not_want_them(
-    harness: RunHarness, env: dict[str, str], coloured: bool
-) -> None:
-    screen = begin(harness, size=WIDE, **env)
+def test_colours_are_shown_unless_disabled(harness: RunHarness, env: dict[str, str], coloured: bool) -> None:
+    screen = start_live_run(harness, size=WIDE, **env)
     assert (screen.colours() > {"default"}) is coloured
-    leave(screen)
+    stop_run(screen)
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def test_ci_and_a_dumb_terminal_get_plain_lines(harness: RunHarness, env: dict[s
     harness.issues(40)
     harness.server()
     terminal = harness.terminal("40", size=WIDE, **env)
-    assert terminal.wait(PATIENCE).code == 0
+    assert terminal.wait(TIMEOUT).code == 0
     assert b"\x1b" not in terminal.written and "[COORDINATOR] [==========] 1/1" in terminal.screen
 
 
 @pytest.mark.slow
-def test_a_pipe_gets_plain_lines_and_colours_only_by_force(harness: RunHarness) -> None:
+def test_a_pipe_gets_plain_lines_and_colours_only_if_forced(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()
     piped = harness.run("40", "--display", "live")
@@ -262,7 +262,7 @@ def test_a_pipe_gets_plain_lines_and_colours_only_by_force(harness: RunHarness) 
     assert "\x1b[" in harness.run("40", "--fresh", FORCE_COLOR="1").out
 
 
-def test_with_no_display_only_what_to_type_next_is_said(harness: RunHarness) -> None:
+def test_display_none_prints_only_what_to_type_next(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()
     assert harness.run("40", "--display", "none").lines == [
@@ -271,8 +271,8 @@ def test_with_no_display_only_what_to_type_next_is_said(harness: RunHarness) -> 
 
 
 @pytest.mark.long
-def test_the_display_is_a_setting_like_others(harness: RunHarness) -> None:
-    """Flag before variable before file."""
+def test_the_display_mode_is_a_setting_like_any_other(harness: RunHarness) -> None:
+    """Flags override variables, variables override files."""
     harness.issues(40)
     harness.server()
     (harness.project / "agentos.toml").write_text('display = "none"\n')
@@ -288,7 +288,7 @@ def test_the_display_is_a_setting_like_others(harness: RunHarness) -> None:
     assert harness.run("40").code == 3
 
 
-# Ctrl-Z.
+# Ctrl-Z
 
 
 def state(pid: int) -> str:
@@ -297,12 +297,12 @@ def state(pid: int) -> str:
 
 
 @pytest.mark.slow
-def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> None:
+def test_ctrl_z_suspends_the_workers_too_and_fg_resumes_them(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--latency", "5,5")
     shell = Shell(harness)
     shell.type("lld-workflow --all --parallel 2")
-    wait_until(lambda: len(harness.events("worker_started")) == 2, PATIENCE)
+    wait_until(lambda: len(harness.events("worker_started")) == 2, TIMEOUT)
     workers = [harness.worker("LLD-40"), harness.worker("LLD-41")]
     shell.screen.shows("workflows complete")
     shell.terminal.press("\x1a")
@@ -317,20 +317,20 @@ def test_ctrl_z_stops_the_workers_too_and_fg_goes_on(harness: RunHarness) -> Non
     assert harness.events("item_ended") == [] and [state(pid) for pid in workers] == ["T", "T"]
     shell.type("fg")
     shell.screen.shows("Continuing after")
-    shell.screen.shows("2 approved", PATIENCE)
+    shell.screen.shows("2 approved", TIMEOUT)
     shell.type("echo code $?")
     shell.screen.shows("code 0")
 
 
-# From another terminal.
+# From another terminal
 
 
 @pytest.mark.slow
-def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) -> None:
+def test_watch_shows_the_same_display_and_quitting_it_stops_nothing(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--latency", "12,12")
     running = harness.start("--all", "--parallel", 2)
-    wait_until(lambda: len(harness.events("node_started")) >= 4, PATIENCE)
+    wait_until(lambda: len(harness.events("node_started")) >= 4, TIMEOUT)
     first = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
     first.shows("Watching run")
     first.shows("0/2 workflows complete")
@@ -339,7 +339,7 @@ def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) 
     assert first.terminal.wait(30).code == 0 and running.process.poll() is None
     assert "continues. Watch it again with: agentos watch" in first.look()[-1]
     second = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-    second.shows("[LLD-40] >>> Executing: N3_review", PATIENCE)
+    second.shows("[LLD-40] >>> Executing: N3_review", TIMEOUT)
     assert harness.run("stop", program="agentos").code == 0
     assert second.terminal.wait(30).code == running.wait(30).code == 143
     assert (
@@ -349,13 +349,13 @@ def test_watch_shows_the_same_and_leaving_it_stops_nothing(harness: RunHarness) 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
+def test_resizing_in_tmux_keeps_every_line_and_a_complete_footer(
     harness: RunHarness, tmux: Callable[..., str]
 ) -> None:
-    """tmux wraps lines anew, as most terminals do; it tells the new size late, so a frame may be drawn before."""
+    """tmux rewraps lines, like most terminals; it reports a new size late, so a frame may be drawn before that."""
     harness.issues(40, 41, 42)
     harness.server("--latency", "90,90")
-    words = " ".join(f"{name}='{value}'" for name, value in harness.environment().items())
+    variables = " ".join(f"{name}='{value}'" for name, value in harness.environment().items())
     tmux(
         "new-session",
         "-d",
@@ -363,9 +363,9 @@ def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
         "110",
         "-y",
         "24",
-        f"cd {harness.project}; env {words} lld-workflow --all -j 3",
+        f"cd {harness.project}; env {variables} lld-workflow --all -j 3",
     )
-    wait_until(lambda: "keys in use: 3/4" in tmux("capture-pane", "-p"), PATIENCE)
+    wait_until(lambda: "keys in use: 3/4" in tmux("capture-pane", "-p"), TIMEOUT)
     for columns in ("60", "45", "100"):
         tmux("resize-window", "-x", columns, "-y", "24")
         time.sleep(1.5)
@@ -378,11 +378,11 @@ def test_in_tmux_another_width_keeps_every_line_and_a_whole_footer(
 
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    words = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
+    tmux_command = ["tmux", "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
 
     def call(*more: str) -> str:
         done = subprocess.run(
-            [*words, *more],
+            [*tmux_command, *more],
             capture_output=True,
             text=True,
             check=False,
@@ -392,4 +392,4 @@ def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
         return done.stdout
 
     yield call
-    subprocess.run([*words, "kill-server"], capture_output=True, check=False)
+    subprocess.run([*tmux_command, "kill-server"], capture_output=True, check=False)

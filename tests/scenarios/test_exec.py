@@ -1,4 +1,4 @@
-"""Any program, once for every item: real programs, signals, terminals."""
+"""`agentos exec`: any program, once per item, with real processes, signals and terminals."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ import pytest
 from .harness import CompletedCommand, RunHarness, RunningCommand, wait_until
 
 SCRIPT = """#!/bin/sh
-# usage: agent ITEM; does what the item's text says
+# usage: agent ITEM; executes the text of the item
 echo "working on $1"
 echo "$1" >> done.txt
 . "./$1"
@@ -31,9 +31,9 @@ def work(project: Path, **scripts: str) -> None:
 
 
 def exec_(
-    harness: RunHarness, *words: object, command: tuple[str, ...] = ("./agent", "{item}")
+    harness: RunHarness, *args: object, command: tuple[str, ...] = ("./agent", "{item}")
 ) -> CompletedCommand:
-    return harness.run("exec", "--items", "work/*.sh", *words, "--", *command, program="agentos")
+    return harness.run("exec", "--items", "work/*.sh", *args, "--", *command, program="agentos")
 
 
 def calls(project: Path) -> list[str]:
@@ -41,15 +41,15 @@ def calls(project: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_exit_codes_decide_and_the_same_command_goes_on(harness: RunHarness, project: Path) -> None:
+def test_exit_codes_decide_and_the_same_command_resumes(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0", b="echo oops >&2; exit 3", c="exit 0")
     first = exec_(harness, "--parallel", "3")
     assert first.code == 1
     assert "working on work/a.sh" in first.lines_of("a") and "oops" in first.lines_of("b")
     assert "FAILED: exit status 3" in first.lines_of("b")
-    said = first.lines_of("COORDINATOR")
-    assert "  Items: 2 completed, 1 failed (b)" in said and not any("Verdicts" in line for line in said)
-    assert said[-1].endswith("--parallel 3 --failed -- ./agent '{item}'")
+    lines = first.lines_of("COORDINATOR")
+    assert "  Items: 2 completed, 1 failed (b)" in lines and not any("Verdicts" in line for line in lines)
+    assert lines[-1].endswith("--parallel 3 --failed -- ./agent '{item}'")
     work(project, b="exit 0")
     assert exec_(harness).code == 0
     assert sorted(calls(project)) == ["work/a.sh", "work/b.sh", "work/b.sh", "work/c.sh"]
@@ -58,7 +58,7 @@ def test_exit_codes_decide_and_the_same_command_goes_on(harness: RunHarness, pro
     assert exec_(harness, command=("true", "{item}")).code == 0
 
 
-def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(harness: RunHarness, project: Path) -> None:
+def test_failed_selects_failed_items_and_a_dry_run_runs_none(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 1", b="exit 0")
     exec_(harness)
     work(project, c="exit 0")
@@ -70,7 +70,7 @@ def test_failed_takes_those_that_failed_and_a_dry_run_takes_none(harness: RunHar
     assert exec_(harness, "--failed").code == 1 and calls(project).count("work/c.sh") == 0
 
 
-def test_75_is_tried_again_and_others_when_asked_for(harness: RunHarness, project: Path) -> None:
+def test_exit_code_75_is_retried_and_others_on_request(harness: RunHarness, project: Path) -> None:
     once = 'n=$(grep -c "$1" done.txt); [ "$n" -gt 1 ] || exit '
     work(project, a=once + "75", b=once + "9")
     assert exec_(harness, "--parallel", "2").code == 1
@@ -79,7 +79,7 @@ def test_75_is_tried_again_and_others_when_asked_for(harness: RunHarness, projec
     assert exec_(harness, "--retry-on", "9").code == 0
 
 
-def test_a_program_that_takes_too_long_or_is_killed_ends_alone(harness: RunHarness, project: Path) -> None:
+def test_a_program_that_times_out_or_is_killed_fails_alone(harness: RunHarness, project: Path) -> None:
     work(project, a="sleep 60 & sleep 60", b="kill -9 $$", c="exit 0")
     done = exec_(harness, "--parallel", "3", "--timeout", "1s", "--retries", "0", "--joblog", "jobs.tsv")
     assert done.code == 1 and "FAILED: ran out of time (--timeout)" in done.lines_of("a")
@@ -91,13 +91,11 @@ def test_a_program_that_takes_too_long_or_is_killed_ends_alone(harness: RunHarne
     assert ended["1"][1] == "9" and (harness.home / "logs/parallel/latest/joblog.tsv").exists()
 
 
-def start(harness: RunHarness, *words: object) -> RunningCommand:
-    return harness.start("exec", "--items", "work/*.sh", *words, "--", "./agent", "{item}", program="agentos")
+def start(harness: RunHarness, *args: object) -> RunningCommand:
+    return harness.start("exec", "--items", "work/*.sh", *args, "--", "./agent", "{item}", program="agentos")
 
 
-def test_ctrl_c_asks_programs_to_end_and_the_rest_runs_the_next_time(
-    harness: RunHarness, project: Path
-) -> None:
+def test_ctrl_c_terminates_programs_and_the_rest_runs_next_time(harness: RunHarness, project: Path) -> None:
     polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     work(project, a=polite, b="echo ready; trap '' TERM; while :; do sleep 0.05; done", c="exit 0")
     run = start(harness, "--parallel", "2")
@@ -124,7 +122,7 @@ def test_nothing_outlives_the_coordinator(harness: RunHarness, project: Path) ->
     wait_until(lambda: not any(process.alive for process in processes), 3)
 
 
-def test_two_terminals_share_the_items_and_do_none_twice(harness: RunHarness, project: Path) -> None:
+def test_two_terminals_share_the_items_without_repeating_any(harness: RunHarness, project: Path) -> None:
     work(project, **{f"n{number}": "sleep 0.3" for number in range(8)})
     first, second = start(harness, "--parallel", "2"), start(harness, "--parallel", "2")
     assert first.wait().code == 0 and second.wait().code == 0
@@ -145,7 +143,7 @@ def test_secrets_stay_out_of_the_program_unless_they_are_passed(harness: RunHarn
     assert written and not any(b"canary" in text for text in written)
 
 
-def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: Path) -> None:
+def test_items_come_from_lists_arguments_and_patterns(harness: RunHarness, project: Path) -> None:
     (project / "list").write_text("one\n\ntwo words\n")
     done = harness.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
     assert done.code == 0, done.err
@@ -157,7 +155,7 @@ def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("args", "code", "expected"),
     [
         (["--items", "*.none", "--", "true"], 5, "nothing matches '*.none'"),
         (["--items", "agent"], 2, "expected -- and then the program"),
@@ -170,19 +168,19 @@ def test_items_come_from_lists_words_and_patterns(harness: RunHarness, project: 
         (["agent", "--joblog", "no/such/folder/x", "--", "true"], 3, "cannot write to"),
     ],
 )
-def test_wrong_words_are_one_clear_error(
-    harness: RunHarness, project: Path, words: list[str], code: int, says: str
+def test_invalid_arguments_are_one_clear_error(
+    harness: RunHarness, project: Path, args: list[str], code: int, expected: str
 ) -> None:
-    done = harness.run("exec", *words, program="agentos")
-    assert (done.code, says in done.err) == (code, True), done
+    done = harness.run("exec", *args, program="agentos")
+    assert (done.code, expected in done.err) == (code, True), done
     assert "Traceback" not in done.err
 
 
-def test_a_run_that_is_refused_leaves_no_records(harness: RunHarness, project: Path) -> None:
+def test_a_refused_run_leaves_no_records(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0")
     assert exec_(harness).code == 0
-    for place in ("/proc/x", "/dev/full"):
-        assert exec_(harness, "--fresh", "--joblog", place).code == 3
+    for path in ("/proc/x", "/dev/full"):
+        assert exec_(harness, "--fresh", "--joblog", path).code == 3
     assert len(harness.runs()) == 1 and len(calls(project)) == 1
     assert "Every item is done" in harness.run("status", program="agentos").out
 
@@ -202,7 +200,7 @@ def test_the_last_line_says_what_to_type_when_nothing_runs(harness: RunHarness, 
     assert running.wait().code == 130
 
 
-def test_programs_can_listen(harness: RunHarness, project: Path) -> None:
+def test_exec_can_print_json_events(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 4")
     done = exec_(harness, "--json")
     found = [json.loads(line) for line in done.lines]
@@ -221,7 +219,7 @@ print("tokens:", answer["usageMetadata"]["totalTokenCount"])
 """
 
 
-def test_an_agent_that_knows_nothing_of_agentos_shares_the_keys(harness: RunHarness, project: Path) -> None:
+def test_an_agent_unaware_of_agentos_shares_the_keys(harness: RunHarness, project: Path) -> None:
     server = harness.server()
     (project / "agent.py").write_text(AGENT)
     done = harness.run("exec", "a", "b", "-j", "2", "--", "python3", "agent.py", "{item}", program="agentos")

@@ -1,4 +1,4 @@
-"""Programs that call models, under `agentos exec`: they share the keys, and know none."""
+"""Programs that call models under `agentos exec`: they share the keys without seeing them."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ print("environment", sorted(name for name, value in os.environ.items() if "KEY" 
 """
 
 
-def test_a_program_calls_models_with_a_token_and_its_calls_count_for_its_item(harness: RunHarness) -> None:
+def test_calls_that_a_program_makes_with_its_token_count_for_its_item(harness: RunHarness) -> None:
     (harness.project / "agent.py").write_text(AGENT)
     server = harness.server("--limit", "key-1:rpm=1", keys=harness.keys[:2])
     done = harness.run(
@@ -41,32 +41,34 @@ def test_a_program_calls_models_with_a_token_and_its_calls_count_for_its_item(ha
     assert len(server.answered()) == 3
     summary = harness.summary()
     assert summary["usage"]["calls"] == 3, summary
-    said = "\n".join(done.lines_of("COORDINATOR"))
-    assert "Rate limit hit on key-1" in said and "Verdicts" not in said
+    output = "\n".join(done.lines_of("COORDINATOR"))
+    assert "Rate limit hit on key-1" in output and "Verdicts" not in output
     secrets = [key for key in harness.keys if key in done.out]
     assert not secrets
 
 
-def test_without_a_key_programs_run_all_the_same(harness: RunHarness) -> None:
+def test_programs_run_without_a_key(harness: RunHarness) -> None:
     done = harness.run("exec", "red", "--", "sh", "-c", "env | grep -c BASE_URL; true", program="agentos")
     assert done.code == 0 and "0" in done.lines_of("red")
 
 
 @pytest.mark.slow
-def test_a_gateway_that_dies_is_started_again_and_no_program_is_lost(harness: RunHarness) -> None:
+def test_a_killed_gateway_is_restarted_and_no_program_is_lost(harness: RunHarness) -> None:
     (harness.project / "agent.py").write_text(AGENT)
     server = harness.server(fault={"kind": "hang", "matching": "about red"})
-    words = ("red", "green", "--", "python3", "agent.py", "{item}")
-    running = harness.start("exec", *words, program="agentos")
+    args = ("red", "green", "--", "python3", "agent.py", "{item}")
+    running = harness.start("exec", *args, program="agentos")
     wait_until(lambda: len(server.calls()) == 1)
-    (gateway,) = [one.pid for one in running.processes() if "agentos gateway" in command_line(one.pid)]
+    (gateway,) = [
+        process.pid for process in running.processes() if "agentos gateway" in command_line(process.pid)
+    ]
     os.kill(gateway, signal.SIGKILL)
     done = running.wait(60)
     assert done.code == 0, done.out + done.err
-    said = done.lines_of("COORDINATOR")
-    assert "The gateway process ended (killed by SIGKILL). Restarting it..." in said
-    assert "The gateway is back. Items that failed meanwhile are retried." in said
-    assert any(line.startswith("red: exit status 1. Retrying") for line in said)
+    output = done.lines_of("COORDINATOR")
+    assert "The gateway process ended (killed by SIGKILL). Restarting it..." in output
+    assert "The gateway is back. Items that failed meanwhile are retried." in output
+    assert any(line.startswith("red: exit status 1. Retrying") for line in output)
     assert len(server.answered()) == 2 and "Traceback" not in done.err
-    again = harness.run("exec", *words, program="agentos")
+    again = harness.run("exec", *args, program="agentos")
     assert "Nothing is pending" in again.out

@@ -1,4 +1,4 @@
-"""What one terminal reads of a run that another has started."""
+"""Following a run from another terminal."""
 
 import subprocess
 
@@ -8,7 +8,7 @@ from .harness import PROGRAMS, RunHarness, wait_until
 
 
 @pytest.mark.slow
-def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: RunHarness) -> None:
+def test_a_log_that_does_not_exist_yet_can_be_followed_by_item_number(harness: RunHarness) -> None:
     harness.issues(40, 41)
     assert harness.run(41, "--offline").code == 0
     harness.document(41).unlink()
@@ -18,8 +18,10 @@ def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: Ru
         following = harness.start("logs", "-f", "41", program="agentos")
         assert not following.out and following.process.poll() is None
     assert running.wait().code == 0
-    told = following.wait()
-    assert told.code == 0 and told.out == (harness.home / "logs/parallel/latest/LLD-41.log").read_text()
+    followed = following.wait()
+    assert (
+        followed.code == 0 and followed.out == (harness.home / "logs/parallel/latest/LLD-41.log").read_text()
+    )
     unknown = harness.run("logs", "-f", "99", program="agentos")
     assert (
         unknown.code == 5
@@ -28,7 +30,7 @@ def test_a_log_that_is_still_to_come_is_followed_by_its_items_number(harness: Ru
 
 
 @pytest.mark.slow
-def test_watching_ends_when_nobody_reads_it(harness: RunHarness) -> None:
+def test_watch_exits_when_its_reader_goes_away(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")

@@ -1,4 +1,4 @@
-"""A dry run tells what a run would take, from how earlier ones went."""
+"""The forecast of a dry run, based on earlier runs."""
 
 import json
 
@@ -7,15 +7,15 @@ import pytest
 from .harness import RunHarness, snapshot
 
 
-def forecast_of(harness: RunHarness, *words: object) -> dict[str, object]:
-    done = harness.run("--all", "--dry-run", "--json", *words)
+def forecast_of(harness: RunHarness, *args: object) -> dict[str, object]:
+    done = harness.run("--all", "--dry-run", "--json", *args)
     assert done.code == 0, done.err
     found: dict[str, object] = json.loads(done.out.splitlines()[-1])
     assert found["type"] == "forecast"
     return found
 
 
-def test_before_a_first_run_everything_is_a_question_mark(harness: RunHarness) -> None:
+def test_the_forecast_is_unknown_before_the_first_run(harness: RunHarness) -> None:
     harness.issues(1, 2)
     unknown = "Forecast: calls ?, tokens ?, cost ?, time ?"
     done = harness.run("--all", "--dry-run")
@@ -27,10 +27,10 @@ def test_before_a_first_run_everything_is_a_question_mark(harness: RunHarness) -
     assert forecast_of(harness)["calls"] is None
 
 
-def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness) -> None:
+def test_an_unusable_model_is_not_reported_as_a_missing_key(harness: RunHarness) -> None:
     harness.issues(1)
     settings, key = harness.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}
-    for text, said in (
+    for text, expected in (
         ('drafter = "foo"', "the run would not start: drafter = 'foo': unknown provider"),
         (
             'drafter = "anthropic/x"',
@@ -40,14 +40,14 @@ def test_where_the_model_is_the_trouble_no_key_is_asked_for(harness: RunHarness)
         settings.write_text(f"{text}\n")
         done = harness.run("--all", "--dry-run", **key)
         assert (
-            done.code == (3 if "foo" in text else 0) and said in done.out and "no API key" not in done.out
+            done.code == (3 if "foo" in text else 0) and expected in done.out and "no API key" not in done.out
         ), done.out
         assert "available after a first run" in harness.run("--all", "--dry-run", "--offline").out
     settings.write_text('drafter = "anthropic/x"\n')
     assert "no API key; add one: agentos keys add" in harness.run("--all", "--dry-run").out
 
 
-def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_is_written(
+def test_after_a_run_the_next_is_forecast_in_calls_tokens_cost_and_time_without_writing(
     harness: RunHarness,
 ) -> None:
     harness.server("--latency", "0.2,0.2")
@@ -62,13 +62,13 @@ def test_after_a_run_the_next_is_told_in_calls_tokens_cost_and_time_and_nothing_
     assert found["input_tokens"] == fact["usage"]["input_tokens"]
     assert isinstance(found["seconds"], float) and found["seconds"] >= 0.4
     assert found["earlier_items"] == 3 and found["earlier_runs"] == 1
-    said = harness.run("--all", "--parallel", 3, "--dry-run").out
-    assert "Forecast: calls 6, tokens " in said and "(based on 3 items of 1 earlier run)" in said
-    assert "Bottleneck: " in said and "ne more worker: " in said
+    output = harness.run("--all", "--parallel", 3, "--dry-run").out
+    assert "Forecast: calls 6, tokens " in output and "(based on 3 items of 1 earlier run)" in output
+    assert "Bottleneck: " in output and "ne more worker: " in output
 
 
 @pytest.mark.slow
-def test_runs_with_the_built_in_model_tell_nothing_about_real_ones(harness: RunHarness) -> None:
+def test_offline_runs_are_not_used_to_forecast_real_ones(harness: RunHarness) -> None:
     harness.issues(1)
     assert harness.run("--all", "--offline").code == 0
     harness.issues(2)
@@ -88,7 +88,7 @@ def test_fewer_keys_than_workers_are_named_as_the_bottleneck(harness: RunHarness
 
 
 @pytest.mark.slow
-def test_an_inline_engine_makes_the_same_documents(harness: RunHarness) -> None:
+def test_the_inline_engine_produces_the_same_documents(harness: RunHarness) -> None:
     harness.issues(1, 2)
     done = harness.run("--all", "--parallel", 2, "--offline", AGENTOS_ENGINE="inline")
     assert done.code == 0 and "[LLD-2] >>> Executing: N4_finalize" in done.out

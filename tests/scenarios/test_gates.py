@@ -1,4 +1,4 @@
-"""A person has the word: parked items, decisions, and what a crash may not undo."""
+"""Human review gates: parked items, decisions, and crashes that must not undo them."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ import pytest
 from .harness import CompletedCommand, RunHarness, wait_until
 
 
-def review(harness: RunHarness, *words: str, **env: str) -> CompletedCommand:
-    return harness.run("review", *words, program="agentos", **env)
+def review(harness: RunHarness, *args: str, **env: str) -> CompletedCommand:
+    return harness.run("review", *args, program="agentos", **env)
 
 
-def lineage(harness: RunHarness, name: str, place: str = "active") -> list[str]:
-    return sorted(path.name for path in (harness.project / "docs/lineage" / place / name).iterdir())
+def lineage(harness: RunHarness, name: str, state: str = "active") -> list[str]:
+    return sorted(path.name for path in (harness.project / "docs/lineage" / state / name).iterdir())
 
 
 def notes(harness: RunHarness, name: str = "lld_workflow_42.db") -> dict[str, str]:
@@ -27,7 +27,7 @@ def notes(harness: RunHarness, name: str = "lld_workflow_42.db") -> dict[str, st
 
 
 def editor(harness: RunHarness, script: str) -> str:
-    """An editor that does by itself what a person would do."""
+    """A script that stands in for the reviewer's editor."""
     path = harness.root / "editor"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -35,7 +35,7 @@ def editor(harness: RunHarness, script: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(harness: RunHarness) -> None:
+def test_a_gated_draft_parks_its_item_until_an_approval(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     parked = harness.run("--all", "--parallel", 2, "--review", "draft")
@@ -65,7 +65,7 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(ha
     listed = harness.run("--all", "--dry-run")
     assert "LLD-42  approved by a person, resumes at N2_human_edit" in listed.out
     assert "LLD-43 is waiting for a person" in listed.out
-    # Without --review: what a person has decided counts all the same, and no further gate is asked for.
+    # Without --review, an earlier decision still applies, and no further gate is requested.
     done = harness.run("--all")
     assert done.code == 0 and "A person has approved the draft" in done.lines_of("LLD-42")
     assert harness.document(42).exists() and not harness.document(43).exists()
@@ -74,7 +74,7 @@ def test_a_gated_draft_parks_its_item_and_an_approval_lets_the_next_run_go_on(ha
 
 
 @pytest.mark.long
-def test_words_of_a_person_reach_the_next_draft_beside_all_other_feedback(harness: RunHarness) -> None:
+def test_a_reviewers_comments_reach_the_next_draft_with_all_other_feedback(harness: RunHarness) -> None:
     harness.issue(42, "weak")
     server = harness.server()
     harness.run(42, "--review", "verdict")
@@ -103,7 +103,7 @@ def test_words_of_a_person_reach_the_next_draft_beside_all_other_feedback(harnes
 
 
 @pytest.mark.slow
-def test_a_rejection_ends_the_item_with_the_persons_reasons_before_any_review(harness: RunHarness) -> None:
+def test_a_rejection_ends_the_item_with_its_reasons_before_any_review(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
     harness.run("--all", "--review", "all")
@@ -144,7 +144,7 @@ def test_an_edited_draft_becomes_the_draft_and_is_kept_until_the_decision(harnes
 
 
 @pytest.mark.long
-def test_a_person_may_approve_what_the_reviewer_does_not(harness: RunHarness) -> None:
+def test_a_person_can_approve_what_the_model_reviewer_does_not(harness: RunHarness) -> None:
     harness.issue(45, "hopeless")
     harness.server()
     harness.run("--all", "--review", "verdict", "--max-iterations", 1)
@@ -156,7 +156,7 @@ def test_a_person_may_approve_what_the_reviewer_does_not(harness: RunHarness) ->
 
 
 @pytest.mark.slow
-def test_both_gates_of_the_issue_workflow_park_and_it_files_once(harness: RunHarness) -> None:
+def test_both_gates_of_the_issue_workflow_park_and_the_issue_is_filed_once(harness: RunHarness) -> None:
     harness.brief("17-thing.md", 17)
     harness.server()
     draft = harness.run("--all", "--review", "all", program="issue-workflow")
@@ -172,7 +172,7 @@ def test_both_gates_of_the_issue_workflow_park_and_it_files_once(harness: RunHar
 
 
 @pytest.mark.slow
-def test_without_a_terminal_nothing_is_asked_and_the_flags_are_named(harness: RunHarness) -> None:
+def test_without_a_terminal_review_names_the_flags_instead_of_prompting(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
@@ -187,7 +187,7 @@ def test_without_a_terminal_nothing_is_asked_and_the_flags_are_named(harness: Ru
     assert harness.run("--all", "--review", "sometimes").code == 2
 
 
-def test_in_a_terminal_a_person_reads_then_chooses(harness: RunHarness) -> None:
+def test_in_a_terminal_review_shows_the_draft_and_prompts(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
@@ -202,7 +202,7 @@ def test_in_a_terminal_a_person_reads_then_chooses(harness: RunHarness) -> None:
     assert '"Say more."' in notes(harness)["decision 1"]
 
 
-def test_a_run_that_is_under_way_takes_a_decision_up_by_itself(harness: RunHarness) -> None:
+def test_a_running_run_picks_up_a_decision_by_itself(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "matching": "Thing 43", "role": "draft"})
     running = harness.start("--all", "--parallel", 2, "--review", "draft")
@@ -219,7 +219,7 @@ def test_a_run_that_is_under_way_takes_a_decision_up_by_itself(harness: RunHarne
 
 
 @pytest.mark.slow
-def test_a_worker_killed_after_the_decision_neither_loses_nor_repeats_it(harness: RunHarness) -> None:
+def test_a_worker_killed_after_a_decision_applies_it_exactly_once(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
     harness.run("--all", "--review", "draft")
@@ -236,7 +236,7 @@ def test_a_worker_killed_after_the_decision_neither_loses_nor_repeats_it(harness
 
 
 @pytest.mark.long
-def test_a_coordinator_killed_at_any_moment_of_a_resumption_applies_a_decision_once(
+def test_a_coordinator_killed_while_resuming_applies_a_decision_once(
     harness: RunHarness,
 ) -> None:
     harness.issue(42)
@@ -261,7 +261,7 @@ def test_a_coordinator_killed_at_any_moment_of_a_resumption_applies_a_decision_o
 
 
 @pytest.mark.slow
-def test_a_decision_is_whole_or_not_there_however_its_command_is_killed(harness: RunHarness) -> None:
+def test_a_decision_is_saved_completely_or_not_at_all_when_its_command_is_killed(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
@@ -277,7 +277,7 @@ def test_a_decision_is_whole_or_not_there_however_its_command_is_killed(harness:
 
 
 @pytest.mark.slow
-def test_an_item_that_died_while_parking_is_parked_by_the_next_run(harness: RunHarness) -> None:
+def test_an_item_killed_while_parking_is_parked_by_the_next_run(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
     harness.run("--all", "--review", "draft")
@@ -291,7 +291,7 @@ def test_an_item_that_died_while_parking_is_parked_by_the_next_run(harness: RunH
 
 
 @pytest.mark.slow
-def test_a_draft_of_a_text_that_has_changed_is_not_decided_on(harness: RunHarness) -> None:
+def test_a_draft_of_an_outdated_issue_cannot_be_decided_on(harness: RunHarness) -> None:
     path = harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
@@ -301,7 +301,7 @@ def test_a_draft_of_a_text_that_has_changed_is_not_decided_on(harness: RunHarnes
     assert harness.run(42, "--fresh").code == 0 and harness.document(42).exists()
 
 
-def test_a_wrong_word_for_the_gates_in_the_project_file_is_named(harness: RunHarness) -> None:
+def test_an_invalid_gate_in_the_project_file_is_reported(harness: RunHarness) -> None:
     harness.issue(42)
     Path(harness.project / "agentos.toml").write_text('review = "drafts"\n')
     refused = harness.run("--all")

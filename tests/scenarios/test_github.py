@@ -1,4 +1,4 @@
-"""Issues on GitHub: read page by page, filed exactly once, limits waited for, the token nowhere."""
+"""Issues on GitHub: paging, filing exactly once, rate limits, and the secrecy of the token."""
 
 import os
 import signal
@@ -28,15 +28,15 @@ def add(github: FakeGitHub, number: int, *labels: str) -> None:
 
 
 def run(
-    harness: RunHarness, github: FakeGitHub, *words: object, program: str = "lld-workflow"
+    harness: RunHarness, github: FakeGitHub, *args: object, program: str = "lld-workflow"
 ) -> CompletedCommand:
-    return start(harness, github, *words, program=program).wait(100)
+    return start(harness, github, *args, program=program).wait(100)
 
 
 def start(
-    harness: RunHarness, github: FakeGitHub, *words: object, program: str = "lld-workflow"
+    harness: RunHarness, github: FakeGitHub, *args: object, program: str = "lld-workflow"
 ) -> RunningCommand:
-    return harness.start(*words, program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+    return harness.start(*args, program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
 
 
 def filed(github: FakeGitHub) -> list[str]:
@@ -44,7 +44,7 @@ def filed(github: FakeGitHub) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
+def test_every_page_of_open_issues_is_read_without_pull_requests(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     for number in range(1, 251):
@@ -69,7 +69,7 @@ def test_every_page_of_open_issues_is_read_and_pull_requests_are_none(
     )
 
 
-def test_an_issue_without_a_text_fails_alone_before_any_call(harness: RunHarness, github: FakeGitHub) -> None:
+def test_an_issue_without_a_body_fails_alone_before_any_call(harness: RunHarness, github: FakeGitHub) -> None:
     github.add(42, "Later", "")
     server = harness.server()
     done = run(harness, github, 42)
@@ -88,14 +88,14 @@ def test_an_approved_brief_is_filed_with_its_labels_and_only_once(
     (issue,) = github.issues
     assert {"name": "ui"} in issue["labels"] and "<!-- agentos-origin: ISSUE-17 " in issue["body"]
     assert (harness.project / "ideas/done/17-thing.md").exists() and not (harness.project / "issues").exists()
-    # Put back, as after a lost disk: its issue is found on GitHub, whatever this machine remembers.
+    # The brief is restored, as from a backup: its issue is found on GitHub without any local record.
     os.rename(harness.project / "ideas/done/17-thing.md", path)
     assert run(harness, github, "--all", program="issue-workflow").code == 0
     assert len(github.issues) == 1 and not path.exists()
 
 
 @pytest.mark.slow
-def test_a_run_killed_between_filing_and_recording_it_files_once(
+def test_a_run_killed_between_filing_and_recording_an_issue_files_it_once(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     harness.brief("17-thing.md", 17)
@@ -114,7 +114,9 @@ def test_a_run_killed_between_filing_and_recording_it_files_once(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["lost", "502"])
-def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: FakeGitHub, fault: str) -> None:
+def test_after_a_lost_response_the_issue_is_looked_up_before_filing_again(
+    harness: RunHarness, github: FakeGitHub, fault: str
+) -> None:
     harness.brief("17-thing.md", 17)
     harness.server()
     github.faults.append(("POST", fault))
@@ -125,7 +127,7 @@ def test_a_lost_answer_is_cleared_up_by_looking(harness: RunHarness, github: Fak
 
 
 @pytest.mark.slow
-def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub) -> None:
+def test_github_rate_limits_are_announced_and_waited_for(harness: RunHarness, github: FakeGitHub) -> None:
     add(github, 42)
     github.faults += [("GET", "primary:1"), ("GET", "secondary:1"), ("GET", "500")]
     done = run(harness, github, "--all", "--dry-run")
@@ -138,7 +140,9 @@ def test_limits_are_waited_for_and_told(harness: RunHarness, github: FakeGitHub)
 
 
 @pytest.mark.slow
-def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness, github: FakeGitHub) -> None:
+def test_a_rate_limit_that_lasts_too_long_exits_with_75_and_is_resumable(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
     harness.brief("17-thing.md", 17)
     server = harness.server()
     github.faults.append(("GET", "primary:7200"))
@@ -154,7 +158,7 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness,
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "expected"),
     [
         ("401", "GitHub rejects the token"),
         ("403", "it needs read and write access to issues"),
@@ -163,12 +167,12 @@ def test_a_limit_that_lasts_too_long_ends_resumably_with_75(harness: RunHarness,
         ("moved:http://127.0.0.2:9/x", "another host, 127.0.0.2:9: not followed"),
     ],
 )
-def test_what_github_refuses_is_said_with_its_cure(
-    harness: RunHarness, github: FakeGitHub, fault: str, words: str
+def test_a_refusal_by_github_is_reported_with_a_fix(
+    harness: RunHarness, github: FakeGitHub, fault: str, expected: str
 ) -> None:
     github.faults.append(("GET", fault))
     refused = run(harness, github, "--all", "--dry-run")
-    assert refused.code == 3 and words in refused.err and TOKEN not in refused.err
+    assert refused.code == 3 and expected in refused.err and TOKEN not in refused.err
 
 
 def test_a_renamed_repository_is_followed_on_its_own_host(harness: RunHarness, github: FakeGitHub) -> None:
@@ -179,28 +183,28 @@ def test_a_renamed_repository_is_followed_on_its_own_host(harness: RunHarness, g
 
 
 @pytest.mark.slow
-def test_what_cannot_be_filed_is_known_before_anything_is_paid_for(
+def test_missing_permission_to_file_is_detected_before_any_model_call(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     harness.brief("17-thing.md", 17)
     server = harness.server()
-    for change, words in (
+    for change, expected in (
         ({"archived": True}, "is archived"),
         ({"archived": False, "has_issues": False}, "issues are disabled"),
         ({"has_issues": True}, "the token has the scopes gist"),
     ):
         github.repository.update(change)
-        github.scopes = "gist" if "scopes" in words else "repo"
+        github.scopes = "gist" if "scopes" in expected else "repo"
         done = run(harness, github, "--all", program="issue-workflow")
-        assert done.code == 1 and "cannot file: " in done.out and words in done.out
+        assert done.code == 1 and "cannot file: " in done.out and expected in done.out
     assert not server.calls() and not github.issues
 
 
 @pytest.mark.long
-def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
+def test_the_missing_permission_of_a_read_only_fine_grained_token_is_named(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
-    """GitHub names no rights of such a token: doctor says so, and the refusal names the right."""
+    """GitHub does not list the permissions of such a token: doctor says so, and the refusal names the missing one."""
     github.scopes = None
     github.repository["permissions"] = {"pull": True, "triage": False, "push": False}
     well = run(harness, github, "doctor", program="agentos")
@@ -218,13 +222,13 @@ def test_a_fine_grained_token_that_may_only_read_is_told_which_right_it_lacks(
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
-def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
+def test_ctrl_c_while_waiting_for_githubs_limit_exits_at_once(
     harness: RunHarness, github: FakeGitHub, program: str
 ) -> None:
     harness.brief("17-thing.md", 17)
     harness.server()
     took: list[float] = []
-    # A busy machine may be late once, not three times in a row.
+    # A busy machine may be late once, but not three times in a row.
     while not took or (min(took) >= 0.1 and len(took) < 3):
         github.faults.append(("GET", "primary:600"))
         terminal = harness.terminal("--all", program=program, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
@@ -237,7 +241,7 @@ def test_ctrl_c_while_githubs_limit_is_waited_for_is_answered_and_over_at_once(
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
+def test_ctrl_c_while_a_worker_waits_for_githubs_limit_exits_within_five_seconds(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     harness.brief("17-thing.md", 17)
@@ -255,7 +259,7 @@ def test_ctrl_c_while_a_worker_waits_for_githubs_limit_is_over_in_five_seconds(
     assert run(harness, github, "--all", program="issue-workflow").code == 0 and len(github.issues) == 1
 
 
-def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(
+def test_ctrl_z_while_waiting_for_githubs_limit_suspends_the_run(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     github.faults.append(("GET", "primary:600"))
@@ -270,7 +274,7 @@ def test_ctrl_z_while_githubs_limit_is_waited_for_stands_still(
     shell.screen.shows("Nothing was started. Start it with: lld-workflow --all")
 
 
-def test_a_dry_run_says_what_it_waits_for_and_doctor_does_not_wait(
+def test_a_dry_run_says_what_it_waits_for_but_doctor_does_not_wait(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     add(github, 42)
@@ -298,7 +302,7 @@ def test_without_a_token_or_with_offline_it_says_what_to_do(harness: RunHarness,
 
 
 @pytest.mark.slow
-def test_the_token_is_in_no_record_no_output_and_no_environment_of_a_worker(
+def test_the_github_token_appears_in_no_record_output_or_worker_environment(
     harness: RunHarness, github: FakeGitHub
 ) -> None:
     harness.brief("17-thing.md", 17)

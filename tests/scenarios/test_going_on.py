@@ -1,4 +1,4 @@
-"""What a command says goes on with a run works as typed, in whatever folder it is read."""
+"""Printed resume commands work as typed in whatever folder they are read."""
 
 import signal
 import subprocess
@@ -9,9 +9,9 @@ import pytest
 from .harness import PROGRAMS, CompletedCommand, RunHarness
 
 
-def read_in(harness: RunHarness, folder: Path, *words: str) -> CompletedCommand:
+def read_in(harness: RunHarness, folder: Path, *args: str) -> CompletedCommand:
     done = subprocess.run(
-        [PROGRAMS / "agentos", *words],
+        [PROGRAMS / "agentos", *args],
         cwd=folder,
         env=harness.environment(),
         capture_output=True,
@@ -22,7 +22,7 @@ def read_in(harness: RunHarness, folder: Path, *words: str) -> CompletedCommand:
 
 
 def typed_in(harness: RunHarness, folder: Path, command: str) -> CompletedCommand:
-    """In a shell that has no AGENTOS_HOME of its own."""
+    """Run a printed command in a shell without AGENTOS_HOME."""
     around = {name: value for name, value in harness.environment().items() if name != "AGENTOS_HOME"}
     done = subprocess.run(
         ["sh", "-c", command], cwd=folder, env=around, capture_output=True, text=True, timeout=60
@@ -30,32 +30,32 @@ def typed_in(harness: RunHarness, folder: Path, command: str) -> CompletedComman
     return CompletedCommand(done.returncode, done.stdout, done.stderr)
 
 
-def interrupted(harness: RunHarness, *words: object) -> None:
+def interrupted(harness: RunHarness, *args: object) -> None:
     server = harness.server()
     with server.frozen():
-        running = harness.start(*words)
+        running = harness.start(*args)
         running.wait_for("Executing: N1_design")
         running.signal(signal.SIGINT)
         assert running.wait().code == 130
 
 
 @pytest.mark.slow
-def test_every_command_says_how_to_go_on_from_another_folder(harness: RunHarness) -> None:
+def test_every_command_prints_a_resume_command_for_another_folder(harness: RunHarness) -> None:
     harness.issues(42)
     interrupted(harness, "42", "-j", 3)
-    want = f"(cd {harness.project} && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
-    for words in (["status"], ["wait"], ["watch"], ["stop"], ["pause"]):
-        said = read_in(harness, harness.root, *words)
-        assert f"Resume with: {want}" in said.out + said.err, (words, said)
-        near = read_in(harness, harness.project, *words)
-        assert "Resume with: lld-workflow 42 -j 3\n" in near.out + near.err, (words, near)
-    done = typed_in(harness, harness.root, want)
+    expected = f"(cd {harness.project} && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
+    for args in (["status"], ["wait"], ["watch"], ["stop"], ["pause"]):
+        done = read_in(harness, harness.root, *args)
+        assert f"Resume with: {expected}" in done.out + done.err, (args, done)
+        inside = read_in(harness, harness.project, *args)
+        assert "Resume with: lld-workflow 42 -j 3\n" in inside.out + inside.err, (args, inside)
+    done = typed_in(harness, harness.root, expected)
     assert done.code == 0 and "resumes at" not in done.err, done
     assert harness.document(42).exists() and not harness.databases()
 
 
 @pytest.mark.slow
-def test_an_interrupted_demo_goes_on_from_inside_its_folder(harness: RunHarness) -> None:
+def test_an_interrupted_demo_resumes_from_inside_its_folder(harness: RunHarness) -> None:
     running = harness.start("demo", program="agentos")
     running.wait_for("Executing: N1_design")
     running.signal(signal.SIGINT)
@@ -71,7 +71,7 @@ def test_an_interrupted_demo_goes_on_from_inside_its_folder(harness: RunHarness)
     assert done.code == 0 and "Dry run mode" in done.out, done
 
 
-def test_who_watches_from_another_folder_reads_where_the_documents_are(harness: RunHarness) -> None:
+def test_watch_from_another_folder_says_where_the_documents_are(harness: RunHarness) -> None:
     harness.issues(42)
     server = harness.server()
     with server.frozen():
@@ -91,15 +91,15 @@ def test_who_watches_from_another_folder_reads_where_the_documents_are(harness: 
 
 
 @pytest.mark.slow
-def test_what_waits_for_a_person_is_decided_and_goes_on_from_another_folder(harness: RunHarness) -> None:
+def test_a_parked_item_can_be_decided_and_resumed_from_another_folder(harness: RunHarness) -> None:
     harness.issues(42)
     harness.server()
     assert harness.run("42", "--review", "draft").code == 0
     *_, decide, go_on = read_in(harness, harness.root, "status").lines
     listed = read_in(harness, harness.root, *decide.partition("agentos ")[2].split())
     assert listed.lines[-1] == f"Read one and decide: agentos review LLD-42 --repo {harness.project}"
-    words = listed.lines[-1].partition("agentos ")[2].split()
-    approved = read_in(harness, harness.root, *words, "--approve")
+    args = listed.lines[-1].partition("agentos ")[2].split()
+    approved = read_in(harness, harness.root, *args, "--approve")
     assert approved.code == 0 and approved.lines[-1].strip() == go_on.partition("with: ")[2]
     assert typed_in(harness, harness.root, approved.lines[-1]).code == 0
     assert harness.document(42).exists()

@@ -1,4 +1,4 @@
-"""The help answers at once, and loads nothing that it does not need."""
+"""`--help` is fast and imports only what it needs."""
 
 import os
 import resource
@@ -19,19 +19,19 @@ COMMANDS = [
 ]
 
 
-def cpu(words: list[str], env: dict[str, str]) -> float:
-    """Seconds of CPU time that the command costs."""
+def cpu_seconds(args: list[str], env: dict[str, str]) -> float:
+    """The CPU time of a command in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, env=env, capture_output=True, check=True)
+    subprocess.run(args, env=env, capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_imports_nothing_heavy(harness: RunHarness, words: list[str]) -> None:
-    script = (PROGRAMS / words[0]).read_text()
+@pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
+def test_help_imports_nothing_heavy(harness: RunHarness, args: list[str]) -> None:
+    script = (PROGRAMS / args[0]).read_text()
     found = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", script, *words[1:]],
+        [sys.executable, "-X", "importtime", "-c", script, *args[1:]],
         env=harness.environment(),
         capture_output=True,
         text=True,
@@ -43,17 +43,17 @@ def test_help_imports_nothing_heavy(harness: RunHarness, words: list[str]) -> No
 
 
 @pytest.mark.parametrize("program", ["agentos", "lld-workflow"])
-def test_help_costs_less_than_a_tenth_of_a_second_over_bare_python(harness: RunHarness, program: str) -> None:
+def test_help_takes_less_than_100_ms_more_than_bare_python(harness: RunHarness, program: str) -> None:
     env = harness.environment()
-    ours = [cpu([str(PROGRAMS / program), "--help"], env) for _ in range(9)]
-    bare = [cpu([sys.executable, "-c", "pass"], env) for _ in range(9)]
-    # A busy neighbour on the same core makes every instruction dearer: the least is what the work itself costs.
+    ours = [cpu_seconds([str(PROGRAMS / program), "--help"], env) for _ in range(9)]
+    bare = [cpu_seconds([sys.executable, "-c", "pass"], env) for _ in range(9)]
+    # Load on the same core slows every instruction down, so the minimum is closest to the real cost.
     assert min(ours) - min(bare) < 0.1
 
 
 def test_help_shows_every_flag_with_an_example(harness: RunHarness) -> None:
-    said = harness.run("--help").out
-    head, _, examples = said.partition("Examples:")
+    output = harness.run("--help").out
+    head, _, examples = output.partition("Examples:")
     for flag in (
         "--all",
         "--parallel",
@@ -68,7 +68,7 @@ def test_help_shows_every_flag_with_an_example(harness: RunHarness) -> None:
         assert flag in head and flag in examples
 
 
-def test_a_command_that_is_mistyped_is_guessed(harness: RunHarness) -> None:
+def test_a_mistyped_command_gets_a_suggestion(harness: RunHarness) -> None:
     done = harness.run("stauts", program="agentos")
     assert done.code == 2 and "did you mean status" in done.err and "agentos --help" in done.err
     other = harness.run("xyzzyx", program="agentos")

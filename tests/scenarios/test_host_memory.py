@@ -1,4 +1,4 @@
-"""What one run has met, the runs beside it and after it are spared; the server's ledger decides."""
+"""What one run learns about the keys is known to concurrent and later runs, as the server's call log shows."""
 
 import os
 import re
@@ -11,26 +11,26 @@ from .harness import KEYS, RunHarness, RunningCommand, wait_until
 from .keyrings import credentials, keys, line, table
 
 
-def two_terminals(harness: RunHarness, *words: object) -> list[RunningCommand]:
-    """Two projects, two items each, one home."""
+def two_terminals(harness: RunHarness, *args: object) -> list[RunningCommand]:
+    """Start runs in two projects with two items each and a shared home."""
     other = harness.root / "other"
     (other / "issues").mkdir(parents=True)
     harness.issues(40, 41)
     for number in (50, 51):
         path = harness.issue(number)
         path.rename(other / "issues" / path.name)
-    return [harness.start("--all", *words, "--repo", project) for project in (harness.project, other)]
+    return [harness.start("--all", *args, "--repo", project) for project in (harness.project, other)]
 
 
 def attempts(harness: RunHarness) -> list[int]:
     return [event["attempts"] for run in harness.runs() for event in harness.events("item_ended", run)]
 
 
-# Dead keys.
+# Rejected keys
 
 
 @pytest.mark.slow
-def test_a_dead_key_costs_one_call_on_the_host_until_a_person_enables_it(harness: RunHarness) -> None:
+def test_a_rejected_key_costs_one_call_per_host_until_it_is_enabled_again(harness: RunHarness) -> None:
     server = harness.server("--latency", "0.2,0.2", keys=KEYS[:2])
     path = credentials(harness, server.url, table(4), table(1), table(2))
     for done in [running.wait() for running in two_terminals(harness, "--parallel", 2)]:
@@ -55,7 +55,7 @@ def dead_calls(calls: list[dict[str, object]]) -> int:
 
 
 @pytest.mark.long
-def test_a_key_of_the_environment_that_answers_again_is_used_again(harness: RunHarness) -> None:
+def test_an_environment_key_that_recovers_is_used_again(harness: RunHarness) -> None:
     server = harness.server(keys=KEYS[:2], fault={"kind": "402", "key": "key-1"})
     harness.issue(40)
     assert harness.run("--all").code == 0
@@ -68,14 +68,14 @@ def test_a_key_of_the_environment_that_answers_again_is_used_again(harness: RunH
     assert [call["key"] for call in server.answered()].count("key-1") >= 2
 
 
-# Limits.
+# Rate limits
 
 
 @pytest.mark.slow
-def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(harness: RunHarness) -> None:
+def test_a_cooldown_seen_by_a_killed_run_is_respected_by_the_next(harness: RunHarness) -> None:
     harness.issue(40)
-    told = {"kind": "429-minute", "role": "review", "limit": 1, "retry_delay": 1}
-    server = harness.server(keys=KEYS[:1], fault=told)
+    fault = {"kind": "429-minute", "role": "review", "limit": 1, "retry_delay": 1}
+    server = harness.server(keys=KEYS[:1], fault=fault)
     credentials(harness, server.url, table(1))
     first = harness.start("--all")
     wait_until(lambda: harness.events("key_limited"))
@@ -90,11 +90,11 @@ def test_a_limit_that_a_killed_run_was_told_of_is_kept_to_by_the_next(harness: R
     assert [call["status"] for call in server.calls()] == [200, 429]
 
 
-# Storms.
+# Server error storms
 
 
 @pytest.mark.slow
-def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(harness: RunHarness) -> None:
+def test_two_runs_during_an_outage_send_one_probe_at_a_time_and_lose_no_attempt(harness: RunHarness) -> None:
     server = harness.server(fault={"kind": "503", "times": None})
     credentials(harness, server.url, *(table(number, "rpm = 1000") for number in (1, 2, 3, 4)))
     runs = two_terminals(harness, "--parallel", 2)
@@ -107,9 +107,11 @@ def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(h
         assert done.code == 0, done.out
     calls = sorted(server.calls(), key=lambda call: call["started"])
     failed = [call for call in calls if call["status"] == 503]
-    assert 6 <= len(failed) <= 12, "five begin it, up to three are under way, then one at a time"
+    assert 6 <= len(failed) <= 12, (
+        "five open the breaker, up to three are in flight, then one probe at a time"
+    )
     probe = failed[-1]
-    (last,) = [call for call in failed if call["seq"] == max(one["seq"] for one in failed[:-1])]
+    (last,) = [call for call in failed if call["seq"] == max(earlier["seq"] for earlier in failed[:-1])]
     answer = next(call for call in calls if call["status"] == 200)
     assert probe["started"] - last["ended"] > 1.4
     assert answer["started"] - probe["ended"] > 2.9, "each look in vain makes the wait longer"
@@ -119,12 +121,12 @@ def test_two_terminals_in_a_storm_send_one_probe_at_a_time_and_lose_no_attempt(h
     )
 
 
-# Days.
+# Daily quotas
 
 
 @pytest.mark.long
-def test_what_a_killed_run_has_sent_counts_for_the_day_of_the_next(harness: RunHarness) -> None:
-    """By a provider whose day begins with its first call: no midnight comes in between."""
+def test_calls_of_a_killed_run_count_towards_the_daily_quota(harness: RunHarness) -> None:
+    """Uses a provider whose quota day starts with the first call, so midnight cannot interfere."""
     harness.issues(40, 41, 42, 43)
     server = harness.server("--rpd", "6", keys=KEYS[:1], fault={"kind": "hang", "nth": 5})
     credentials(harness, server.url, table(1, 'provider = "anthropic"', "rpd = 6"))
@@ -146,7 +148,7 @@ def test_what_a_killed_run_has_sent_counts_for_the_day_of_the_next(harness: RunH
 
 
 def age(notes: Path) -> None:
-    """As if all of it had been written two minutes ago."""
+    """Make all notes two minutes older."""
     notes.write_text(re.sub(r'"at":(\d+\.\d+)', _earlier, notes.read_text()))
 
 

@@ -1,4 +1,4 @@
-"""A model that obeys whoever wrote the issue: it writes nothing outside, touches no other item, approves nothing."""
+"""A model that obeys a malicious issue cannot write outside, touch other items or approve itself."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ status: approved
 
 
 def changed(before: dict[str, tuple[int, int, bytes]], after: dict[str, tuple[int, int, bytes]]) -> set[str]:
-    """The files whose content is another, was not there or is gone."""
+    """The files that were changed, added or removed."""
     names = before.keys() | after.keys()
     return {
         name
@@ -50,7 +50,7 @@ def changed(before: dict[str, tuple[int, int, bytes]], after: dict[str, tuple[in
     }
 
 
-def test_a_hostile_model_writes_nowhere_but_where_its_item_belongs(harness: RunHarness) -> None:
+def test_a_hostile_model_writes_only_the_files_of_its_item(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hostile", "payload": PATHS, "times": None})
     before = snapshot(harness.project, harness.user)
@@ -86,7 +86,7 @@ def test_a_hostile_model_files_its_own_issue_under_its_own_number(harness: RunHa
 
 
 @pytest.mark.slow
-def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: RunHarness) -> None:
+def test_a_hostile_model_cannot_touch_another_item(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     assert harness.run(43).code == 0
@@ -104,7 +104,7 @@ def test_a_hostile_model_does_not_touch_what_belongs_to_another_item(harness: Ru
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", pytest.param("issue-workflow", marks=pytest.mark.slow)])
-def test_a_draft_that_says_it_is_approved_is_not(harness: RunHarness, program: str) -> None:
+def test_a_draft_cannot_approve_itself(harness: RunHarness, program: str) -> None:
     if program == "lld-workflow":
         harness.issue(42, "hopeless")
     else:
@@ -119,6 +119,6 @@ def test_a_draft_that_says_it_is_approved_is_not(harness: RunHarness, program: s
     assert set(harness.project.glob("issues/*.md")) == given
     (document,) = harness.project.glob("docs/*/needs-revision/*.md")
     assert 'status: "needs revision"' in document.read_text().split("\n---\n")[0]
-    asked = len(server.calls())
+    calls = len(server.calls())
     again = harness.run("--all", program=program)
-    assert again.code == 0 and len(server.calls()) == asked
+    assert again.code == 0 and len(server.calls()) == calls

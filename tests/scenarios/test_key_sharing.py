@@ -1,4 +1,4 @@
-"""Keys that several runs, providers and people share: terminals, `agentos keys`, budgets, roles."""
+"""Keys shared by several runs, providers and people: terminals, `agentos keys`, budgets, roles."""
 
 import os
 import re
@@ -19,11 +19,11 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# Two terminals.
+# Two terminals
 
 
 @pytest.mark.slow
-def test_two_terminals_on_two_projects_keep_to_the_limits_of_their_keys_in_sum(harness: RunHarness) -> None:
+def test_runs_in_two_projects_respect_the_combined_limits_of_their_keys(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     other = harness.root / "other"
     (other / "issues").mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_two_terminals_on_two_projects_keep_to_the_limits_of_their_keys_in_sum(h
 
 
 @pytest.mark.slow
-def test_a_key_that_a_killed_run_was_using_is_free_for_the_other_at_once(harness: RunHarness) -> None:
+def test_a_key_held_by_a_killed_run_is_free_for_others_at_once(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server(keys=KEYS[:1], fault={"kind": "hang", "nth": 1})
     credentials(harness, server.url, table(1, "rpm = 100"))
@@ -74,7 +74,7 @@ with log.lock_and_read():
 
 
 @pytest.mark.slow
-def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(harness: RunHarness) -> None:
+def test_a_process_suspended_with_the_quota_lock_delays_calls_but_nothing_else(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     harness.home.mkdir(mode=0o700)
@@ -97,11 +97,11 @@ def test_a_run_stopped_in_its_turn_keeps_keys_from_the_others_and_nothing_else(h
             stopped.kill()
 
 
-# `agentos keys`.
+# `agentos keys`
 
 
 @pytest.mark.slow
-def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHarness) -> None:
+def test_a_key_that_is_cooled_down_by_hand_is_not_used_by_a_running_run(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.1,0.1", keys=KEYS[:2])
     credentials(harness, server.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
@@ -120,27 +120,27 @@ def test_a_key_that_is_put_to_rest_is_not_used_by_a_run_under_way(harness: RunHa
     assert "available" in line(shown, "key-2")
 
 
-def test_a_person_adds_a_key_and_sees_it_without_seeing_it(harness: RunHarness) -> None:
+def test_an_added_key_is_listed_without_its_secret(harness: RunHarness) -> None:
     assert "agentos keys add" in keys(harness).out
     added = keys(harness, "add", "--provider", "gemini", "--no-check", typed=f"{KEYS[0]}\n")
     path = harness.home / "credentials.toml"
     assert added.code == 0 and str(path) in added.out and mode(path) == 0o600
-    words = ("add", "--provider", "anthropic", "--name", "work", "--no-check")
-    assert keys(harness, *words, typed=KEYS[1]).code == 0
+    args = ("add", "--provider", "anthropic", "--name", "work", "--no-check")
+    assert keys(harness, *args, typed=KEYS[1]).code == 0
     shown = keys(harness, "list")
     assert "available" in line(shown, "gemini-1") and " anthropic " in line(shown, "work")
     assert mode(path) == 0o600 and mode(harness.home) == 0o700
 
 
-def test_a_key_is_added_beside_one_that_a_variable_holds(harness: RunHarness) -> None:
+def test_a_key_can_be_added_to_one_from_a_variable(harness: RunHarness) -> None:
     credentials(harness, "http://127.0.0.1:9", 'name = "work"\nkey_env = "WORK_KEY"')
-    words = ("add", "--provider", "gemini", "--name", "spare", "--no-check")
-    added = keys(harness, *words, typed=KEYS[1], WORK_KEY=KEYS[0])
+    args = ("add", "--provider", "gemini", "--name", "spare", "--no-check")
+    added = keys(harness, *args, typed=KEYS[1], WORK_KEY=KEYS[0])
     assert added.code == 0, added.err
     assert [line.split()[0] for line in keys(harness, WORK_KEY=KEYS[0]).lines] == ["work", "spare"]
 
 
-def test_what_a_person_types_into_a_terminal_is_not_shown(harness: RunHarness) -> None:
+def test_a_key_typed_into_a_terminal_is_not_echoed(harness: RunHarness) -> None:
     terminal = harness.terminal("keys", "add", "--no-check", program="agentos")
     terminal.wait_for("Key")
     os.write(terminal.keyboard, f"{KEYS[0]}\n".encode())
@@ -152,7 +152,7 @@ def test_what_a_person_types_into_a_terminal_is_not_shown(harness: RunHarness) -
 
 
 @pytest.mark.parametrize(
-    ("words", "typed", "says"),
+    ("args", "typed", "expected"),
     [
         (("add",), "", "empty"),
         (("add",), "two words\n", "spaces"),
@@ -167,26 +167,26 @@ def test_what_a_person_types_into_a_terminal_is_not_shown(harness: RunHarness) -
         (("rest", "key-1", "--for", "soon"), "", "--for"),
     ],
 )
-def test_what_cannot_be_done_says_why_and_changes_nothing(
-    harness: RunHarness, words: tuple[str, ...], typed: str, says: str
+def test_an_invalid_keys_command_says_why_and_changes_nothing(
+    harness: RunHarness, args: tuple[str, ...], typed: str, expected: str
 ) -> None:
     path = credentials(harness, "http://127.0.0.1:9", table(1))
     before = path.read_bytes()
-    done = keys(harness, *words, typed=typed)
-    assert done.code in (2, 5) and says in done.err, done.err
+    done = keys(harness, *args, typed=typed)
+    assert done.code in (2, 5) and expected in done.err, done.err
     assert path.read_bytes() == before and mode(path) == 0o600
 
 
 @pytest.mark.slow
-def test_a_disabled_key_is_left_alone_until_it_is_enabled_and_the_file_stays_a_persons(
+def test_a_disabled_key_is_not_used_until_enabled_and_the_file_keeps_its_comments(
     harness: RunHarness,
 ) -> None:
     harness.issues(40, 41)
     server = harness.server(keys=KEYS[:2])
-    path = credentials(harness, server.url, f"# the one of the team\n{table(1)}", table(2))
+    path = credentials(harness, server.url, f"# the team key\n{table(1)}", table(2))
     assert keys(harness, "disable", "key-1").code == 0
     assert "disabled" in line(keys(harness), "key-1") and mode(path) == 0o600
-    assert "# the one of the team" in path.read_text()
+    assert "# the team key" in path.read_text()
     assert harness.run(40).code == 0
     assert {call["key"] for call in server.calls()} == {"key-2"}
     assert keys(harness, "enable", "key-1").code == 0
@@ -196,7 +196,7 @@ def test_a_disabled_key_is_left_alone_until_it_is_enabled_and_the_file_stays_a_p
 
 
 @pytest.mark.slow
-def test_a_key_that_is_disabled_during_a_run_is_not_used_any_more(harness: RunHarness) -> None:
+def test_a_key_disabled_during_a_run_is_no_longer_used(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server("--latency", "0.1,0.1", keys=KEYS[:2])
     credentials(harness, server.url, table(1, "rpm = 100"), table(2, "rpm = 100"))
@@ -211,7 +211,7 @@ def test_a_key_that_is_disabled_during_a_run_is_not_used_any_more(harness: RunHa
     assert later == ["key-2"] * 6
 
 
-def test_a_key_of_the_environment_cannot_be_disabled_and_says_what_to_do(harness: RunHarness) -> None:
+def test_disabling_an_environment_key_is_refused_with_instructions(harness: RunHarness) -> None:
     done = keys(harness, "disable", "key-1", GEMINI_API_KEY_1=KEYS[0])
     assert done.code == 2 and "unset its variable" in done.err
 
@@ -228,7 +228,7 @@ def test_each_key_is_checked_with_one_call(harness: RunHarness) -> None:
     assert keys(harness, "check", "key-2").code == 0
 
 
-def test_the_last_refusal_and_its_end_are_shown(harness: RunHarness) -> None:
+def test_keys_shows_the_last_refusal_and_when_it_ends(harness: RunHarness) -> None:
     harness.issue(40)
     fault = {"kind": "429-minute", "key": "key-1", "retry_delay": 600, "times": None}
     server = harness.server(keys=KEYS[:2], fault=fault)
@@ -254,11 +254,11 @@ def test_a_key_that_a_killed_run_was_using_is_not_shown_as_in_use(harness: RunHa
     assert "available" in line(keys(harness), "key-1")
 
 
-# Limits.
+# Rate limits
 
 
 @pytest.mark.slow
-def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(harness: RunHarness) -> None:
+def test_waiting_for_a_limit_is_announced_and_bounded_by_max_wait(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--rpm", "2", keys=KEYS[:1])
     credentials(harness, server.url, table(1, "rpm = 2"))
@@ -271,11 +271,11 @@ def test_a_wait_for_a_limit_is_said_and_is_no_longer_than_max_wait(harness: RunH
     assert waiting.wait().code == 130 and len(server.calls()) == 2
 
 
-# Money.
+# Budgets
 
 
 @pytest.mark.slow
-def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_a_larger_one(harness: RunHarness) -> None:
+def test_a_run_stops_before_exceeding_its_budget_and_resumes_with_a_larger_one(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server(keys=KEYS[:1])
     none = harness.run("--all", "--budget", "0.0001")
@@ -305,7 +305,7 @@ def test_a_budget_needs_prices_and_says_how_to_give_them(harness: RunHarness) ->
     assert len(server.answered()) == 2
 
 
-# Several providers.
+# Several providers
 
 
 def three_providers(harness: RunHarness, url: str) -> None:
@@ -314,7 +314,7 @@ def three_providers(harness: RunHarness, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_three_providers_play_the_roles_they_are_given(harness: RunHarness) -> None:
+def test_three_providers_serve_the_roles_assigned_to_them(harness: RunHarness) -> None:
     harness.issues(40, 41, quality="weak")
     server = harness.server(keys=KEYS[:3])
     three_providers(harness, server.url)
@@ -343,7 +343,7 @@ def test_a_fallback_reviews_when_the_preferred_provider_has_no_usable_key(harnes
     assert reviews == [("key-2", 429), ("key-3", 200), ("key-3", 200)]
 
 
-def test_a_role_without_a_key_is_told_before_anything_runs(harness: RunHarness) -> None:
+def test_a_role_without_a_key_is_reported_before_anything_runs(harness: RunHarness) -> None:
     harness.issue(40)
     server = harness.server(keys=KEYS[:1])
     (harness.project / "agentos.toml").write_text('reviewer = "claude-sonnet-4-5"\n')

@@ -1,4 +1,4 @@
-"""The key pool in a real run: limits, refusals, storms, and edits of the credentials."""
+"""The key pool in a real run: limits, refusals, server errors, and edits of the credentials file."""
 
 import json
 import re
@@ -9,12 +9,12 @@ import pytest
 from .harness import KEYS, CompletedCommand, RunHarness, wait_until
 
 
-def said(done: CompletedCommand, text: str) -> int:
+def count_lines(done: CompletedCommand, text: str) -> int:
     return sum(text in line for line in done.lines_of("COORDINATOR"))
 
 
 def credentials(harness: RunHarness, url: str, *names: str) -> None:
-    """Writes credentials.toml with the keys of these numbers, whole at every moment."""
+    """Write credentials.toml atomically with the keys of these numbers."""
     harness.home.mkdir(mode=0o700, exist_ok=True)
     tables = [
         f'[[credential]]\nname = "key-{name}"\nkey = "{KEYS[int(name) - 1]}"\nbase_url = "{url}"\n'
@@ -26,7 +26,7 @@ def credentials(harness: RunHarness, url: str, *names: str) -> None:
     draft.rename(harness.home / "credentials.toml")
 
 
-def test_two_keys_for_five_workers_pause_once_an_episode_and_all_items_finish(harness: RunHarness) -> None:
+def test_two_keys_for_five_workers_are_enough_and_each_pause_is_announced_once(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43, 44, 45)
     server = harness.server("--latency", "0.3,0.3")
     done = harness.run("--all", "--parallel", 5, AGENTOS_CREDENTIAL_LIMIT="2")
@@ -37,16 +37,16 @@ def test_two_keys_for_five_workers_pause_once_an_episode_and_all_items_finish(ha
         event["type"] for event in harness.journal() if event["type"] in ("pool_exhausted", "pool_restored")
     ]
     assert episodes and episodes == ["pool_exhausted", "pool_restored"] * (len(episodes) // 2)
-    assert said(done, "Credential pool exhausted. Pausing all workflows...") == len(episodes) // 2
-    assert said(done, "Resuming workflows...") == len(episodes) // 2
-    assert "Rate limit" not in done.out and said(done, "rate limited") == 0
+    assert count_lines(done, "Credential pool exhausted. Pausing all workflows...") == len(episodes) // 2
+    assert count_lines(done, "Resuming workflows...") == len(episodes) // 2
+    assert "Rate limit" not in done.out and count_lines(done, "rate limited") == 0
     call_log = server.ledger()
     assert set(call_log["max_concurrent"]) == {"key-1", "key-2"} and call_log["max_concurrent_all"] == 2
     assert max(call_log["max_concurrent"].values()) == 1
     assert {call["status"] for call in call_log["calls"]} == {200}
 
 
-def test_more_calls_for_each_key_when_the_environment_says_so(harness: RunHarness) -> None:
+def test_the_concurrency_variable_allows_more_calls_per_key(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.5,0.5", keys=KEYS[:1])
     done = harness.run("--all", "--parallel", 3, AGENTOS_KEY_CONCURRENCY="3")
@@ -54,7 +54,9 @@ def test_more_calls_for_each_key_when_the_environment_says_so(harness: RunHarnes
     assert server.ledger()["max_concurrent"] == {"key-1": 3}
 
 
-def test_a_simulated_refusal_rests_one_key_and_the_item_goes_on_with_another(harness: RunHarness) -> None:
+def test_a_simulated_refusal_cools_down_one_key_and_the_item_continues_with_another(
+    harness: RunHarness,
+) -> None:
     harness.issues(42, 43, 44)
     done = harness.run("--all", "--parallel", 3, "--offline", AGENTOS_SIMULATE_429="true")
     assert done.code == 0, done.out
@@ -77,14 +79,16 @@ def test_a_simulated_refusal_rests_one_key_and_the_item_goes_on_with_another(har
         pytest.param({"kind": "429-retry-after", "retry_after": "2"}, marks=pytest.mark.slow),
     ],
 )
-def test_a_limited_key_is_not_used_before_its_time(harness: RunHarness, fault: dict[str, object]) -> None:
+def test_a_rate_limited_key_is_not_used_during_its_cooldown(
+    harness: RunHarness, fault: dict[str, object]
+) -> None:
     harness.issues(*range(40, 44), quality="weak")
     server = harness.server(
         "--latency", "0.25,0.25", keys=KEYS[:2], fault={**fault, "key": "key-1", "nth_of_key": 2}
     )
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 0
-    assert said(done, "Rate limit hit on key-1. Backing off for 2s. Redistributing work...") == 1
+    assert count_lines(done, "Rate limit hit on key-1. Backing off for 2s. Redistributing work...") == 1
     refused = next(call for call in server.calls() if call["status"] == 429)
     later = [call for call in server.calls() if call["key"] == "key-1" and call["seq"] > refused["seq"]]
     assert later and min(call["started"] for call in later) - refused["ended"] >= 2 - 0.01
@@ -93,7 +97,9 @@ def test_a_limited_key_is_not_used_before_its_time(harness: RunHarness, fault: d
     assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
 
-def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(harness: RunHarness) -> None:
+def test_exhausted_keys_are_announced_once_and_the_run_resumes_at_the_earliest_reset(
+    harness: RunHarness,
+) -> None:
     harness.issues(40, 41, 42)
     faults = [
         {"kind": "429-minute", "key": f"key-{n}", "nth_of_key": 1, "retry_delay": 1 + n} for n in (1, 2)
@@ -106,7 +112,7 @@ def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(h
     lines = re.findall(
         r"All keys rate limited\. Pausing all workflows until \d\d:\d\d:\d\d \(key-1\)\.\.\.", done.out
     )
-    assert len(lines) == 1 and said(done, "Keys are available again") == 1
+    assert len(lines) == 1 and count_lines(done, "Keys are available again") == 1
     refused = {call["key"]: call["ended"] for call in server.calls() if call["status"] == 429}
     assert set(refused) == {"key-1", "key-2"}
     first = min(call["started"] for call in server.calls() if call["status"] == 200)
@@ -115,7 +121,7 @@ def test_all_keys_limited_is_said_once_and_the_run_goes_on_at_the_earliest_end(h
 
 
 @pytest.mark.slow
-def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_goes_on(
+def test_without_a_key_in_time_the_run_exits_with_75_and_the_same_command_resumes(
     harness: RunHarness,
 ) -> None:
     harness.issues(42, 43)
@@ -131,19 +137,19 @@ def test_without_a_key_in_time_the_run_saves_and_exits_75_and_the_same_command_g
     server.clear_faults()
     assert harness.run("--all", "--parallel", 2).code == 0
     later = [call["started"] for call in server.calls() if call["started"] > refused]
-    assert min(later) >= refused + 6 - 0.01, "what the provider said outlives the run"
+    assert min(later) >= refused + 6 - 0.01, "the cooldown did not outlive the run"
     assert len(server.answered()) == 4 and not server.repeated_prompts()
 
 
 @pytest.mark.slow
-def test_a_day_quota_spares_its_key_until_the_reset(harness: RunHarness) -> None:
+def test_a_key_with_an_exhausted_daily_quota_is_not_used_until_the_reset(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     server = harness.server(
         "--latency", "0.1,0.1", keys=KEYS[:2], fault={"kind": "429-day", "key": "key-2", "times": None}
     )
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 0
-    assert said(done, "Daily quota of key-2 exhausted until ") == 1
+    assert count_lines(done, "Daily quota of key-2 exhausted until ") == 1
     assert len([call for call in server.calls() if call["key"] == "key-2"]) <= 2
     assert len(server.answered()) == 8
     spent = sum(call["key"] == "key-2" for call in server.calls())
@@ -153,8 +159,8 @@ def test_a_day_quota_spares_its_key_until_the_reset(harness: RunHarness) -> None
 
 
 @pytest.mark.slow
-def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: RunHarness) -> None:
-    """The end that can be counted on, not the hourly look whether it was true."""
+def test_an_exhausted_daily_quota_is_reported_with_its_reset_by_run_and_dry_run(harness: RunHarness) -> None:
+    """The forecast names the certain reset time, not the hourly probe."""
     harness.issues(40, 41)
     harness.server("--latency", "0.1,0.1", keys=KEYS[:1], fault={"kind": "429-day", "nth": 3, "times": None})
     done = harness.run("--all")
@@ -162,14 +168,14 @@ def test_a_spent_day_is_said_with_its_end_by_the_run_and_by_a_dry_run(harness: R
     (spent,) = re.findall(r"Daily quota of key-1 exhausted until (.*?) \(429", done.out)
     assert f"All keys rate limited. Pausing all workflows until {spent} (key-1)..." in done.out
     assert f"no key comes back within --max-wait; the first is key-1, at {spent}" in done.out
-    said = harness.run("--all", "--dry-run").out
-    assert "The run would stop for quota or budget (exit 75) after 0 of 1 item" in said
-    assert "Bottleneck" not in said, "what stops it is what holds it up"
+    forecast = harness.run("--all", "--dry-run").out
+    assert "The run would stop for quota or budget (exit 75) after 0 of 1 item" in forecast
+    assert "Bottleneck" not in forecast, "the stop reason is also named as the bottleneck"
     assert "  LLD-40  approved" in harness.run("status", program="agentos").out
 
 
 @pytest.mark.slow
-def test_a_key_that_is_spent_for_one_model_is_told_apart_by_model(harness: RunHarness) -> None:
+def test_an_exhausted_quota_is_tracked_per_model(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server("--rpd", "1", "--per-model", keys=KEYS[:1])
     (harness.project / "agentos.toml").write_text('reviewer = "gemini/gemini-2.5-flash"\n')
@@ -193,13 +199,13 @@ def test_a_rejected_key_is_quarantined_after_one_wasted_call(harness: RunHarness
     server = harness.server("--faults", str(file), keys=(*KEYS, "canary-key-epsilon-1b2c"))
     done = harness.run("--all", "--parallel", 3)
     assert done.code == 0, done.out
-    assert said(done, " was rejected (") == 4
+    assert count_lines(done, " was rejected (") == 4
     refused = {call["key"]: call["status"] for call in server.calls() if call["status"] != 200}
     assert refused == {"key-1": 400, "key-2": 401, "key-3": 402, "key-4": 403}
     assert len(server.calls()) == 4 + 6 and {call["key"] for call in server.answered()} == {"key-5"}
 
 
-def test_when_every_key_is_rejected_the_run_saves_and_exits_4(harness: RunHarness) -> None:
+def test_when_every_key_is_rejected_the_run_saves_and_exits_with_4(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(keys=KEYS[:2], fault={"kind": "400-key", "role": "review", "times": None})
     done = harness.run("--all")
@@ -213,7 +219,7 @@ def test_when_every_key_is_rejected_the_run_saves_and_exits_4(harness: RunHarnes
 
 
 @pytest.mark.slow
-def test_a_storm_of_server_errors_costs_time_and_no_attempt(harness: RunHarness) -> None:
+def test_a_burst_of_server_errors_costs_time_but_no_attempt(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     faults = [{"kind": kind} for kind in ("500", "reset", "503", "reset-midway", "529", "502")]
     file = harness.root / "faults.json"
@@ -229,7 +235,7 @@ def test_a_storm_of_server_errors_costs_time_and_no_attempt(harness: RunHarness)
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
+def test_a_truncated_or_malformed_response_is_requested_again(harness: RunHarness) -> None:
     harness.issue(42)
     file = harness.root / "faults.json"
     file.write_text(json.dumps([{"kind": "cut"}, {"kind": "html"}]))
@@ -243,7 +249,7 @@ def test_an_answer_that_is_none_is_asked_for_again(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_keys_added_and_removed_during_a_run_are_taken_up(harness: RunHarness) -> None:
+def test_keys_added_and_removed_during_a_run_take_effect(harness: RunHarness) -> None:
     harness.issues(*range(40, 46))
     server = harness.server("--latency", "0.6,0.6")
     harness.keys, url = (), server.url
@@ -277,11 +283,11 @@ def test_a_new_key_ends_the_wait_of_a_run_that_has_none_left(harness: RunHarness
     running.wait_for("The changed credentials cannot be used")
     credentials(harness, server.url, "1", "2")
     done = running.wait()
-    assert done.code == 0 and said(done, "Keys are available again") == 1
+    assert done.code == 0 and count_lines(done, "Keys are available again") == 1
     assert {call["key"] for call in server.answered()} == {"key-2"}
 
 
-def test_without_any_key_the_ways_to_give_one_are_named(harness: RunHarness) -> None:
+def test_without_any_key_the_ways_to_add_one_are_listed(harness: RunHarness) -> None:
     harness.issue(42)
     before = sorted(harness.project.rglob("*"))
     done = harness.run("--all")
@@ -293,19 +299,19 @@ def test_without_any_key_the_ways_to_give_one_are_named(harness: RunHarness) -> 
 
 
 @pytest.mark.slow
-def test_a_quarantined_key_comes_back_when_the_file_gives_it_a_new_secret(harness: RunHarness) -> None:
+def test_a_quarantined_key_is_used_again_when_it_gets_a_new_secret(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.5,0.5", keys=KEYS[:3])
     harness.keys = ()
     credentials(harness, server.url, "1", "4")
     running = harness.start("--all")
     running.wait_for("key-4 was rejected (400 API_KEY_INVALID)")
-    place: Path = harness.home / "credentials.toml"
-    text = place.read_text().replace(KEYS[3], KEYS[2])
+    path: Path = harness.home / "credentials.toml"
+    text = path.read_text().replace(KEYS[3], KEYS[2])
     draft = harness.root / "draft"
     draft.write_text(text)
     draft.chmod(0o600)
-    draft.rename(place)
+    draft.rename(path)
     done = running.wait()
     assert done.code == 0
     wait_until(lambda: "key-3" in {call["key"] for call in server.answered()}, 1)

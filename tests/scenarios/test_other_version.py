@@ -27,15 +27,15 @@ def old(harness: RunHarness) -> RunHarness:
 
 
 @pytest.mark.parametrize(
-    "words", [("status",), ("report",), ("watch",), ("runs", "compare", OLD_RUN, "latest")]
+    "args", [("status",), ("report",), ("watch",), ("runs", "compare", OLD_RUN, "latest")]
 )
 def test_a_command_that_needs_an_old_journal_says_so_in_one_line(
-    old: RunHarness, words: tuple[str, ...]
+    old: RunHarness, args: tuple[str, ...]
 ) -> None:
-    if words[0] == "runs":
+    if args[0] == "runs":
         newer = old.home / "logs/parallel" / "20250102T000000Z"
         newer.mkdir()
-    done = old.run(*words, program="agentos")
+    done = old.run(*args, program="agentos")
     assert done.code == 3 and LINE in done.err and "Traceback" not in done.err
     assert len(done.err.splitlines()) == 1, done.err
 

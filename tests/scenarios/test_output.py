@@ -1,4 +1,4 @@
-"""Whole lines, each under the name of who speaks, whatever the workers and the model write."""
+"""Output consists of whole lines with the right prefix, whatever workers and models write."""
 
 import contextlib
 import os
@@ -25,63 +25,68 @@ REPOSITORY = Path(__file__).parents[2]
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def talk(tmp_path: Path) -> dict[str, list[str]]:
-    """Every talker as a real worker, all at once, through the real engine and the real listeners."""
-    said: list[str] = []
-    words = {f"LLD-{number}": word for number, word in enumerate(OUTPUTS, 1)}
+def collect_output(tmp_path: Path) -> dict[str, list[str]]:
+    """Run every kind of output in a real worker at once, through the real engine and listeners."""
+    lines: list[str] = []
+    kinds = {f"LLD-{number}": kind for number, kind in enumerate(OUTPUTS, 1)}
     spec = WorkerSpec(
         "tests.scenarios.noisy_workers:main",
         (),
         {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath},
     )
-    console = Console(said.append, str, said.append)
-    logs = LogFiles(tmp_path, private_file, lambda error: said.append(str(error)))
-    with contextlib.closing(ProcessEngine(spec, lambda command: words[command.item], str)) as engine:
-        for slot, item in enumerate(words, 1):
+    console = Console(lines.append, str, lines.append)
+    logs = LogFiles(tmp_path, private_file, lambda error: lines.append(str(error)))
+    with contextlib.closing(ProcessEngine(spec, lambda command: kinds[command.item], str)) as engine:
+        for slot, item in enumerate(kinds, 1):
             engine.execute(StartWorker(item, slot, 1))
         ended: set[str] = set()
         deadline = time.monotonic() + 30
-        while ended != set(words) and time.monotonic() < deadline:
+        while ended != set(kinds) and time.monotonic() < deadline:
             for event in engine.receive(1.0):
                 if isinstance(event, events.WorkerExited):
                     ended.add(event.item)
                 if isinstance(event, events.LineWritten):
                     console.on_event(event, 0.0)
                     logs.on_event(event, 0.0)
-        assert ended == set(words)
+        assert ended == set(kinds)
         wait_until(
             lambda: not [mark for mark in descendants(os.getpid()) if "sleep 60" in command_line(mark.pid)], 5
         )
     logs.close()
-    assert all(re.match(r"\[LLD-\d\]( |$)", line) and not CONTROLS.search(line) for line in said)
-    by_word = {
-        word: [
-            line.removeprefix(f"[{item}]").removeprefix(" ") for line in said if line.startswith(f"[{item}]")
+    assert all(re.match(r"\[LLD-\d\]( |$)", line) and not CONTROLS.search(line) for line in lines)
+    by_kind = {
+        kind: [
+            line.removeprefix(f"[{item}]").removeprefix(" ") for line in lines if line.startswith(f"[{item}]")
         ]
-        for item, word in words.items()
+        for item, kind in kinds.items()
     }
-    for item, word in words.items():
+    for item, kind in kinds.items():
         logged = (tmp_path / f"{item}.log").read_text("utf-8").splitlines()
-        assert [line.rstrip() for line in logged] == by_word[word]
-    return by_word
+        assert [line.rstrip() for line in logged] == by_kind[kind]
+    return by_kind
 
 
-def test_no_line_is_torn_or_forged_whatever_a_worker_writes(tmp_path: Path) -> None:
-    said = talk(tmp_path)
-    assert said["pieces"] == ["one line in pieces", "and a second"]
-    assert said["both"] == [f"line {number} of 200" for number in range(200)]
-    long = said["length"]
+def test_no_line_is_split_or_forged_whatever_a_worker_writes(tmp_path: Path) -> None:
+    printed = collect_output(tmp_path)
+    assert printed["pieces"] == ["one line in pieces", "and a second"]
+    assert printed["both"] == [f"line {number} of 200" for number in range(200)]
+    long = printed["length"]
     assert (long[0], long[-1]) == ("before", "after")
     assert sum(line.count("x") for line in long) == 1024 * 1024
     assert max(map(len, long)) <= 8192 + 2 and all(line.endswith(" …") for line in long[1:-2])
-    assert said["bytes"][0] == "café" and "binary" in said["bytes"][1]
-    assert said["bytes"][2] == "bell and backspace"
-    assert said["bars"] == ["100% [##########]", "a title  and a clipboard  here", "red"]
-    assert said["disguise"] == ["[COORDINATOR] done", "[COORDINATOR] done", "[LLD-1] FAILED: no", "[LLD-2] x"]
-    assert sorted(said["children"]) == ["a child says", "a grandchild says", "and complains"]
+    assert printed["bytes"][0] == "café" and "binary" in printed["bytes"][1]
+    assert printed["bytes"][2] == "bell and backspace"
+    assert printed["bars"] == ["100% [##########]", "a title  and a clipboard  here", "red"]
+    assert printed["disguise"] == [
+        "[COORDINATOR] done",
+        "[COORDINATOR] done",
+        "[LLD-1] FAILED: no",
+        "[LLD-2] x",
+    ]
+    assert sorted(printed["children"]) == ["a child says", "a grandchild says", "and complains"]
 
 
-def test_a_hostile_model_cannot_speak_for_another_or_reach_the_terminal(harness: RunHarness) -> None:
+def test_a_hostile_model_cannot_forge_prefixes_or_send_terminal_escapes(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hostile", "payload": "all", "times": None})
     done = harness.run("--all", "--parallel", 2)
@@ -103,7 +108,7 @@ def test_a_verdict_in_prose_is_not_an_approval(harness: RunHarness) -> None:
     assert not harness.document(42).exists() and harness.revision(42).exists()
 
 
-def test_a_reader_that_goes_away_costs_nothing(harness: RunHarness) -> None:
+def test_a_closed_pipe_does_not_affect_the_run(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server("--latency", "0.2,0.2")
     command = [str(PROGRAMS / "lld-workflow"), "--all", "--parallel", "2"]
@@ -126,7 +131,7 @@ def test_a_reader_that_goes_away_costs_nothing(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_stalls_never_blocks_the_work(harness: RunHarness) -> None:
+def test_a_stalled_reader_never_blocks_the_work(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     harness.server()
     with full_pipe() as stalled:
@@ -136,7 +141,7 @@ def test_a_reader_that_stalls_never_blocks_the_work(harness: RunHarness) -> None
     assert title_of(44) in harness.document(44).read_text()
 
 
-def test_closed_standard_streams_are_survived(harness: RunHarness) -> None:
+def test_a_run_works_with_closed_standard_streams(harness: RunHarness) -> None:
     harness.issue(42)
     harness.server()
     script = 'exec "$0" "$@" <&- 2>&-'

@@ -1,4 +1,4 @@
-"""Several items side by side: what runs, what is said, what is left behind."""
+"""Several items in parallel: what runs, what is printed, what is left behind."""
 
 import json
 import os
@@ -21,13 +21,13 @@ TEN = {40: "good", 41: "weak", 42: "good", 43: "good", 44: "good"} | {
 
 
 def in_order(done: CompletedCommand, *texts: str) -> bool:
-    """Whether each text stands on a line below the one before."""
+    """Whether the texts appear in this order on different lines."""
     places = [next(at for at, line in enumerate(done.lines) if text in line) for text in texts]
     return places == sorted(places)
 
 
 def side_by_side(harness: RunHarness) -> list[int]:
-    """How many items were under way, after each start and end that the journal tells of."""
+    """The number of running items after each start and end in the journal."""
     now, counts = 0, []
     for event in harness.journal():
         now += {"item_started": 1, "item_ended": -1, "item_retried": -1}.get(event["type"], 0)
@@ -35,7 +35,7 @@ def side_by_side(harness: RunHarness) -> list[int]:
     return counts
 
 
-def test_ten_issues_are_worked_on_three_at_a_time_until_each_has_its_verdict(harness: RunHarness) -> None:
+def test_ten_issues_run_three_at_a_time_until_each_has_a_verdict(harness: RunHarness) -> None:
     for number, quality in TEN.items():
         harness.issue(number, quality)
     server = harness.server("--latency", "0.3,0.5")
@@ -87,8 +87,8 @@ def check_records(harness: RunHarness, done: CompletedCommand) -> None:
     assert summary["exit_code"] == 0 and len(summary["items"]) == 10
     assert {row["item"]: row["state"] for row in summary["items"]}["LLD-45"] == "needs revision"
     for number in TEN:
-        said = (folder / f"LLD-{number}.log").read_text().splitlines()
-        assert said == done.lines_of(f"LLD-{number}")[: len(said)] and ">>> Executing: N4_finalize" in said
+        log = (folder / f"LLD-{number}.log").read_text().splitlines()
+        assert log == done.lines_of(f"LLD-{number}")[: len(log)] and ">>> Executing: N4_finalize" in log
         facts = json_lines(folder / f"workflow-audit-{number}.jsonl")
         assert {fact["item"] for fact in facts} == {f"LLD-{number}"} and facts[-1]["type"] == "item_ended"
     merged = json_lines(folder / "workflow-audit.jsonl")
@@ -152,7 +152,7 @@ def test_a_dry_run_lists_in_order_with_reasons_and_writes_nothing(harness: RunHa
     assert snapshot(harness.project, harness.home, harness.user) == before and not harness.home.exists()
 
 
-def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_nothing(
+def test_a_dry_run_says_where_checkpoints_resume_and_changes_nothing(
     harness: RunHarness,
 ) -> None:
     harness.issues(42, 43)
@@ -170,7 +170,7 @@ def test_a_dry_run_over_kept_checkpoints_says_where_they_resume_and_touches_noth
 
 
 @pytest.mark.slow
-def test_each_item_has_its_own_database_which_outlives_failure_alone(harness: RunHarness) -> None:
+def test_each_item_has_its_own_database_which_is_kept_only_after_a_failure(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)
     server = harness.server(
         "--latency", "0.8,0.8", fault={"kind": "400", "matching": "Thing 43", "role": "review", "times": None}
@@ -198,7 +198,7 @@ def test_each_item_has_its_own_database_which_outlives_failure_alone(harness: Ru
 
 
 @pytest.mark.slow
-def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harness: RunHarness) -> None:
+def test_when_nothing_is_selected_the_last_line_says_why_and_what_to_type(harness: RunHarness) -> None:
     harness.issue(42, "good", "ui")
     failed = harness.run("--failed", "--offline")
     assert failed.code == 0 and "Nothing is pending" not in failed.out
@@ -210,7 +210,7 @@ def test_where_nothing_is_selected_the_last_line_says_why_and_what_to_type(harne
 
 
 @pytest.mark.slow
-def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(harness: RunHarness) -> None:
+def test_a_given_database_is_used_for_one_item_and_refused_for_several(harness: RunHarness) -> None:
     harness.issues(42, 43)
     harness.server("--latency", "0.3,0.3")
     mine = harness.root / "mine.db"
@@ -224,7 +224,7 @@ def test_a_database_named_by_hand_is_used_for_one_item_and_refused_for_several(h
     assert not list(harness.root.glob("mine.db*")) and harness.databases() == []
 
 
-def test_json_is_one_event_a_line_and_nothing_else_on_stdout(harness: RunHarness) -> None:
+def test_json_prints_one_event_per_line_and_nothing_else_on_stdout(harness: RunHarness) -> None:
     harness.issues(42, 43)
     harness.server()
     done = harness.run("--all", "--parallel", 2, "--json")
@@ -237,14 +237,14 @@ def test_json_is_one_event_a_line_and_nothing_else_on_stdout(harness: RunHarness
     assert (nothing.code, nothing.out) == (0, "") and "Nothing is pending" in nothing.err
 
 
-def listed(harness: RunHarness, *words: object) -> list[str]:
-    done = harness.run(*words, "--dry-run")
+def listed(harness: RunHarness, *args: object) -> list[str]:
+    done = harness.run(*args, "--dry-run")
     assert done.code == 0, done.err
     return [line.split()[1] for line in done.lines if line.startswith("  - ")]
 
 
 @pytest.mark.slow
-def test_items_are_chosen_by_number_id_range_file_label_and_limit(harness: RunHarness) -> None:
+def test_items_are_selected_by_number_id_range_file_label_and_limit(harness: RunHarness) -> None:
     for number in (40, 41, 42, 43):
         harness.issue(number, "good", "ui" if number % 2 else "api", "all")
     (harness.project / "issues" / "050-closed.md").write_text("---\nstate: closed\n---\n# Closed\n\nAway.\n")
@@ -256,13 +256,13 @@ def test_items_are_chosen_by_number_id_range_file_label_and_limit(harness: RunHa
     assert listed(harness, "41-42", "42") == ["LLD-41", "LLD-42"]
     assert listed(harness, "issues/042-thing.md") == ["LLD-42"]
     assert listed(harness, str(harness.project / "issues/043-thing.md")) == ["LLD-43"]
-    for words in (["--label", "none-such"], ["77"], ["60-70"], ["issues/none.md"], ["LLD-4"]):
-        refused = harness.run(*words, "--dry-run")
-        assert refused.code == 5 and words[-1] in refused.err
+    for args in (["--label", "none-such"], ["77"], ["60-70"], ["issues/none.md"], ["LLD-4"]):
+        refused = harness.run(*args, "--dry-run")
+        assert refused.code == 5 and args[-1] in refused.err
 
 
 @pytest.mark.slow
-def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_named(
+def test_a_needs_revision_item_is_selected_again_when_changed_or_named(
     harness: RunHarness,
 ) -> None:
     harness.issue(42, "hopeless")
@@ -281,7 +281,7 @@ def test_a_needs_revision_item_is_taken_again_when_its_text_changed_or_it_is_nam
 
 
 @pytest.mark.slow
-def test_fresh_starts_over_and_takes_an_approved_item_by_name_alone(harness: RunHarness) -> None:
+def test_fresh_starts_over_and_selects_an_approved_item_only_by_name(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "400", "matching": "Thing 43", "role": "review"})
     assert harness.run("--all").code == 1

@@ -1,4 +1,4 @@
-"""Reports of real runs: under way, ended, killed."""
+"""Reports of running, finished and killed runs."""
 
 import csv
 import io
@@ -17,8 +17,8 @@ TITLE = '<script>document.title="owned"</script> | **bold** & "quoted"'
 HTML, SVG = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
 
 
-def report(harness: RunHarness, *words: object) -> CompletedCommand:
-    return harness.run("report", *words, program="agentos")
+def report(harness: RunHarness, *args: object) -> CompletedCommand:
+    return harness.run("report", *args, program="agentos")
 
 
 def hostile_issue(harness: RunHarness, number: int) -> None:
@@ -26,7 +26,7 @@ def hostile_issue(harness: RunHarness, number: int) -> None:
     path.write_text(path.read_text().replace(f"# Thing {number} can be used", f"# {TITLE}"))
 
 
-def test_a_run_with_refusals_and_waits_is_reported_in_every_form(harness: RunHarness) -> None:
+def test_a_run_with_refusals_and_waits_is_reported_in_every_format(harness: RunHarness) -> None:
     harness.issues(1, 2, 3)
     hostile_issue(harness, 4)
     fault = {"kind": "429-minute", "nth": 3, "retry_delay": 1}
@@ -42,7 +42,7 @@ def test_a_run_with_refusals_and_waits_is_reported_in_every_form(harness: RunHar
     assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
     assert f"LLD-4 {TITLE}" in [case.get("name") for case in suite.iter("testcase")]
     root = ET.fromstring(report(harness, "--format", "html").out)
-    said = [title.text or "" for title in root.iter(f"{SVG}title")]
+    titles = [title.text or "" for title in root.iter(f"{SVG}title")]
     for wanted in (
         "N1_design: ",
         "N3_review: ",
@@ -51,13 +51,13 @@ def test_a_run_with_refusals_and_waits_is_reported_in_every_form(harness: RunHar
         "refused call (",
         "rate limited (",
     ):
-        assert any(text.startswith(wanted) for text in said), wanted
+        assert any(text.startswith(wanted) for text in titles), wanted
     text = report(harness).out
     assert "| Verdicts | 4 approved, 0 need revision |" in text and "<script>" not in text
 
 
 @pytest.mark.slow
-def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harness: RunHarness) -> None:
+def test_a_killed_run_with_an_incomplete_last_line_is_reported_up_to_there(harness: RunHarness) -> None:
     harness.issues(1, 2)
     harness.server("--latency", "60,60")
     running = harness.start("--all", "--parallel", 2)
@@ -81,7 +81,7 @@ def test_a_killed_run_with_a_torn_last_line_is_reported_as_far_as_it_came(harnes
 
 
 @pytest.mark.slow
-def test_what_cannot_be_reported_says_why(harness: RunHarness) -> None:
+def test_a_report_that_cannot_be_created_says_why(harness: RunHarness) -> None:
     assert report(harness).code == 5
     harness.issues(1)
     assert harness.run("--all", "--offline").code == 0
@@ -99,18 +99,18 @@ def test_what_cannot_be_reported_says_why(harness: RunHarness) -> None:
     assert report(harness).code == 5
 
 
-def test_ci_gets_the_report_of_a_run_after_what_was_there(harness: RunHarness) -> None:
+def test_the_report_is_appended_to_the_step_summary_in_ci(harness: RunHarness) -> None:
     harness.issues(1)
     summary = harness.root / "step.md"
-    summary.write_text("earlier words\n")
+    summary.write_text("earlier text\n")
     done = harness.run("--all", "--offline", GITHUB_STEP_SUMMARY=str(summary))
     assert done.code == 0
     text = summary.read_text()
-    assert text.startswith("earlier words\n# Run ") and "| LLD-1 | Thing 1 can be used | approved |" in text
-    assert text.removeprefix("earlier words\n") == report(harness).out
+    assert text.startswith("earlier text\n# Run ") and "| LLD-1 | Thing 1 can be used | approved |" in text
+    assert text.removeprefix("earlier text\n") == report(harness).out
 
 
-def test_a_step_summary_that_cannot_be_written_fails_nothing(harness: RunHarness) -> None:
+def test_an_unwritable_step_summary_does_not_fail_the_run(harness: RunHarness) -> None:
     harness.issues(1)
     done = harness.run("--all", "--offline", GITHUB_STEP_SUMMARY=str(harness.root / "no" / "step.md"))
     assert done.code == 0
@@ -118,7 +118,7 @@ def test_a_step_summary_that_cannot_be_written_fails_nothing(harness: RunHarness
 
 
 @pytest.mark.slow
-def test_runs_are_compared_and_pruned_but_never_a_living_one(harness: RunHarness) -> None:
+def test_runs_are_compared_and_pruned_except_live_ones(harness: RunHarness) -> None:
     harness.issues(1, 2)
     harness.server("--latency", "0.05,0.05")
     for _ in range(2):
@@ -147,11 +147,13 @@ def test_runs_are_compared_and_pruned_but_never_a_living_one(harness: RunHarness
 
 
 @pytest.mark.parametrize(
-    ("words", "gone"),
+    ("args", "removed"),
     [(["--older-than", "30d"], 2), (["--max-size", "25kB"], 3), (["--keep", "4"], 1), ([], 1)],
 )
-def test_each_limit_prunes_by_itself(harness: RunHarness, words: list[str], gone: int) -> None:
-    """Five runs of 10 kB, of today, 10, 20, 40 and 100 days ago."""
+def test_each_retention_limit_prunes_independently(
+    harness: RunHarness, args: list[str], removed: int
+) -> None:
+    """Five runs of 10 kB: from today and 10, 20, 40 and 100 days ago."""
     runs = harness.home / "logs" / "parallel"
     now = time.time()
     for days in (0, 10, 20, 40, 100):
@@ -161,15 +163,15 @@ def test_each_limit_prunes_by_itself(harness: RunHarness, words: list[str], gone
         subprocess.run(["touch", "-d", f"@{now - days * 86400}", runs / stamp], check=True)
     vague = harness.run("runs", "prune", "--older-than", "5", program="agentos")
     assert vague.code == 2 and "'5' has no unit: expected a value such as 12h or 30d" in vague.err
-    assert harness.run("runs", "prune", *words, program="agentos").code == 0
-    assert len(list(runs.iterdir())) == 5 - gone
+    assert harness.run("runs", "prune", *args, program="agentos").code == 0
+    assert len(list(runs.iterdir())) == 5 - removed
 
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no browser here: the page is parsed strictly by the other tests")
-def test_a_browser_shows_the_page_as_it_is_written(harness: RunHarness, tmp_path: Path) -> None:
+@pytest.mark.skipif(BROWSER is None, reason="no browser found; other tests parse the page strictly")
+def test_a_browser_renders_the_page_as_written(harness: RunHarness, tmp_path: Path) -> None:
     hostile_issue(harness, 1)
     assert harness.run("--all", "--offline").code == 0
     file = tmp_path / "r.html"

@@ -1,4 +1,4 @@
-"""Hundreds of items: stopped half way, resumed, and the last of them as cheap as the first."""
+"""Hundreds of items: stopped halfway, resumed, and the last ones as cheap as the first."""
 
 import json
 import os
@@ -17,8 +17,8 @@ ITEMS, HALF = 300, 150
 ROOT = Path(__file__).parents[2]
 
 
-def probe(folder: Path, *words: int) -> Any:
-    command = [sys.executable, "-m", "tests.scenarios.scale_probe", str(folder), *map(str, words)]
+def probe(folder: Path, *numbers: int) -> Any:
+    command = [sys.executable, "-m", "tests.scenarios.scale_probe", str(folder), *map(str, numbers)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     return json.loads(done.stdout)
 
@@ -43,7 +43,7 @@ def events_of(run: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """So many issues, of which one run has done half before it was stopped."""
+    """A project with this many issues, half of them done by a run that was then stopped."""
     folder = tmp_path_factory.mktemp("scale")
     make_project(folder, ITEMS)
     assert probe(folder, HALF)["code"] == 143
@@ -51,12 +51,12 @@ def backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_hundreds_of_items_are_stopped_resumed_and_none_is_done_twice(backlog: Path) -> None:
+def test_hundreds_of_items_are_stopped_and_resumed_without_repeating_any(backlog: Path) -> None:
     documents = backlog / "project" / "docs" / "lld" / "active"
     done = len(list(documents.iterdir()))
     assert HALF <= done < ITEMS
     stopped = run_folders(Home(backlog / "home").runs)[0]
-    # What was not begun has nothing of its own to show, and is written down all the same.
+    # Items that never started have no log of their own, but are still in the summary.
     unbegun = [
         event for event in events_of(stopped) if event["type"] == "item_ended" and not event["attempts"]
     ]
@@ -86,6 +86,6 @@ def test_the_last_items_cost_no_more_than_the_first(tmp_path: Path) -> None:
         {name: after[name] - before[name] for name in after} for before, after in (laps[:2], laps[-2:])
     )
     assert first["opened"] > 50 and last["opened"] <= 1.1 * first["opened"]
-    # Nobody looks through a folder that grows with the items.
+    # No listing of a folder that grows with the number of items.
     assert laps[-1]["listed"] == laps[0]["listed"]
     assert (laps[-1]["bytes"] - laps[0]["bytes"]) / (ITEMS - 50) < 4096

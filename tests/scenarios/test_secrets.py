@@ -1,4 +1,4 @@
-"""Canary keys, searched for in every file, stream, report, argument list, environment and memory."""
+"""Searches for canary keys in files, streams, reports, argument lists, environments and memory."""
 
 import base64
 import json
@@ -19,12 +19,12 @@ found_in = Search(*KEYS)
 
 
 def telling(number: int) -> list[Json]:
-    """Faults of every kind that tell the key of this number, which whoever is called has seen."""
+    """Faults of every kind whose message contains the key with this number."""
     key, name = KEYS[number - 1], f"key-{number}"
     echo = f"your key {key}, or {urllib.parse.quote(key, safe='')}, is bad"
     kinds = ["400", "429-minute", "500", "reset", "cut", "html"]
     faults: list[Json] = [
-        # Twice each: another fault, such as the hang, may take the call of one.
+        # Twice each, since another fault such as the hang may take one of the calls.
         {"kind": kind, "message": echo, "retry_delay": 1, "nth": 2 * at + chance, "key": name}
         for at, kind in enumerate(kinds)
         for chance in (1, 2)
@@ -82,24 +82,24 @@ AFTER = (
 
 
 def _over_the_socket(harness: RunHarness) -> list[str]:
-    """What the run says to whoever knocks, and talks nonsense."""
-    said = []
+    """The replies of the control socket to invalid requests."""
+    replies = []
     for line in (
         b"secrets",
         b'{"type": "grant_lease"}',
         b'{"type": "pause_requested", "now": "' + b"x" * 99 + b'"}',
     ):
         folder = (harness.home / "logs/parallel/latest").resolve()
-        with socket_path(folder) as place, socket.socket(socket.AF_UNIX) as wire:
-            wire.settimeout(10)
-            wire.connect(place)
-            wire.sendall(line + b"\n")
-            said.append(f"{wire.recv(65536).decode()}|")
-    return said
+        with socket_path(folder) as address, socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(address)
+            connection.sendall(line + b"\n")
+            replies.append(f"{connection.recv(65536).decode()}|")
+    return replies
 
 
 @pytest.mark.slow
-def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarness) -> None:
+def test_failures_of_every_kind_leave_no_secret_anywhere(harness: RunHarness) -> None:
     harness.issues(*range(40, 47))
     file = harness.root / "faults.json"
     hang: Json = {"kind": "hang", "matching": "Thing 41"}
@@ -115,8 +115,8 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarnes
     thread = threading.Thread(target=scan.scan_until_exit)
     thread.start()
     wait_until(lambda: "hang" in {call["fault"] for call in server.calls(41)})
-    asked = [*_over_the_socket(harness), *(harness.run(*words, program="agentos").out for words in DURING)]
-    assert all(asked) and not [one for one in asked if found_in(one)]
+    outputs = [*_over_the_socket(harness), *(harness.run(*args, program="agentos").out for args in DURING)]
+    assert all(outputs) and not [text for text in outputs if found_in(text)]
     os.kill(harness.worker("LLD-41"), signal.SIGKILL)
     done = running.wait(60)
     thread.join()
@@ -131,18 +131,18 @@ def test_no_secret_is_left_anywhere_by_failures_of_every_kind(harness: RunHarnes
     assert any(path.suffix == ".db" for path in harness.home.rglob("*"))
     assert found_in.in_files(harness.project, harness.home, harness.user, temporary) > 20
     for other in AFTER:
-        said = harness.run(*other, program="agentos")
-        assert said.out and not found_in(said.out + said.err), other
+        done = harness.run(*other, program="agentos")
+        assert done.out and not found_in(done.out + done.err), other
 
 
-def test_a_key_given_by_hand_or_file_is_not_repeated(harness: RunHarness) -> None:
+def test_a_key_in_a_broken_credentials_file_is_not_printed(harness: RunHarness) -> None:
     harness.issues(42)
     harness.home.mkdir(mode=0o700)
     file = harness.home / "credentials.toml"
     file.write_text(f'[[credential]]\nkey = "{KEYS[0]}"\nkei = "{KEYS[1]}"\n')
     file.chmod(0o600)
-    for words in (["--all"], ["--all", "--dry-run"]):
-        done = harness.run(*words)
+    for args in (["--all"], ["--all", "--dry-run"]):
+        done = harness.run(*args)
         assert not found_in(done.out + done.err)
     keys = harness.run("keys", program="agentos")
     assert keys.code == 3 and not found_in(keys.out + keys.err)
@@ -175,15 +175,15 @@ for _ in range(3):
 
 
 @pytest.mark.slow
-def test_programs_behind_the_gateway_leave_neither_a_key_nor_a_token(harness: RunHarness) -> None:
+def test_programs_behind_the_gateway_leak_neither_keys_nor_tokens(harness: RunHarness) -> None:
     (harness.project / "agent.py").write_text(AGENT)
     file, tokens = harness.root / "faults.json", harness.root / "tokens"
     file.write_text(json.dumps([fault for number in (1, 2) for fault in telling(number)]))
     server = harness.server("--faults", str(file), "--latency", "0.1,0.2", keys=KEYS[:2])
     for name in ("faults.json", "server-keys"):
         (harness.root / name).unlink()
-    words = ("--parallel", "2", "--", "python3", "agent.py", "{item}", str(tokens))
-    running = harness.start("exec", "red", "green", "blue", *words, program="agentos")
+    args = ("--parallel", "2", "--", "python3", "agent.py", "{item}", str(tokens))
+    running = harness.start("exec", "red", "green", "blue", *args, program="agentos")
     scan = Scan(running, found_in)
     thread = threading.Thread(target=scan.scan_until_exit)
     thread.start()

@@ -1,4 +1,4 @@
-"""The first minutes: a project is made, the machine is checked, the settings are shown."""
+"""First steps: `agentos init`, `agentos doctor` and `agentos config show`."""
 
 import dataclasses
 import os
@@ -19,12 +19,12 @@ from .harness import CompletedCommand, RunHarness, snapshot
 CANARY = "canary-key-alpha-9f31"
 
 
-def agentos(harness: RunHarness, *words: object, **env: str) -> CompletedCommand:
-    return harness.run(*words, program="agentos", **env)
+def agentos(harness: RunHarness, *args: object, **env: str) -> CompletedCommand:
+    return harness.run(*args, program="agentos", **env)
 
 
 def typed(harness: RunHarness, commands: list[str]) -> CompletedCommand:
-    """One after the other, in one shell."""
+    """Run the commands one after the other in one shell."""
     done = subprocess.run(
         ["sh", "-ec", "\n".join(commands)],
         cwd=harness.project,
@@ -36,8 +36,8 @@ def typed(harness: RunHarness, commands: list[str]) -> CompletedCommand:
     return CompletedCommand(done.returncode, done.stdout, done.stderr)
 
 
-def cure(done: CompletedCommand, what: str) -> str:
-    """The numbered cure of a failed check; the check must name that number."""
+def fix_for(done: CompletedCommand, what: str) -> str:
+    """The numbered fix of a failed check; the check must refer to that number."""
     (number,) = re.findall(rf"^FAIL {what} .*-> fix (\d+)$", done.out, re.MULTILINE)
     (text,) = re.findall(rf"^{number}\. {what}: (.*)$", done.out, re.MULTILINE)
     return str(text)
@@ -60,7 +60,7 @@ def test_a_new_project_is_ready_and_runs(harness: RunHarness) -> None:
     assert list((shop / "ideas/done").glob("*.md"))
 
 
-def test_the_commented_settings_are_the_ones_that_there_are(harness: RunHarness) -> None:
+def test_the_commented_settings_are_all_existing_settings(harness: RunHarness) -> None:
     agentos(harness, "init", "shop")
     path = harness.project / "shop" / "agentos.toml"
     before = agentos(harness, "config", "show", "--repo", path.parent).out
@@ -102,7 +102,7 @@ def test_init_says_why_it_cannot(harness: RunHarness) -> None:
     assert not list((harness.project / "docs").iterdir())
 
 
-def test_the_page_on_beginning_counts_the_lines_of_the_settings() -> None:
+def test_the_getting_started_page_counts_the_lines_of_the_settings() -> None:
     page = Path(__file__).parents[2] / "docs/how-to/begin.md"
     lines = resources.files("agentos.project_template").joinpath("agentos.toml").read_text().splitlines()
     assert f"/shelf/agentos.toml:{len(lines) + 1}\n" in page.read_text()
@@ -124,21 +124,21 @@ READERS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_home_that_is_a_file_is_the_same_error_everywhere(harness: RunHarness, place: str) -> None:
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_home_that_is_a_file_is_the_same_error_everywhere(harness: RunHarness, name: str) -> None:
     harness.issues(1)
     (harness.root / "file").write_text("")
-    home = {"AGENTOS_HOME": str(harness.root / place)}
-    said = [agentos(harness, *words.split(), **home) for words in READERS]
-    said += [harness.run("--all", "--offline", **home), harness.run("--all", "--dry-run", **home)]
-    said += [agentos(harness, "exec", "q", "--", "true", **home)]
-    for done in said:
-        assert done.code == 3 and f"Error: the home {harness.root / place} " in done.err, done
+    home = {"AGENTOS_HOME": str(harness.root / name)}
+    results = [agentos(harness, *args.split(), **home) for args in READERS]
+    results += [harness.run("--all", "--offline", **home), harness.run("--all", "--dry-run", **home)]
+    results += [agentos(harness, "exec", "q", "--", "true", **home)]
+    for done in results:
+        assert done.code == 3 and f"Error: the home {harness.root / name} " in done.err, done
         assert done.err.endswith("expected a folder of yours; set AGENTOS_HOME to one\n")
     assert agentos(harness, "doctor", **home).code == 3
 
 
-def test_a_home_that_begins_with_a_tilde_is_in_the_user_s(harness: RunHarness) -> None:
+def test_a_tilde_in_the_home_setting_is_expanded(harness: RunHarness) -> None:
     harness.issues(1)
     assert harness.run("--all", "--offline", AGENTOS_HOME="~/mine").code == 0
     assert (harness.user / "mine/logs/parallel/latest").exists() and not (harness.project / "~").exists()
@@ -154,16 +154,16 @@ def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(harness: RunHa
     before = snapshot(harness.project)
     done = agentos(harness, "doctor")
     assert done.code == 3
-    assert cure(done, "permissions") == f"type chmod -R go= {harness.home}"
-    assert "config.toml, line 1: invalid parallel = 99" in cure(done, "settings")
-    assert "make" in cure(done, "documents")
+    assert fix_for(done, "permissions") == f"type chmod -R go= {harness.home}"
+    assert "config.toml, line 1: invalid parallel = 99" in fix_for(done, "settings")
+    assert "make" in fix_for(done, "documents")
     assert done.lines[-1] == "Fix these, then run: agentos doctor"
     assert {
         name: seen for name, seen in snapshot(harness.project).items() if not name.endswith("project")
     } == {name: seen for name, seen in before.items() if not name.endswith("project")}
 
 
-def test_doctor_names_issues_that_every_run_passes_over(harness: RunHarness) -> None:
+def test_doctor_lists_issues_that_every_run_skips(harness: RunHarness) -> None:
     harness.issue(42)
     for name in ("README.md", "idea.md"):
         (harness.project / "issues" / name).write_text("# An idea\n\nOne.\n")
@@ -174,23 +174,23 @@ def test_doctor_names_issues_that_every_run_passes_over(harness: RunHarness) -> 
 def test_doctor_without_key_or_project_says_what_to_do(harness: RunHarness) -> None:
     done = agentos(harness, "doctor")
     assert done.code == 3
-    assert cure(done, "keys").startswith("set GEMINI_API_KEY_1, or type: agentos keys add")
-    assert cure(done, "project").startswith("go to a project, or create one: agentos init")
+    assert fix_for(done, "keys").startswith("set GEMINI_API_KEY_1, or type: agentos keys add")
+    assert fix_for(done, "project").startswith("go to a project, or create one: agentos init")
     assert not harness.home.exists()
 
 
 @pytest.mark.slow
-def test_doctor_says_of_a_model_that_cannot_be_asked_what_a_run_would_say(harness: RunHarness) -> None:
+def test_doctor_reports_an_unusable_model_like_a_run_would(harness: RunHarness) -> None:
     harness.issues(1)
     settings = harness.project / "agentos.toml"
-    for text, said, code in (
+    for text, expected, code in (
         ('drafter = "foo"', "drafter = 'foo': unknown provider", 3),
         ('reviewer = "anthropic/claude-x"', "agentos keys add --provider anthropic", 4),
         ('drafter = "gemini/unheard-of"\nbudget = 1', "--budget needs the price of unheard-of", 3),
     ):
         settings.write_text(f"{text}\n")
         done = agentos(harness, "doctor", GEMINI_API_KEY_1=CANARY)
-        assert done.code == 3 and said in cure(done, "models"), done.out
+        assert done.code == 3 and expected in fix_for(done, "models"), done.out
         assert harness.run("--all", GEMINI_API_KEY_1=CANARY).code == code, "a run does not begin"
         assert agentos(harness, "doctor", "--offline").code == 0
     settings.write_text('drafter = "gemini/gemini-2.5-flash"\n')
@@ -207,7 +207,7 @@ def test_doctor_does_not_count_on_keys_that_were_all_rejected(harness: RunHarnes
         assert harness.run("--all").code == 4
         done = agentos(harness, "doctor")
         assert done.code == 3 and "key-1 (quarantined), key-2 (quarantined)" in done.out, done.out
-        assert "agentos keys check" in cure(done, "keys")
+        assert "agentos keys check" in fix_for(done, "keys")
 
 
 def test_doctor_notices_a_clock_that_is_behind_its_own_records(harness: RunHarness) -> None:
@@ -216,17 +216,17 @@ def test_doctor_notices_a_clock_that_is_behind_its_own_records(harness: RunHarne
     ahead = time.time() + 7200
     os.utime(run, (ahead, ahead))
     done = agentos(harness, "doctor")
-    assert "timedatectl set-ntp true" in cure(done, "clock")
+    assert "timedatectl set-ntp true" in fix_for(done, "clock")
 
 
 def test_doctor_refuses_a_home_that_others_could_use(harness: RunHarness) -> None:
     harness.home.mkdir(mode=0o777)
     harness.home.chmod(0o777)
     done = agentos(harness, "doctor")
-    assert done.code == 3 and "chmod 700" in cure(done, "home")
+    assert done.code == 3 and "chmod 700" in fix_for(done, "home")
 
 
-def test_doctor_tells_which_items_are_held(harness: RunHarness) -> None:
+def test_doctor_lists_locked_items(harness: RunHarness) -> None:
     harness.issues(1)
     harness.server("--latency", "60,60")
     running = harness.start("1")
@@ -257,14 +257,14 @@ def test_every_setting_says_where_it_comes_from(harness: RunHarness) -> None:
     assert found["project"][1] == "this folder"
 
 
-def test_a_bad_setting_is_told_as_a_run_would(harness: RunHarness) -> None:
+def test_config_show_reports_a_bad_setting_like_a_run_would(harness: RunHarness) -> None:
     (harness.project / "agentos.toml").write_text("paralel = 3\n")
     done = agentos(harness, "config", "show")
     assert done.code == 3 and "unknown setting 'paralel'" in done.err
 
 
-def test_no_setting_is_without_a_source() -> None:
-    """A new setting comes from a flag, a file or a variable, and `config show` knows which."""
+def test_every_setting_has_a_source() -> None:
+    """Every setting comes from a flag, a file or a variable, and `config show` knows which."""
     fields = {field.name for field in dataclasses.fields(Settings)} - {"project"}
     flags = {field.name for field in dataclasses.fields(Flags)}
     assert fields - flags - set(FILE_KEYS) - {"held_back"} <= set(VARIABLES) <= fields

@@ -1,4 +1,4 @@
-"""A project that others touch during a run: cleaned by git, shared by a group, its programs killed."""
+"""A project changed by others during a run: cleaned by git, shared by a group, its programs killed."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from agentos.storage.locks import Holder, ItemLocks, LockFile, is_locked
 from .harness import RunHarness, wait_until
 
 
-def test_locks_that_git_clean_removed_let_nobody_into_the_same_item(harness: RunHarness) -> None:
+def test_lock_files_removed_by_git_clean_still_exclude_other_runs(harness: RunHarness) -> None:
     harness.issues(1)
     server = harness.server()
     with server.frozen():
@@ -39,9 +39,7 @@ def test_a_lock_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("umask", "folder_mode", "file_mode"), [(0o002, 0o770, 0o660), (0o022, 0o750, 0o640)]
 )
-def test_what_is_the_projects_follows_the_umask(
-    tmp_path: Path, umask: int, folder_mode: int, file_mode: int
-) -> None:
+def test_project_files_follow_the_umask(tmp_path: Path, umask: int, folder_mode: int, file_mode: int) -> None:
     before = os.umask(umask)
     try:
         ProjectFolder(tmp_path).write("docs/lld/active/LLD-001.md", b"x")
@@ -60,7 +58,7 @@ def test_what_is_the_projects_follows_the_umask(
     assert mode("docs/lld") == 0o777 & ~umask and mode("docs/lld/active/LLD-001.md") == 0o666 & ~umask
 
 
-def test_a_program_whose_worker_dies_under_a_stopped_fork_server_dies_too_and_runs_once(
+def test_a_program_is_killed_with_its_worker_even_while_the_fork_server_is_suspended(
     harness: RunHarness,
 ) -> None:
     script = harness.project / "agent.sh"
@@ -68,8 +66,8 @@ def test_a_program_whose_worker_dies_under_a_stopped_fork_server_dies_too_and_ru
         "#!/bin/sh\necho $$ >> pids\nwhile [ ! -e go ]; do sleep 0.05; done\necho done >> done\n"
     )
     script.chmod(0o755)
-    words = ("exec", "one", "--no-gateway", "--", "./agent.sh", "{item}")
-    running = harness.start(*words, program="agentos")
+    args = ("exec", "one", "--no-gateway", "--", "./agent.sh", "{item}")
+    running = harness.start(*args, program="agentos")
     pids = harness.project / "pids"
     wait_until(lambda: pids.exists() and bool(pids.read_text()), 60)
     program = int(pids.read_text().split()[0])
@@ -81,7 +79,7 @@ def test_a_program_whose_worker_dies_under_a_stopped_fork_server_dies_too_and_ru
     running.signal(signal.SIGKILL)
     os.kill(template, signal.SIGKILL)
     (harness.project / "go").touch()
-    again = harness.start(*words, program="agentos").wait(60)
+    again = harness.start(*args, program="agentos").wait(60)
     assert again.code == 0, again.out + again.err
     assert (harness.project / "done").read_text().split() == ["done"]
 

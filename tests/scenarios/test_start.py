@@ -1,4 +1,4 @@
-"""What is imported, in which process and when."""
+"""Which modules are imported, in which process and when."""
 
 import re
 import subprocess
@@ -11,14 +11,14 @@ EARLY_IMPORTS = "import agentos.cli.run, agentos.run.api, agentos.config.setting
 
 
 def test_a_worker_imports_nothing(harness: RunHarness) -> None:
-    """Python reports imports on stderr: those of the fork server in ours, those of a worker in its item's output."""
+    """Python reports imports on stderr: the fork server's in the run's own, a worker's in the output of its item."""
     harness.issue(42)
     done = harness.run("42", "--offline", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0, done.out
     assert _imported("\n".join(done.lines_of("LLD-42"))) == []
     before = _imported(done.err)
     assert {"google.genai.types", "langgraph.pregel"} <= set(before)
-    # Of the lazy packages, only the parts in use.
+    # Only the used parts of the lazily imported packages.
     assert "langsmith.types.run_select_field" in before and "langsmith.types.sandbox_response" not in before
     assert "langgraph_sdk.auth" in before and "langgraph_sdk.client" not in before
 
@@ -27,14 +27,14 @@ def test_a_worker_imports_only_what_a_plugin_needs_in_addition(harness: RunHarne
     (harness.project / "haiku_flow.py").write_text(f"import sched\n{tutorial_code()}")
     (harness.project / "notes").mkdir()
     (harness.project / "notes" / "1-note.md").write_text("# Note\n\nSnow falls.\n")
-    words = ("run", "haiku_flow:Haiku", "1", "--offline")
-    done = harness.run(*words, program="agentos", PYTHONPROFILEIMPORTTIME="1")
+    args = ("run", "haiku_flow:Haiku", "1", "--offline")
+    done = harness.run(*args, program="agentos", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0, done.out
     assert _imported("\n".join(done.lines_of("HAIKU-1"))) == ["sched"]
 
 
 def test_the_fork_server_can_start_before_most_of_the_coordinator_is_loaded() -> None:
-    """Its imports take longest, so they must not wait for ours."""
+    """Its imports take longest, so they must not wait for those of the coordinator."""
     code = f"{EARLY_IMPORTS}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

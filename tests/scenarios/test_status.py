@@ -1,4 +1,4 @@
-"""What other terminals say of a run, and of how far its items have come."""
+"""The state of a run and its items as shown in other terminals."""
 
 import os
 import re
@@ -9,22 +9,22 @@ import pytest
 from .harness import RunHarness, wait_until
 from .screens import OLD, WIDE, Screen, Shell
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @pytest.mark.slow
-def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness) -> None:
+def test_every_command_reports_a_run_suspended_with_ctrl_z(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         shell = Shell(harness)
         shell.type("lld-workflow --all --parallel 2")
-        wait_until(lambda: len(harness.events("lease_granted")) == 2, PATIENCE)
+        wait_until(lambda: len(harness.events("lease_granted")) == 2, TIMEOUT)
         shell.terminal.press("\x1a")
         shell.screen.shows("Stopped")
         first, second = (harness.run("status", program="agentos") for _ in range(2))
         waited = harness.run("wait", "--timeout", "0.1s", program="agentos")
         watching = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-        watching.shows("SUSPENDED (fg)", PATIENCE)
+        watching.shows("SUSPENDED (fg)", TIMEOUT)
         watching.terminal.press("q")
         watching.terminal.wait(30)
         shell.type("fg")
@@ -35,24 +35,24 @@ def test_for_ctrl_z_every_command_says_that_it_stands_still(harness: RunHarness)
     assert first.out == second.out, "the rows grow no older"
     assert waited.code == 124 and len(still.findall(waited.err)) == 2, waited.err
     assert still.search(" ".join(watching.look())), watching.look()
-    shell.screen.shows("2 approved", PATIENCE)
+    shell.screen.shows("2 approved", TIMEOUT)
 
 
-def test_a_run_that_could_not_even_note_that_it_stands_still_is_named_as_such(harness: RunHarness) -> None:
+def test_a_run_suspended_with_sigstop_is_reported_as_suspended(harness: RunHarness) -> None:
     harness.issues(40)
     with harness.server().frozen():
         running = harness.start("--all")
         wait_until(lambda: harness.events("lease_granted"))
         running.signal(signal.SIGSTOP)
         wait_until(lambda: "is suspended" in harness.run("status", program="agentos").out, 10)
-        asked = harness.run("status", program="agentos")
+        status = harness.run("status", program="agentos")
         running.signal(signal.SIGCONT)
-    assert asked.lines[-1] == f"Wake it: type fg in its terminal, or kill -CONT {running.pid}"
+    assert status.lines[-1] == f"Wake it: type fg in its terminal, or kill -CONT {running.pid}"
     assert running.wait().code == 0
 
 
 @pytest.mark.slow
-def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarness) -> None:
+def test_a_suspended_item_keeps_its_elapsed_time(harness: RunHarness) -> None:
     harness.issues(40)
     server = harness.server("--latency", "0.3,0.3", "--review-latency", "60,60")
     running = harness.start("--all")
@@ -67,7 +67,7 @@ def test_an_item_that_was_set_aside_keeps_the_time_of_its_work(harness: RunHarne
 
 
 @pytest.mark.slow
-def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarness) -> None:
+def test_a_key_held_by_a_killed_worker_is_no_longer_in_use(harness: RunHarness) -> None:
     harness.issues(40, 41)
     with harness.server().frozen():
         running = harness.start("--all", "--parallel", 2, "--retries", 0)
@@ -80,7 +80,7 @@ def test_a_key_that_a_killed_worker_held_is_not_in_use_any_more(harness: RunHarn
 
 
 @pytest.mark.slow
-def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHarness) -> None:
+def test_the_list_of_runs_distinguishes_interrupted_items_from_unstarted_ones(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     with harness.server().frozen():
         running = harness.start("--all")
@@ -91,7 +91,7 @@ def test_the_list_of_runs_tells_what_was_begun_from_what_was_not(harness: RunHar
     assert "3 items: 0 approved, 0 need revision, 0 failed, 1 interrupted, 2 not started" in row
 
 
-def test_a_program_that_failed_was_never_to_be_approved(harness: RunHarness) -> None:
+def test_the_list_of_runs_counts_programs_as_done_or_failed(harness: RunHarness) -> None:
     assert harness.run("exec", "q", "--", "false", program="agentos").code == 1
     (row,) = harness.run("runs", program="agentos").lines
     assert "1 item: 0 done, 1 failed  " in row, row

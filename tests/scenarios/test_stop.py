@@ -1,4 +1,4 @@
-"""Stopping: a message at once, everything down in time, and the same command goes on."""
+"""Stopping: an immediate message, everything down in time, and the same command resumes."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ SHUTTING_DOWN = "[COORDINATOR] Shutting down... waiting for workers to checkpoin
 
 
 def down(terminal: Terminal, seconds: float, family: list[ProcessHandle] | None = None) -> None:
-    """Waits for the end of the command, and of all its processes with it."""
+    """Wait for the command and all its processes to exit."""
     family = terminal.processes() if family is None else family
     assert len(family) >= 2
     began = time.monotonic()
@@ -51,7 +51,7 @@ def test_ctrl_c_in_a_terminal_saves_everything_and_the_same_command_finishes(har
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_a_call_hangs_is_over_in_five_seconds(harness: RunHarness) -> None:
+def test_ctrl_c_during_a_hanging_call_exits_within_five_seconds(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     terminal = harness.terminal("--all", "--parallel", 2)
@@ -67,7 +67,7 @@ def test_ctrl_c_while_a_call_hangs_is_over_in_five_seconds(harness: RunHarness) 
     assert len(server.answered()) == 4
 
 
-def test_ctrl_c_twice_is_over_at_once(harness: RunHarness) -> None:
+def test_ctrl_c_twice_exits_at_once(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     terminal = harness.terminal("--all", "--parallel", 2)
@@ -85,7 +85,7 @@ def test_ctrl_c_twice_is_over_at_once(harness: RunHarness) -> None:
     assert "lld_workflow_42.db" in harness.databases()
 
 
-def test_ten_times_ctrl_c_is_still_130_without_a_traceback(harness: RunHarness) -> None:
+def test_ten_times_ctrl_c_still_exits_with_130_without_a_traceback(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     terminal = harness.terminal("--all", "--parallel", 2)
@@ -99,7 +99,7 @@ def test_ten_times_ctrl_c_is_still_130_without_a_traceback(harness: RunHarness) 
     assert "Traceback" not in done.out and re.search("Execution (stopped|complete):", done.out)
 
 
-def test_ctrl_c_again_and_again_to_the_very_end_is_still_130(harness: RunHarness) -> None:
+def test_repeated_ctrl_c_until_exit_still_gives_130(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     running = harness.start("--all", "--parallel", 2)
@@ -122,7 +122,7 @@ def test_ctrl_c_again_and_again_to_the_very_end_is_still_130(harness: RunHarness
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_stops_the_run_with_its_own_code(
+def test_each_signal_stops_the_run_with_its_own_exit_code(
     harness: RunHarness, number: signal.Signals, code: int
 ) -> None:
     harness.issues(42, 43)
@@ -162,7 +162,9 @@ def test_a_stop_while_waiting_for_a_key_keeps_the_item(harness: RunHarness) -> N
         pytest.param("worker", marks=pytest.mark.slow),
     ],
 )
-def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: RunHarness, moment: str) -> None:
+def test_ctrl_c_during_startup_leaves_no_process_and_no_partial_item(
+    harness: RunHarness, moment: str
+) -> None:
     harness.issues(42, 43)
     server = harness.server("--latency", "0.3,0.3")
     terminal = harness.terminal("--all", "--parallel", 2)
@@ -179,7 +181,7 @@ def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: Run
     terminal.ctrl_c()
     done = terminal.wait(8)
     wait_until(lambda: not [mark for mark in family if mark.alive], 2)
-    # An interpreter that has not reached our code yet ends in its own way.
+    # An interpreter that has not reached our code yet exits with its own traceback.
     ours = done.code == 130 and "Traceback" not in done.out
     assert ours or (moment == "early" and done.code == -signal.SIGINT and ", in _finish" not in done.out), (
         done.out
@@ -190,7 +192,7 @@ def test_ctrl_c_during_the_start_leaves_no_process_and_no_half_item(harness: Run
 
 
 @pytest.mark.slow
-def test_a_stalled_stdout_does_not_keep_a_stop_from_working(harness: RunHarness) -> None:
+def test_a_stop_works_with_a_stalled_stdout(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     with full_pipe() as stalled:

@@ -1,11 +1,11 @@
-"""What a cloned repository may do to whoever types `lld-workflow --all` in it: nothing beyond its own documents."""
+"""A cloned repository cannot affect anything but its own documents when a user runs `lld-workflow --all` in it."""
 
 import pytest
 
 from .harness import RunHarness
 
 
-def test_an_untrusted_project_runs_without_the_settings_it_may_not_make(harness: RunHarness) -> None:
+def test_an_untrusted_project_runs_without_restricted_settings(harness: RunHarness) -> None:
     harness.issues(42)
     (harness.project / "agentos.toml").write_text('github = "evil/repository"\nkeep_runs = 1\n')
     done = harness.run("--all", "--offline", "--dry-run")
@@ -15,7 +15,7 @@ def test_an_untrusted_project_runs_without_the_settings_it_may_not_make(harness:
 
 
 @pytest.mark.parametrize("program", ["lld-workflow", "issue-workflow"])
-def test_a_run_that_would_do_something_else_without_github_ends_with_3(
+def test_a_run_that_depends_on_untrusted_github_settings_exits_with_3(
     harness: RunHarness, program: str
 ) -> None:
     (harness.project / "issues").rmdir()
@@ -25,10 +25,10 @@ def test_a_run_that_would_do_something_else_without_github_ends_with_3(
     assert done.code == 3 and "type agentos trust" in done.err
 
 
-def test_trust_is_asked_for_by_name_and_shown(harness: RunHarness) -> None:
+def test_trust_shows_the_settings_and_requires_confirmation(harness: RunHarness) -> None:
     (harness.project / "agentos.toml").write_text("keep_runs = 7\n")
-    asked = harness.run("trust", program="agentos")
-    assert asked.code == 3 and "keep_runs = 7" in asked.out and "agentos trust --yes" in asked.err
+    untrusted = harness.run("trust", program="agentos")
+    assert untrusted.code == 3 and "keep_runs = 7" in untrusted.out and "agentos trust --yes" in untrusted.err
     shown = harness.run("config", "show", "--origin", program="agentos")
     assert "held_back" in shown.out and "is held back" in shown.out
     given = harness.run("trust", "--yes", program="agentos")

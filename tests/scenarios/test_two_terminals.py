@@ -1,4 +1,4 @@
-"""Two runs on one backlog: together they finish it, and nothing is done twice."""
+"""Two runs share one backlog and finish it without repeating work."""
 
 import fcntl
 import itertools
@@ -11,25 +11,25 @@ import pytest
 from .harness import RunHarness, wait_until
 
 
-def test_two_runs_share_a_backlog_and_do_nothing_twice(harness: RunHarness) -> None:
+def test_two_runs_share_a_backlog_without_repeating_work(harness: RunHarness) -> None:
     numbers = range(40, 48)
     harness.issues(*numbers)
     server = harness.server("--latency", "0.4,0.4")
     first = harness.start("--all", "--parallel", 2)
     second = harness.start("--all", "--parallel", 2)
-    one, two = first.wait(), second.wait()
-    assert (one.code, two.code) == (0, 0), one.out + two.out
+    done_1, done_2 = first.wait(), second.wait()
+    assert (done_1.code, done_2.code) == (0, 0), done_1.out + done_2.out
     assert all(harness.document(number).exists() for number in numbers)
     assert len(server.calls()) == 16 and not server.repeated_prompts()
-    carried = [
+    shares = [
         {event["item"] for event in harness.events("node_started", run) if event["node"] == "N4_finalize"}
         for run in harness.runs()
     ]
-    assert len(carried) == 2 and all(carried) and not carried[0] & carried[1]
-    said = {f"  Succeeded: {len(items)}" for items in carried}
+    assert len(shares) == 2 and all(shares) and not shares[0] & shares[1]
+    expected = {f"  Succeeded: {len(items)}" for items in shares}
     assert {
-        line for done in (one, two) for line in done.lines_of("COORDINATOR") if "Succeeded" in line
-    } == said
+        line for done in (done_1, done_2) for line in done.lines_of("COORDINATOR") if "Succeeded" in line
+    } == expected
     assert harness.databases() == []
     assert not list((harness.project / "docs/lineage/active").iterdir())
 
@@ -51,11 +51,11 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
     started = [event["item"] for event in harness.events("item_started", run)]
     assert started == ["LLD-1"], "it looks at the documents, and starts no worker to find out"
     assert own.out.count("Skipped: another run finished it (approved)") == 23
-    said = own.lines_of("COORDINATOR")
+    lines = own.lines_of("COORDINATOR")
     assert {"  Total: 24", "  Succeeded: 1", "  Failed: 0", "  Verdicts: 1 approved, 0 need revision"} <= {
-        *said
+        *lines
     }
-    (line,) = [line for line in said if line.startswith("  Other runs: ")]
+    (line,) = [line for line in lines if line.startswith("  Other runs: ")]
     assert line == "  Other runs: 23 finished (LLD-2, LLD-3, LLD-4, LLD-5, LLD-6 ... LLD-24)"
     assert "  Succeeded: 23" in other.lines_of("COORDINATOR") and "  Other runs:" not in other.out
     (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row]
@@ -81,8 +81,8 @@ def test_a_program_that_another_run_finished_is_not_started_again(harness: RunHa
     own = first.wait()
     assert (own.code, other.code) == (0, 0), own.out + other.out
     assert len(harness.events("item_started", run)) == 1
-    said = own.lines_of("COORDINATOR")
-    assert "  Succeeded: 1" in said and any(line.startswith("  Other runs: 23 finished (") for line in said)
+    lines = own.lines_of("COORDINATOR")
+    assert "  Succeeded: 1" in lines and any(line.startswith("  Other runs: 23 finished (") for line in lines)
     assert "  Succeeded: 23" in other.lines_of("COORDINATOR")
 
 
@@ -98,11 +98,11 @@ def test_three_runs_with_slow_calls_never_share_an_item_or_a_key(harness: RunHar
     assert all(harness.document(number).exists() for number in numbers)
     for kind, many in (("item", 6), ("key", 2)):
         assert len({call[kind] for call in calls}) == many
-        for one, other in itertools.combinations(calls, 2):
-            together = one["started"] < other["ended"] and other["started"] < one["ended"]
-            assert not (together and one[kind] == other[kind]), (kind, one["seq"], other["seq"])
-    carried = [{event["item"] for event in harness.events("node_started", run)} for run in harness.runs()]
-    assert sum(map(bool, carried)) >= 2, "one run did it all: nobody contended"
+        for call, other in itertools.combinations(calls, 2):
+            overlap = call["started"] < other["ended"] and other["started"] < call["ended"]
+            assert not (overlap and call[kind] == other[kind]), (kind, call["seq"], other["seq"])
+    shares = [{event["item"] for event in harness.events("node_started", run)} for run in harness.runs()]
+    assert sum(map(bool, shares)) >= 2, "one run did everything: there was no contention"
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_two_runs_file_each_brief_once(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
-def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness) -> None:
+def test_the_second_run_says_which_process_holds_the_items_it_skips(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "times": None})
     first = harness.start("--all", "--parallel", 2)
@@ -151,7 +151,7 @@ def test_the_second_run_says_who_holds_what_it_leaves_alone(harness: RunHarness)
 
 
 @pytest.mark.slow
-def test_a_lock_that_another_process_holds_is_left_alone(harness: RunHarness) -> None:
+def test_a_lock_held_by_another_process_is_respected(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     locks = harness.project / ".locks"
@@ -185,7 +185,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
 
 
 @pytest.mark.slow
-def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness: RunHarness) -> None:
+def test_a_lock_file_that_is_a_link_is_refused_and_its_target_is_unchanged(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server()
     victim = harness.root / "victim"
@@ -194,15 +194,15 @@ def test_a_lock_file_that_is_a_link_is_refused_and_its_target_unchanged(harness:
     (harness.project / ".locks" / "task-LLD-42.lock").symlink_to(victim)
     done = harness.run("--all", "--parallel", 2)
     assert done.code == 1 and "1 failed (LLD-42)" in done.out and "Traceback" not in done.out
-    (said,) = [
+    (failure,) = [
         line for line in done.lines_of("LLD-42") if line.startswith("FAILED: cannot acquire the lock file")
     ]
-    assert "symbolic links" in said and "task-LLD-42.lock" in said and "attempt 2" not in done.out
+    assert "symbolic links" in failure and "task-LLD-42.lock" in failure and "attempt 2" not in done.out
     assert victim.read_text() == "precious" and harness.document(43).exists() and not server.calls(42)
 
 
 @pytest.mark.slow
-def test_two_projects_with_the_same_number_have_checkpoints_of_their_own(harness: RunHarness) -> None:
+def test_items_with_the_same_number_in_two_projects_have_separate_checkpoints(harness: RunHarness) -> None:
     harness.issue(42)
     other = harness.root / "elsewhere" / "project"
     (other / "issues").mkdir(parents=True)

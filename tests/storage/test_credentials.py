@@ -44,7 +44,7 @@ def test_each_numbered_key_can_have_its_own_base_url_and_model(tmp_path: Path) -
         "GEMINI_MODEL_2": "pro",
         "GEMINI_BASE_URL": "http://nowhere",
     }
-    assert [(one.base_url, one.model) for one in read(tmp_path, environment)] == [
+    assert [(key.base_url, key.model) for key in read(tmp_path, environment)] == [
         (None, None),
         ("http://there", "pro"),
     ]
@@ -157,7 +157,7 @@ def test_the_credential_limit_keeps_the_first_keys(tmp_path: Path) -> None:
 
 def test_the_concurrency_variable_applies_to_all_keys(tmp_path: Path) -> None:
     found = read(tmp_path, {"MY_KEY": "x"}, FULL, concurrency=5)
-    assert [one.concurrency for one in found] == [5, 5]
+    assert [key.concurrency for key in found] == [5, 5]
 
 
 # What is wrong with a file.

@@ -11,9 +11,9 @@ from agentos.storage.home import Home, project_key
 
 def test_two_projects_with_the_same_name_have_separate_checkpoints(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    one, two = (home.checkpoint(tmp_path / name / "shop", "lld", 42) for name in ("a", "b"))
-    assert one.name == two.name == "lld_workflow_42.db"
-    assert one.parent != two.parent and one.parent.parent == tmp_path / "home/checkpoints"
+    first, second = (home.checkpoint(tmp_path / name / "shop", "lld", 42) for name in ("a", "b"))
+    assert first.name == second.name == "lld_workflow_42.db"
+    assert first.parent != second.parent and first.parent.parent == tmp_path / "home/checkpoints"
 
 
 def test_a_project_has_the_same_key_through_a_link(tmp_path: Path) -> None:

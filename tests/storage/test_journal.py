@@ -1,4 +1,4 @@
-"""The journal: what was told can be read, whatever happened to its end."""
+"""The journal: written events can be read, whatever happened to its end."""
 
 import json
 import os
@@ -20,9 +20,9 @@ STARTED = events.ItemStarted("LLD-1", 1, 1)
 ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)
 
 
-def write(folder: Path, *told: events.Event) -> None:
+def write(folder: Path, *run_events: events.Event) -> None:
     journal = Journal(folder, EventEncoder(Redactor([Secret("canary-123456")])), print)
-    for at, event in enumerate(told):
+    for at, event in enumerate(run_events):
         journal.on_event(event, at + 0.5)
     journal.close()
 
@@ -32,13 +32,13 @@ def test_every_event_comes_back_in_order_with_its_time(tmp_path: Path) -> None:
     assert [(entry.at, entry.event) for entry in read_journal(tmp_path)] == [(0.5, STARTED), (1.5, ENDED)]
 
 
-def test_lines_of_workers_stand_in_their_logs_and_not_here(tmp_path: Path) -> None:
+def test_worker_output_goes_to_the_logs_and_not_to_the_journal(tmp_path: Path) -> None:
     write(tmp_path, events.LineWritten("LLD-1", "hello"), STARTED)
     assert [entry.event for entry in read_journal(tmp_path)] == [STARTED]
 
 
 @pytest.mark.parametrize("cut", [1, 10, 40])
-def test_a_torn_last_line_is_passed_over(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_last_line_is_skipped(tmp_path: Path, cut: int) -> None:
     write(tmp_path, STARTED, ENDED)
     os.truncate(tmp_path / NAME, (tmp_path / NAME).stat().st_size - cut)
     read = [entry.event for entry in read_journal(tmp_path)]
@@ -62,7 +62,7 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path, cut: int) -> None:
         b"\0" * 4096,
     ],
 )
-def test_garbage_in_the_middle_costs_that_line_alone(tmp_path: Path, line: bytes) -> None:
+def test_garbage_in_the_middle_costs_only_that_line(tmp_path: Path, line: bytes) -> None:
     write(tmp_path, STARTED)
     with open(tmp_path / NAME, "ab") as file:
         file.write(line + b"\n")
@@ -78,25 +78,25 @@ def test_a_secret_is_masked_on_its_way_to_the_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_a_name_that_is_not_utf8_can_be_told_and_read(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_can_be_written_and_read(tmp_path: Path) -> None:
     odd = events.ShutdownStarted("no key", os.fsdecode(b"/home/\xff/agentos"))
     write(tmp_path, odd, ENDED)
     assert [entry.event for entry in read_journal(tmp_path)] == [odd, ENDED]
 
 
-def test_a_journal_is_one_json_object_a_line_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_journal_is_private_and_has_one_json_object_per_line(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ENDED)
     lines = (tmp_path / NAME).read_text("utf-8").splitlines()
     assert [json.loads(line)["type"] for line in lines] == ["item_started", "item_ended"]
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
 
 
-def test_there_is_no_journal_of_a_run_that_wrote_none(tmp_path: Path) -> None:
+def test_a_run_that_wrote_nothing_has_no_journal(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         next(read_journal(tmp_path))
 
 
-def test_lines_are_found_by_what_they_hold(tmp_path: Path) -> None:
+def test_lines_are_found_by_their_content(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ENDED, STARTED, ENDED)
     with open(tmp_path / NAME, "ab") as file:
         file.write(b'{"at":9,"type":"item_ended","it')

@@ -145,8 +145,8 @@ def test_a_missing_folder_is_an_error_and_not_a_held_lock(tmp_path: Path) -> Non
 
 
 def test_running_out_of_descriptors_is_an_error_and_not_a_held_lock(tmp_path: Path) -> None:
-    said = subprocess.run([sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True)
-    assert said.stdout == "Too many open files\n"
+    done = subprocess.run([sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "Too many open files\n"
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "run": 3}', '{"run": "a"}'])

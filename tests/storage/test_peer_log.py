@@ -40,8 +40,8 @@ from agentos.core.protocol.peer_notes import CallEnded
 from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3:]:
-    words = ["tail", "-f", "/dev/null", f"--pid={os.getppid()}"]
-    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(log.liveness_fd,))
+    command = ["tail", "-f", "/dev/null", f"--pid={os.getppid()}"]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(log.liveness_fd,))
     print(child.pid, flush=True)
 else:
     print("there", flush=True)
@@ -64,7 +64,7 @@ with log.lock_and_read() as notes:
 SENT = CallStarted("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(3, 4))
 
 
-class Neighbour:
+class PeerProcess:
     """Another process with its own run."""
 
     def __init__(self, folder: Path, run: str, *more: str) -> None:
@@ -77,7 +77,7 @@ class Neighbour:
         )
         self.first = self._line()
 
-    def leave(self, lease: str) -> list[str]:
+    def append(self, lease: str) -> list[str]:
         """Appends a note; returns the notes that the process read before."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{lease}\n")
@@ -98,8 +98,8 @@ class Neighbour:
 
 
 @contextlib.contextmanager
-def neighbour(folder: Path, run: str, *more: str) -> Iterator[Neighbour]:
-    with contextlib.closing(Neighbour(folder, run, *more)) as found:
+def peer_process(folder: Path, run: str, *more: str) -> Iterator[PeerProcess]:
+    with contextlib.closing(PeerProcess(folder, run, *more)) as found:
         yield found
 
 
@@ -115,26 +115,26 @@ def read(log: FilePeerLog) -> list[Note]:
         return notes
 
 
-def leave(log: FilePeerLog, *notes: Note) -> None:
+def append_notes(log: FilePeerLog, *notes: Note) -> None:
     with log.lock_and_read():
         log.append(list(notes))
 
 
-def again(folder: Path) -> list[Note]:
-    """What a run that comes later finds."""
+def notes_of_later_run(folder: Path) -> list[Note]:
+    """The notes that a later run reads."""
     with contextlib.closing(FilePeerLog(folder, "later")) as log:
         return read(log)
 
 
-# Seeing each other.
+# Reading each other's notes
 
 
 def test_two_processes_read_each_others_notes_once_and_in_order(tmp_path: Path, log: FilePeerLog) -> None:
-    with neighbour(tmp_path, "there") as there:
+    with peer_process(tmp_path, "there") as there:
         for number in range(3):
-            assert there.leave(f"lease-{number}") == ([] if number == 0 else [f"here:ours-{number - 1}"])
+            assert there.append(f"lease-{number}") == ([] if number == 0 else [f"here:ours-{number - 1}"])
             assert read(log) == [CallEnded("there", f"lease-{number}")]
-            leave(log, CallEnded("", f"ours-{number}"))
+            append_notes(log, CallEnded("", f"ours-{number}"))
         assert read(log) == []
 
 
@@ -146,7 +146,7 @@ def test_a_note_is_read_as_it_was_written_with_its_run(tmp_path: Path, log: File
         CooldownCleared("", "bucket", "pro"),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), 2.5),
     ]
-    leave(log, *notes)
+    append_notes(log, *notes)
     with contextlib.closing(FilePeerLog(tmp_path, "second")) as second:
         assert read(second) == [replace(note, run="here") for note in notes]
     assert read_notes(tmp_path) == [replace(note, run="here") for note in notes]
@@ -155,7 +155,7 @@ def test_a_note_is_read_as_it_was_written_with_its_run(tmp_path: Path, log: File
 def test_concurrent_processes_neither_lose_nor_corrupt_notes(tmp_path: Path, log: FilePeerLog) -> None:
     with contextlib.ExitStack() as stack:
         names = ("one", "two", "three")
-        others = [stack.enter_context(neighbour(tmp_path, name)) for name in names]
+        others = [stack.enter_context(peer_process(tmp_path, name)) for name in names]
         for number in range(20):
             for other in others:
                 assert other.process.stdin is not None
@@ -173,8 +173,8 @@ def test_the_files_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with contextlib.closing(FilePeerLog(tmp_path / "quota", "here")) as log:
-            leave(log, SENT)
-        again(tmp_path / "quota")
+            append_notes(log, SENT)
+        notes_of_later_run(tmp_path / "quota")
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "quota").iterdir()}
@@ -185,14 +185,14 @@ def test_the_files_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_is_reported_as_gone(tmp_path: Path, log: FilePeerLog) -> None:
-    with neighbour(tmp_path, "there") as there:
+    with peer_process(tmp_path, "there") as there:
         assert log.gone({"there"}) == []
         there.kill()
         assert log.gone({"there"}) == [RunGone("there")]
 
 
 def test_a_run_with_a_living_worker_is_not_gone(tmp_path: Path, log: FilePeerLog) -> None:
-    with neighbour(tmp_path, "there", "with a child") as there:
+    with peer_process(tmp_path, "there", "with a child") as there:
         child = int(there.first)
         descriptor = os.pidfd_open(child)
         there.kill()
@@ -225,9 +225,9 @@ def test_a_process_suspended_while_holding_the_lock_neither_delays_others_nor_lo
         assert time.monotonic() - began < 5.0, "only the first is waited for"
         assert there.append([CallEnded("", "first")])
     assert read(log) == [CallEnded("there", "first")]
-    leave(log, CallEnded("", "last"))
-    told = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallEnded)]
-    assert told == ["first", *(f"late-{number}" for number in range(50)), "last"]
+    append_notes(log, CallEnded("", "last"))
+    leases = [note.lease for note in read_notes(tmp_path) if isinstance(note, CallEnded)]
+    assert leases == ["first", *(f"late-{number}" for number in range(50)), "last"]
 
 
 def test_a_run_that_starts_during_a_suspended_compaction_loses_no_note(
@@ -236,9 +236,9 @@ def test_a_run_that_starts_during_a_suspended_compaction_loses_no_note(
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there, contextlib.ExitStack() as stack:
         with there.lock_and_read():
             log = stack.enter_context(contextlib.closing(FilePeerLog(tmp_path, "here")))
-            # What the other does when it goes on: it came alone, and puts a shorter file in place.
+            # What the other process does when resumed: it saw no peers, and replaces the file with a shorter one.
             there._compact()
-        leave(log, SENT)
+        append_notes(log, SENT)
         assert read_notes(tmp_path) == [replace(SENT, run="here")]
 
 
@@ -271,22 +271,22 @@ def test_a_starting_run_is_never_mistaken_for_a_dead_one(tmp_path: Path) -> None
 def test_without_free_descriptors_notes_still_work_and_no_run_is_declared_dead(
     tmp_path: Path,
 ) -> None:
-    with neighbour(tmp_path, "there") as other:
-        other.leave("lease-1")
-        said = subprocess.run(
+    with peer_process(tmp_path, "there") as other:
+        other.append("lease-1")
+        done = subprocess.run(
             [sys.executable, "-c", LACK, tmp_path], capture_output=True, text=True, check=True
         )
-        assert said.stdout == "1 True []\n"
-        assert other.leave("lease-2") == ["here:lease-9"]
+        assert done.stdout == "1 True []\n"
+        assert other.append("lease-2") == ["here:lease-9"]
 
 
 def test_a_truncated_line_is_skipped_and_does_not_swallow_the_next(tmp_path: Path, log: FilePeerLog) -> None:
     with open(tmp_path / NOTES_FILE, "a") as file:
         file.write('{"type":"call_ended","run":"dead","lea')
     assert read(log) == []
-    with neighbour(tmp_path, "there") as there:
-        there.leave("lease-1")
-        there.leave("lease-2")
+    with peer_process(tmp_path, "there") as there:
+        there.append("lease-1")
+        there.append("lease-2")
     assert read(log) == [CallEnded("there", "lease-1"), CallEnded("there", "lease-2")]
 
 
@@ -294,8 +294,8 @@ def test_a_truncated_line_is_skipped_and_does_not_swallow_the_next(tmp_path: Pat
 def test_an_invalid_line_is_skipped(tmp_path: Path, log: FilePeerLog, line: str) -> None:
     with open(tmp_path / NOTES_FILE, "a") as file:
         file.write(f"{line}\n")
-    with neighbour(tmp_path, "there") as there:
-        there.leave("lease-1")
+    with peer_process(tmp_path, "there") as there:
+        there.append("lease-1")
     assert read(log) == [CallEnded("there", "lease-1")]
 
 
@@ -332,8 +332,10 @@ def test_compaction_keeps_cooldowns_and_learned_limits_only(tmp_path: Path) -> N
     learnt = BucketLimitsLearned("", "bucket", "pro", requests_per_second=2.5)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, replace(SENT, at=host_clock() - 90000), CallEnded("", "lease-1"), rest, over, learnt)
-    assert again(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
+        append_notes(
+            log, replace(SENT, at=host_clock() - 90000), CallEnded("", "lease-1"), rest, over, learnt
+        )
+    assert notes_of_later_run(tmp_path) == [replace(learnt, run="earlier"), replace(rest, run="earlier")]
     assert len((tmp_path / NOTES_FILE).read_text().splitlines()) == 2
 
 
@@ -345,24 +347,24 @@ def test_the_calls_of_the_last_minute_count_for_the_next_run(tmp_path: Path) -> 
         "", "lease-1", credential.fingerprint, credential.quota, "pro", host_clock() - 5, CallCost(50, 40)
     )
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, replace(call, lease="long ago", at=call.at - 90), CallEnded("", "long ago"))
-        leave(log, call, CallEnded("", "lease-1", CallCost(20, 5)), replace(call, lease="unanswered"))
+        append_notes(log, replace(call, lease="long ago", at=call.at - 90), CallEnded("", "long ago"))
+        append_notes(log, call, CallEnded("", "lease-1", CallCost(20, 5)), replace(call, lease="unanswered"))
     for _ in range(2):
         pool = Pool([credential])
-        for note in again(tmp_path):
+        for note in notes_of_later_run(tmp_path):
             pool.apply_note(note)
         assert pool.bucket("key-1", "pro").limiter.used(Dimension.TOKENS, host_clock()) == 25 + 90
         assert pool.peer_runs() == set(), "nobody holds a slot"
 
 
 def test_nothing_is_compacted_while_another_run_is_alive(tmp_path: Path, log: FilePeerLog) -> None:
-    leave(log, SENT, CallEnded("", "lease-1"))
+    append_notes(log, SENT, CallEnded("", "lease-1"))
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 2
 
 
 def test_all_notes_are_read_before_a_decision_however_many(tmp_path: Path, log: FilePeerLog) -> None:
-    leave(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
+    append_notes(log, *(replace(SENT, lease=f"lease-{number}") for number in range(9000)))
     assert (tmp_path / NOTES_FILE).stat().st_size > READ_SIZE
     with contextlib.closing(FilePeerLog(tmp_path, "there")) as there:
         assert len(read(there)) == 9000
@@ -370,8 +372,8 @@ def test_all_notes_are_read_before_a_decision_however_many(tmp_path: Path, log: 
 
 def test_a_cleared_cooldown_is_not_kept(tmp_path: Path) -> None:
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, ahead(), ahead("flash"), CooldownCleared("", "bucket", "pro"))
-    (kept,) = again(tmp_path)
+        append_notes(log, ahead(), ahead("flash"), CooldownCleared("", "bucket", "pro"))
+    (kept,) = notes_of_later_run(tmp_path)
     assert isinstance(kept, CooldownStarted) and kept.model == "flash"
 
 
@@ -383,9 +385,9 @@ def test_the_newest_of_each_learned_limit_is_kept(tmp_path: Path) -> None:
         BucketLimitsLearned("", "bucket", "flash", requests_per_second=2.5),
     ]
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
-        leave(log, *notes)
-    found = again(tmp_path)
-    assert found == again(tmp_path), "however often it is shortened"
+        append_notes(log, *notes)
+    found = notes_of_later_run(tmp_path)
+    assert found == notes_of_later_run(tmp_path), "however often it is shortened"
     limits = {
         (note.model, limit.dimension): limit.amount
         for note in found
@@ -401,10 +403,10 @@ def test_the_newest_of_each_learned_limit_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_does_not_prevent_compaction(tmp_path: Path) -> None:
-    with neighbour(tmp_path, "there") as there:
-        there.leave("lease-1")
+    with peer_process(tmp_path, "there") as there:
+        there.append("lease-1")
         there.kill()
-    assert again(tmp_path) == []
+    assert notes_of_later_run(tmp_path) == []
     assert not (tmp_path / "run-there.lock").exists()
 
 

@@ -15,14 +15,14 @@ def sent(lease: str, seconds_ago: float) -> CallStarted:
     return CallStarted("", lease, "fingerprint", "bucket", "pro", host_clock() - seconds_ago, CallCost(3, 4))
 
 
-def leave(folder: Path, *notes: Note) -> None:
+def append_notes(folder: Path, *notes: Note) -> None:
     with contextlib.closing(FilePeerLog(folder, "run-1")) as log, log.lock_and_read():
         assert log.append(list(notes))
 
 
 def test_recent_calls_are_those_of_the_last_minute_oldest_first(tmp_path: Path) -> None:
     used = CallCost(30, 40)
-    leave(
+    append_notes(
         tmp_path / "quota",
         sent("long-ago", RECENT + 5),
         CallEnded("", "long-ago", used),
@@ -35,7 +35,7 @@ def test_recent_calls_are_those_of_the_last_minute_oldest_first(tmp_path: Path) 
     calls = [note for note in found if isinstance(note, CallStarted)]
     ends = [note for note in found if isinstance(note, CallEnded)]
     assert [note.lease for note in calls] == [note.lease for note in ends] == ["first", "second"]
-    assert [note.used for note in ends] == [used, CallCost()], "one is under way"
+    assert [note.used for note in ends] == [used, CallCost()], "one call is still in progress"
 
 
 def test_without_notes_there_are_no_recent_calls(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def finished(runs: Path, wall: float, size: int = 10) -> Path:
     return run.path
 
 
-def told(run: RunFolder, *heard: events.Event) -> None:
+def write_journal(run: RunFolder, *run_events: events.Event) -> None:
     journal = Journal(run.path, EventEncoder(str), print)
-    for event in heard:
+    for event in run_events:
         journal.on_event(event, WALL)
     journal.close()
     run.close()
@@ -132,9 +132,9 @@ def test_a_living_run_is_never_pruned(runs: Path) -> None:
 def test_the_failed_items_of_the_last_run_are_found(runs: Path, tmp_path: Path) -> None:
     ended = events.ItemEnded("LLD-1", failed("Invalid spec format"), 1.0, Usage(), 1)
     fine = events.ItemEnded("LLD-2", Outcome(Ending.FINISHED, Verdict.APPROVED, 1), 1.0, Usage(), 1)
-    told(new_run(runs, WALL), started(str(tmp_path)), ended, fine)
-    told(new_run(runs, WALL + 1), started("/elsewhere"))
-    told(new_run(runs, WALL + 2), started(str(tmp_path), "issue"))
+    write_journal(new_run(runs, WALL), started(str(tmp_path)), ended, fine)
+    write_journal(new_run(runs, WALL + 1), started("/elsewhere"))
+    write_journal(new_run(runs, WALL + 2), started(str(tmp_path), "issue"))
     finished(runs, WALL + 3)
     found = last_run_of(runs, "lld", tmp_path)
     assert found is not None and found.rows["LLD-1"].status == "failed"
