@@ -1,10 +1,12 @@
-"""The one way to read a file that a stranger may have written: no links, no devices, no blocking, bounded size.
+"""The one way to open a file that a stranger may have put there: no links, no devices, no blocking, bounded size.
 
 A cloned repository chooses what lies at every path inside it. Followed blindly, a link sends a private file to a model,
-a FIFO blocks for ever and a link to /dev/zero eats all memory. Everything that reads a project's file, or a file in the
-home that something may have replaced, goes through `read_regular`.
+a FIFO blocks for ever and a link to /dev/zero eats all memory. Everything that opens a project's file, or a file in the
+home that something may have replaced, goes through this module: `read_regular` and `read_start` for content in memory,
+`open_regular` for files that are read bit by bit or written to.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -13,7 +15,10 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 
 MAX_BYTES = 1024 * 1024
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FIX = "move it away, or replace it with a regular file"
+FOLDER_FIX = "move it away, or replace it with the folder itself"
+_SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PRIVATE_MODE = 0o600
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,53 +30,110 @@ class UnsafeFile(PreflightError):
         self.problem = problem
 
 
-def read_regular(path: Path, root: Path | None = None, limit: int = MAX_BYTES) -> bytes:
-    """The content of a regular file of at most `limit` bytes.
+class FileTooLarge(UnsafeFile):
+    """A regular file that is larger than whoever reads it allows; `size` in bytes."""
 
-    With a `root`, no folder between it and the file may be a link either, so nothing outside of it is reached.
-    Raises UnsafeFile for anything but a regular file within the limit; FileNotFoundError and other errors of the
-    file system pass through.
-    """
-    descriptor = _open(path, root)
+    def __init__(self, path: Path, limit: int) -> None:
+        super().__init__(path, f"it is larger than {limit:,} bytes")
+        self.size = path.stat().st_size
+
+
+def read_regular(
+    path: Path, root: Path | None = None, limit: int = MAX_BYTES, *, follow: bool = False
+) -> bytes:
+    """The content of a regular file of at most `limit` bytes; for `root` and `follow` see `open_regular`."""
+    content = read_start(path, root, limit + 1, follow=follow)
+    if len(content) > limit:
+        raise FileTooLarge(path, limit)
+    return content
+
+
+def read_start(path: Path, root: Path | None, size: int, *, follow: bool = False) -> bytes:
+    """The first `size` bytes of a regular file."""
+    descriptor = open_regular(path, root, follow=follow)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnsafeFile(path, f"it is {_kind(status.st_mode)}, expected a regular file")
-        chunks, size = [], 0
-        while size <= limit and (chunk := os.read(descriptor, min(limit + 1 - size, 1 << 20))):
+        chunks = []
+        while size > 0 and (chunk := os.read(descriptor, min(size, 1 << 20))):
             chunks.append(chunk)
-            size += len(chunk)
-        if size > limit:
-            raise UnsafeFile(path, f"it is larger than {limit:,} bytes")
+            size -= len(chunk)
         return b"".join(chunks)
     finally:
         os.close(descriptor)
 
 
+def open_regular(
+    path: Path,
+    root: Path | None = None,
+    flags: int = os.O_RDONLY,
+    mode: int = _PRIVATE_MODE,
+    *,
+    follow: bool = False,
+) -> int:
+    """A descriptor of a regular file, opened without blocking.
+
+    With a `root`, no folder between it and the file may be a link either, so nothing outside of it is reached. With
+    `follow`, the file itself may be a link: for what only the user puts there. Raises UnsafeFile for anything but a
+    regular file; FileNotFoundError and other errors of the file system pass through.
+    """
+    descriptor = _open(path, root, (_SAFE_FLAGS & ~os.O_NOFOLLOW if follow else _SAFE_FLAGS) | flags, mode)
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        raise _not_regular(path, _kind(kind))
+    return descriptor
+
+
 def is_inside(path: Path, root: Path) -> bool:
     """Whether the folder can be reached from `root` without following a link; a missing one counts as inside."""
     try:
-        os.close(_open_folder(path, root))
-    except FileNotFoundError:
-        return True
-    except (NotADirectoryError, UnsafeFile):
+        check_folder(path, root)
+    except UnsafeFile:
         return False
     return True
 
 
-def _open(path: Path, root: Path | None) -> int:
+def check_folder(path: Path, root: Path) -> None:
+    """Raises UnsafeFile unless `path` is missing, or a folder that is reached from `root` without following a link."""
+    with contextlib.suppress(FileNotFoundError):
+        os.close(_open_folder(path, root))
+
+
+def list_folder(path: Path, root: Path | None = None) -> list[str]:
+    """The names in a folder; none if it is missing. Raises UnsafeFile as `check_folder` does."""
+    try:
+        folder = _open_folder(path, path if root is None else root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return os.listdir(folder)
+    finally:
+        os.close(folder)
+
+
+def _open(path: Path, root: Path | None, flags: int, mode: int) -> int:
     folder = None if root is None else _open_folder(path.parent, root)
     try:
-        return os.open(path if folder is None else path.name, _FILE_FLAGS, dir_fd=folder)
+        return os.open(path if folder is None else path.name, flags, mode, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UnsafeFile(path, "it is a symbolic link, expected a regular file") from error
-        if error.errno == errno.ENXIO:  # a socket
-            raise UnsafeFile(path, "it is a socket, expected a regular file") from error
+        match error.errno:
+            case errno.ELOOP if flags & os.O_NOFOLLOW:
+                raise _not_regular(path, "a symbolic link") from error
+            case errno.ELOOP:
+                raise _not_regular(path, "a loop of symbolic links") from error
+            case errno.ENXIO if flags & os.O_ACCMODE == os.O_RDONLY:
+                raise _not_regular(path, "a socket") from error
+            case errno.ENXIO:
+                raise _not_regular(path, "a named pipe or a socket") from error
+            case errno.EISDIR:
+                raise _not_regular(path, "a folder") from error
         raise
     finally:
         if folder is not None:
             os.close(folder)
+
+
+def _not_regular(path: Path, kind: str) -> UnsafeFile:
+    return UnsafeFile(path, f"it is {kind}, expected a regular file: {FIX}")
 
 
 def _open_folder(path: Path, root: Path) -> int:
@@ -82,9 +144,11 @@ def _open_folder(path: Path, root: Path) -> int:
         try:
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=current)
         except OSError as error:
-            if walked.is_symlink():
-                raise UnsafeFile(walked, "it is a symbolic link, expected a folder of the project") from error
-            raise
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            kind = "a symbolic link" if walked.is_symlink() else "not a folder"
+            problem = f"it is {kind}, expected a folder: {FOLDER_FIX}"
+            raise UnsafeFile(walked, problem) from error
         finally:
             os.close(current)
         current = inner

@@ -10,6 +10,27 @@ READERS = {"config/settings.py"}
 PRINTERS = {"worker/main.py", "cli/offline_server.py"}
 STARTERS = {"engines/template_client.py", "gateway/child.py", "offline/child.py", "workflows/github/token.py"}
 FORKERS = {"engines/template.py"}
+OPENERS = {
+    "cli/exit_codes.py": "the null device",
+    "cli/init.py": "files of the package",
+    "cli/offline_options.py": "files that the user names on the command line",
+    "config/prices.py": "a file of the package",
+    "config/trust.py": "creates a new file in the home, exclusively",
+    "control/client.py": "/proc",
+    "control/server.py": "a folder, without access to its content",
+    "engines/template.py": "/proc",
+    "offline/server.py": "a file that the user names on the command line",
+    "outputs/report/html.py": "a file of the package",
+    "outputs/report/markdown.py": "a file that GitHub names in the environment",
+    "outputs/report/svg_timeline.py": "a file of the package",
+    "regular_files.py": "the one way",
+    "storage/clock.py": "/proc",
+    "storage/files.py": "folders by descriptor, and new files, exclusively",
+    "storage/locks.py": "/proc",
+    "workflows/node_context.py": "files of the package",
+}
+"""Modules that open files in another way than `regular_files`, with what they open."""
+OPENED_BEFORE = {"open_regular", "private_file", "_create_tmp"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "multiprocessing"}
 # The caller of the library passes its own function to its own child; no outside data is unpickled.
@@ -53,6 +74,31 @@ def dangerous_calls() -> Iterator[str]:
             f"{name}, line {node.lineno}: {ast.unparse(node)}"
             for node in _attributes(tree, FORBIDDEN_ATTRIBUTES)
         )
+
+
+def file_openers() -> Iterator[str]:
+    """Whatever a project or the home contains is opened by `regular_files`."""
+    found = {name: [node for node in ast.walk(tree) if opens_file(node)] for name, tree in modules().items()}
+    for name, nodes in found.items():
+        if name not in OPENERS:
+            lines = [getattr(node, "lineno", 0) for node in nodes]
+            yield from (f"{name}, line {line}: opens a file itself; use regular_files" for line in lines)
+    yield from (f"{name} was expected to open {OPENERS[name]}" for name in OPENERS if not found.get(name))
+
+
+def opens_file(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="open"), args=[ast.Call(func=ast.Name(id=opener)), *_]):
+            return opener not in OPENED_BEFORE
+        case (
+            ast.Call(func=ast.Name(id="open")) | ast.Call(func=ast.Attribute(attr="read_text" | "read_bytes"))
+        ):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os" | "io"), attr="open" | "fdopen")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str())]):
+            return True
+    return False
 
 
 def prints() -> Iterator[str]:

@@ -11,6 +11,7 @@ CHECKS = (
     Check("no eval, exec, pickle, shell or unsafe YAML in the package", code.dangerous_calls),
     Check("only the offline-server command and the worker call print", code.prints),
     Check("only the listed modules start processes", code.process_starters),
+    Check("files of a project and of the home are opened by regular_files only", code.file_openers),
     Check("files in the home are 0600 and folders 0700, whatever the umask", behaviour.open_modes),
     Check("the environment of a worker has no key, no token and no tracing", behaviour.leaking_environment),
     Check("a known secret is redacted in every encoding", behaviour.unredacted_secrets),

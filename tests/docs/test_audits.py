@@ -66,6 +66,25 @@ def test_dangerous_code_is_recognised(source: str) -> None:
     assert any(code._dangerous_construct(node) for node in ast.walk(ast.parse(source)))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "open(path)",
+        "os.open(path, 0)",
+        "path.read_text()",
+        "x.read_bytes()",
+        "path.open('a')",
+        "open(os.open(p, 0))",
+    ],
+)
+def test_a_file_that_is_opened_in_another_way_is_recognised(source: str) -> None:
+    assert any(code.opens_file(node) for node in ast.walk(ast.parse(source)))
+
+
+def test_a_file_that_regular_files_opened_is_not_reported() -> None:
+    assert not any(code.opens_file(node) for node in ast.walk(ast.parse("open(open_regular(path), 'rb')")))
+
+
 def test_a_class_name_that_is_used_twice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = {name: ast.parse("class Twice: ...") for name in ("run/a.py", "storage/b.py")}
     monkeypatch.setattr(names, "modules", lambda: trees)

@@ -408,6 +408,16 @@ pid_t fork(void) {
     return real_fork();
 }
 
+/* A disk without locks, as some network disks are. */
+int flock(int file, int operation) {
+    READY
+    char path[4096];
+    path_of(file, path, sizeof path);
+    if (!inside && getenv("FAULTS_NO_LOCKS") && below(path)) { errno = ENOLCK; return -1; }
+    int (*real)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "flock");
+    return real(file, operation);
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now) {
     READY
     int found = real_clock(clock, now);

@@ -6,6 +6,9 @@ import click
 
 from agentos.core.errors import AgentosError
 
+_UNEXPECTED = "agentos did not expect this: run it with AGENTOS_DEBUG=1 for the traceback, and report it"
+_MORE_PROCESSES = "raise the limit of processes (ulimit -u 256) and run the same command again"
+
 
 def run_command(command: click.Command, args: list[str], name: str) -> int:
     try:
@@ -19,19 +22,47 @@ def run_command(command: click.Command, args: list[str], name: str) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except AgentosError as error:
-        click.echo(f"Error: {error}", err=True)
+        _show(str(error))
         return error.exit_code
     except BrokenPipeError:
         _discard_stdout()
         return 0
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+    except Exception as error:
+        from agentos.config.settings import wants_traceback
+
+        if wants_traceback():
             raise
-        click.echo(
-            f"Error: {error.strerror}: raise the limit (ulimit -n 256) and run the same command again",
-            err=True,
-        )
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """One line for an error that no command translated; 3 if the system refused something, else 1."""
+    if isinstance(error, OSError):
+        _show(_system_error(error))
         return 3
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        _show(f"{error}: {_MORE_PROCESSES}")
+        return 3
+    if isinstance(error, MemoryError):
+        _show("out of memory: free some, or use fewer workers (--parallel 1), and run the same command again")
+        return 3
+    text = " ".join(str(error).split())
+    _show(f"{type(error).__name__}{f': {text}' if text else ''}. {_UNEXPECTED}")
+    return 1
+
+
+def _system_error(error: OSError) -> str:
+    match error.errno:
+        case errno.EMFILE | errno.ENFILE:
+            return f"{error.strerror}: raise the limit (ulimit -n 256) and run the same command again"
+        case errno.EAGAIN if not error.filename:
+            return f"{error.strerror} (no process could be started): {_MORE_PROCESSES}"
+    where = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{where}. {_UNEXPECTED}"
+
+
+def _show(text: str) -> None:
+    click.echo(f"Error: {text}", err=True)
 
 
 def _discard_stdout() -> None:

@@ -137,13 +137,14 @@ def _log_name(run: Path, item: str, follow: bool) -> str | None:
 
 def _log_lines(run: Path, name: str, follow: bool) -> Iterator[str]:
     """The lines written so far and, with `follow`, those to come until the run ends."""
+    from agentos.regular_files import open_regular
     from agentos.storage.runs import is_alive
 
     while follow and not (run / name).exists() and is_alive(run):
         time.sleep(POLL_INTERVAL)
     if not (run / name).exists():
         return
-    with open(run / name, encoding="utf-8", errors="replace") as file:
+    with open(open_regular(run / name), encoding="utf-8", errors="replace") as file:
         while True:
             alive = follow and is_alive(run)
             yield from file

@@ -5,11 +5,11 @@ The only module that reads the environment.
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from agentos.config.file import FILE_KEYS, read_file
 from agentos.config.project import PROJECT_FILE, find_project, working_folder
@@ -18,8 +18,10 @@ from agentos.core.constants import DISPLAYS
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.quota.budget import Limits, Price, PriceList
 from agentos.core.text.secrets import Secret
+from agentos.core.text.values import shortened, split_url
 
 ENGINES = ("process", "inline")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 GITHUB_URL = "https://api.github.com"
 _TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
 _NO_TRACING = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
@@ -184,6 +186,11 @@ def terminal_info(environment: Mapping[str, str] | None = None) -> TerminalInfo:
     )
 
 
+def wants_traceback() -> bool:
+    """Whether errors that nobody expected are shown with their traceback."""
+    return os.environ.get("AGENTOS_DEBUG", "").casefold() not in ("", "0", "false", "no")
+
+
 def environment() -> Mapping[str, str]:
     return os.environ
 
@@ -201,9 +208,11 @@ def calls_before_429(env: Mapping[str, str], default: int) -> int | None:
         return None
     if value in ("true", "yes"):
         return default
-    if value.isascii() and value.isdigit():
+    if _NUMBER.fullmatch(value):
         return int(value)
-    raise UsageError(f"invalid AGENTOS_SIMULATE_429={value}: expected true, false or a number of calls")
+    raise UsageError(
+        f"invalid AGENTOS_SIMULATE_429={shortened(value)}: expected true, false or a number of calls"
+    )
 
 
 def _project_settings(home: Path, project: Path, user: dict[str, object], trusted: bool) -> VettedSettings:
@@ -227,39 +236,42 @@ def _project_settings(home: Path, project: Path, user: dict[str, object], truste
 def _switch(env: Mapping[str, str], name: str) -> bool:
     value = env.get(name, "").casefold()
     if value not in ("", "0", "false", "no", "1", "true", "yes"):
-        raise UsageError(f"invalid {name}={value}: expected 1 or 0")
+        raise UsageError(f"invalid {name}={shortened(value)}: expected 1 or 0")
     return value in ("1", "true", "yes")
 
 
 def _api_url(env: Mapping[str, str]) -> str:
     """The token is sent there, so it has to be HTTPS or this machine."""
     url = env.get("GITHUB_API_URL") or GITHUB_URL
-    parts = urlsplit(url)
-    if parts.scheme == "https" or (
-        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    parts = split_url(url)
+    if parts and (
+        parts.scheme == "https"
+        or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))
     ):
         return url.rstrip("/")
-    raise UsageError(f"invalid GITHUB_API_URL={url}: expected an address that begins with https://")
+    raise UsageError(
+        f"invalid GITHUB_API_URL={shortened(url)}: expected an address that begins with https://"
+    )
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:
     value = env.get(name, "")
     if not value:
         return None
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise UsageError(f"invalid {name}={value}: expected a whole number from 1")
+    if not _NUMBER.fullmatch(value) or int(value) < 1:
+        raise UsageError(f"invalid {name}={shortened(value)}: expected a whole number from 1 to 999999999")
     return int(value)
 
 
 def _engine(env: Mapping[str, str]) -> str:
     value = env.get("AGENTOS_ENGINE", "") or "process"
     if value not in ENGINES:
-        raise UsageError(f'invalid AGENTOS_ENGINE={value}: choose "process" or "inline"')
+        raise UsageError(f'invalid AGENTOS_ENGINE={shortened(value)}: choose "process" or "inline"')
     return value
 
 
 def _display(env: Mapping[str, str]) -> dict[str, str]:
     value = env.get("AGENTOS_DISPLAY", "")
     if value and value not in DISPLAYS:
-        raise UsageError(f"invalid AGENTOS_DISPLAY={value}: choose one of {', '.join(DISPLAYS)}")
+        raise UsageError(f"invalid AGENTOS_DISPLAY={shortened(value)}: choose one of {', '.join(DISPLAYS)}")
     return {"display": value} if value else {}

@@ -21,10 +21,11 @@ from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_d
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
 from agentos.outputs.plan_text import skipped_lines
+from agentos.regular_files import is_inside
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home, check_home
-from agentos.storage.locks import LOCKS, ItemLocks, LockFile
+from agentos.storage.locks import LOCKS, ItemLocks, LockFile, NoFileLocks
 from agentos.storage.peer_log_views import pool_from_notes
 from agentos.workflows.issue import IssueWorkflow
 from agentos.workflows.lld import ISSUES, LldWorkflow
@@ -151,6 +152,8 @@ def _check_locking(folder: Path) -> Finding:
             works = first.acquire() and not second.acquire()
             second.release()
             first.release()
+    except NoFileLocks as error:
+        return Finding("locks", f"do not work in {folder}", str(error))
     except OSError as error:
         return Finding("locks", f"cannot lock in {folder}: {error.strerror}", f"make {folder} writable")
     if not works:
@@ -288,7 +291,8 @@ def _items(context: CheckContext) -> Iterator[Finding]:
     for workflow in (LldWorkflow(), IssueWorkflow()):
         folder = workflow.folders[0]
         what = folder.partition("/")[0]
-        if not (context.project / folder).is_dir() or (on_github and folder == ISSUES):
+        is_readable = is_inside(context.project / folder, context.project)  # else reported by its own check
+        if not is_readable or not (context.project / folder).is_dir() or (on_github and folder == ISSUES):
             continue
         try:
             candidates = merge_duplicates(workflow.candidates(context.project))

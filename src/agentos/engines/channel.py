@@ -26,7 +26,8 @@ class SocketChannel:
         return await self._reader.readline()
 
     def send(self, event: WorkerEvent) -> None:
-        self._writer.write(dumps(event).encode() + b"\n")
+        # A name that is not UTF-8 holds lone surrogates; as backslash escapes they are valid JSON.
+        self._writer.write(dumps(event).encode(errors="backslashreplace") + b"\n")
 
     async def next(self) -> Command | None:
         line = await self._reader.readline()

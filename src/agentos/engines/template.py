@@ -54,7 +54,10 @@ class ForkServer:
                 pass
 
     def _handle_message(self) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 2)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 2)
+        except ConnectionError:  # the coordinator was killed before it read what we sent
+            return False
         if not message:
             return False
         match json.loads(message):
@@ -156,7 +159,9 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def _children_of(parent: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    with contextlib.suppress(FileNotFoundError):  # /proc was unmounted: what is left dies with its session
+        return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    return []
 
 
 def main() -> None:

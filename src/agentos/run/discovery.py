@@ -5,13 +5,17 @@ from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import FINISHED, Candidate, ItemStatus, merge_duplicates
+from agentos.regular_files import check_folder
 from agentos.storage.checkpoints import delete_checkpoint, leftovers, read_notes
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.review_notes import review_state
 from agentos.storage.runs import failed_before
-from agentos.workflows.base import Workflow
+from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE, Workflow
+from agentos.workflows.node_context import check_project_prompts
+
+DOCUMENTS = (LINEAGE_ACTIVE, LINEAGE_DONE)
 
 
 def discover(workflow: Workflow, project: Path, home: Home, *, only_failed: bool = False) -> list[Candidate]:
@@ -33,7 +37,13 @@ def discover(workflow: Workflow, project: Path, home: Home, *, only_failed: bool
 
 
 def check_project(workflow: Workflow, project: Path) -> None:
-    """Raise PreflightError unless the folder has a place for the workflow's items."""
+    """Raise PreflightError unless the folder has a place for the workflow's items and documents.
+
+    A link in place of a folder could lead out of the project, so it is neither read nor written through.
+    """
+    for folder in (*workflow.folders, *DOCUMENTS):
+        check_folder(project / folder, project)
+    check_project_prompts(project)
     if workflow.folders and not any((project / folder).is_dir() for folder in workflow.folders):
         raise PreflightError(
             f"no project here: {project} has no {' or '.join(workflow.folders)} folder. "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentos.core.errors import ItemError
+from agentos.regular_files import open_regular
 from agentos.storage.files import private_folder
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     private_folder(path.parent)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    os.close(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
     async with aiosqlite.connect(path, timeout=10) as connection:
         await connection.executescript(_SETUP)
         await connection.execute(f"PRAGMA user_version={VERSION}")
@@ -74,7 +75,10 @@ def check_checkpoint(path: Path) -> Path | None:
     if not path.exists():
         # A process that was killed while deleting it may have left the -wal and -shm files.
         delete_checkpoint(path)
-    if not path.exists() or path.stat().st_size == 0:
+    if not path.exists():
+        return None
+    os.close(open_regular(path))  # refuses a link, a folder or a pipe
+    if path.stat().st_size == 0:
         return None
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as database:

@@ -4,6 +4,10 @@ import functools
 import time
 from pathlib import Path
 
+from agentos.core.errors import PreflightError
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 def host_clock() -> float:
     """Seconds since boot, including time spent suspended. The same for every process on the host."""
@@ -13,4 +17,10 @@ def host_clock() -> float:
 @functools.cache
 def boot_id() -> str:
     """Identifies the current boot: host clock readings of different boots cannot be compared."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    try:
+        return _BOOT_ID.read_text().strip()[:8]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise PreflightError(
+            f"cannot read {_BOOT_ID}: agentos needs /proc; mount it with: mount -t proc proc /proc "
+            "(in a container, start it with /proc)"
+        ) from error

@@ -8,10 +8,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from agentos.storage.locks import ItemLocks
+from agentos.regular_files import FOLDER_FIX, UnsafeFile, open_regular, read_regular
+from agentos.storage.locks import ItemLocks, try_flock
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+MAX_DOCUMENT = 64 * 1024 * 1024  # bytes; twice the longest answer of a model
 TMP_PREFIX = ".agentos-tmp-"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,17 +54,14 @@ class Folder:
         return self.root / name
 
     def read(self, name: str) -> bytes:
-        with self._parent(name, make=False) as (parent, last):
-            descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-            with open(descriptor, "rb") as file:
-                return file.read()
+        return read_regular(self.root / _checked(name), self.root, MAX_DOCUMENT)
 
     def exists(self, name: str) -> bool:
         try:
             with self._parent(name, make=False) as (parent, last):
                 os.stat(last, dir_fd=parent, follow_symlinks=False)
                 return True
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, UnsafeFile):
             return False
 
     def move(self, name: str, target: str) -> None:
@@ -79,7 +78,7 @@ class Folder:
 
     def remove(self, name: str) -> None:
         with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            contextlib.suppress(FileNotFoundError, UnsafeFile),
             self._parent(name, make=False) as (parent, last),
         ):
             os.unlink(last, dir_fd=parent)
@@ -90,15 +89,13 @@ class Folder:
         try:
             with self._parent(folder + "/x", make=False) as (parent, _):
                 return sorted(entry for entry in os.listdir(parent) if not entry.startswith("."))
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, UnsafeFile):
             return []
 
     @contextlib.contextmanager
     def _parent(self, name: str, make: bool) -> Iterator[tuple[int, str]]:
         """A descriptor of the folder that contains `name`, and the last part of the name."""
-        parts = PurePosixPath(name).parts
-        if not parts or PurePosixPath(name).is_absolute() or any(part in ("..", "") for part in parts):
-            raise ValueError(f"not a relative path inside the folder: {name!r}")
+        parts = _checked(name).parts
         current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in parts[:-1]:
@@ -115,10 +112,20 @@ class Folder:
         except FileNotFoundError:
             if not make:
                 raise
+        except NotADirectoryError as error:
+            problem = f"{name!r} in it is a symbolic link or a file, expected a folder: {FOLDER_FIX}"
+            raise UnsafeFile(self.root, problem) from error
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, self._folder_mode, dir_fd=parent)
             os.fsync(parent)
         return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+
+
+def _checked(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"not a relative path inside the folder: {name!r}")
+    return path
 
 
 def _create_tmp(folder: int, name: str, mode: int) -> int:
@@ -130,7 +137,7 @@ def _create_tmp(folder: int, name: str, mode: int) -> int:
             _remove_stale_tmp(folder, name)
             continue
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_flock(descriptor, fcntl.LOCK_EX)
             if _is_file_at(descriptor, folder, name):
                 return descriptor
         os.close(descriptor)
@@ -145,7 +152,7 @@ def _remove_stale_tmp(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_flock(descriptor, fcntl.LOCK_EX)
         if _is_file_at(descriptor, folder, name):
             os.unlink(name, dir_fd=folder)
     except BlockingIOError as error:
@@ -183,8 +190,7 @@ def _sync_folder(path: Path) -> None:
 
 def private_file(path: Path) -> int:
     """Opens a file for appending, creating it with access for its owner only. Never follows a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, FILE_MODE)
+    return open_regular(path, flags=os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode=FILE_MODE)
 
 
 class ProjectFolder(Folder):

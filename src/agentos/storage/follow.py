@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentos.core.protocol import events
+from agentos.regular_files import UnsafeFile, open_regular
 from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry
 
 MAX_READ = 1024 * 1024  # bytes per call
@@ -19,11 +20,11 @@ class Tail:
 
     def lines(self) -> list[bytes]:
         try:
-            with open(self._path, "rb") as file:
+            with open(open_regular(self._path), "rb") as file:
                 file.seek(self._offset)
                 chunk = file.read(MAX_READ)
                 self._offset = file.tell()
-        except OSError:
+        except (OSError, UnsafeFile):
             return []
         *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
         return lines

@@ -12,9 +12,11 @@ from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import WIRE_NAMES, CodecError, EventEncoder, decode
 from agentos.core.protocol.events import FORMAT, Event
+from agentos.regular_files import open_regular
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
+MAX_FIRST_LINE = 64 * 1024 * 1024  # bytes; it names every item of the run
 
 
 class Journal:
@@ -75,7 +77,7 @@ def read_journal(folder: Path) -> Iterator[JournalEntry]:
 
 def read_lines(folder: Path) -> Iterator[JournalEntry | UnreadableLine]:
     """Every line in order. Raises UnsupportedFormat."""
-    with open(folder / NAME, "rb") as file:
+    with open(open_regular(folder / NAME), "rb") as file:
         for number, line in enumerate(file):
             if number == 0:
                 _check_first_line(folder, line)
@@ -107,8 +109,8 @@ def _check_first_line(folder: Path, line: bytes) -> None:
 
 def _first_line(folder: Path) -> bytes:
     try:
-        with open(folder / NAME, "rb") as file:
-            return file.readline()
+        with open(open_regular(folder / NAME), "rb") as file:
+            return file.readline(MAX_FIRST_LINE)
     except FileNotFoundError:
         return b""
 
@@ -123,7 +125,7 @@ def _json_object(line: bytes) -> dict[str, Any]:
 
 def lines_with(folder: Path, marker: bytes) -> Iterator[bytes]:
     """The lines that contain this marker (see `type_marker`), found without decoding the lines between them."""
-    with open(folder / NAME, "rb") as file:
+    with open(open_regular(folder / NAME), "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

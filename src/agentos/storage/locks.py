@@ -17,9 +17,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import is_safe_id
 from agentos.core.protocol.results import Ending, Outcome
-from agentos.regular_files import UnsafeFile, read_regular
+from agentos.regular_files import UnsafeFile, check_folder, open_regular, read_regular
 
 LOCKS = ".locks"
 PROBE_RETRY = 0.002  # seconds between tries while a probe shares the lock
@@ -27,7 +28,12 @@ PROBE_TIMEOUT = 2.0  # seconds; a probe lasts microseconds, unless its process w
 WAIT_INTERVAL = 0.02  # seconds
 WAIT_TIMEOUT = 60.0  # seconds for a lock that is held for moments
 PRIVATE_MODE, SHARED_MODE = 0o600, 0o660
-_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class NoFileLocks(PreflightError):
+    """The file system does not support flock, as some network disks do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class LockFile:
         """Tries once. False if another process, or another user (EACCES), holds it; other errors are raised."""
         while True:
             try:
-                descriptor = os.open(self.path, _OPEN_FLAGS, self._mode)
+                descriptor = open_regular(self.path, flags=_OPEN_FLAGS, mode=self._mode)
             except PermissionError:
                 return False
             try:
@@ -96,10 +102,10 @@ class LockFile:
 def is_locked(path: Path) -> bool:
     """Whether any process holds the lock. A lock that may not be opened counts as held."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except PermissionError:
         return True
-    except OSError:
+    except (OSError, UnsafeFile):
         return False
     try:
         return not _can_share(descriptor)
@@ -142,10 +148,11 @@ class ItemLocks:
 
         In a project it follows the umask and the group of the folder, so that several users may share a checkout.
         """
-        self._folder.mkdir(mode=self._mode | 0o110 if self._mode == SHARED_MODE else 0o700, exist_ok=True)
-        if self._folder.is_symlink():
-            raise OSError(errno.ELOOP, "the lock folder is a symbolic link", str(self._folder))
+        mode = self._mode | 0o110 if self._mode == SHARED_MODE else 0o700
         with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=mode)
+        check_folder(self._folder, self._folder.parent)
+        with contextlib.suppress(FileExistsError, UnsafeFile):
             self._write_text(self._folder / ".gitignore", "*\n", os.O_EXCL)
 
     def acquire(self, item: str, holder: Holder) -> LockFile | None:
@@ -154,7 +161,7 @@ class ItemLocks:
         if not lock.acquire():
             return None
         text = json.dumps({"pid": holder.pid, "run": holder.run})
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnsafeFile):
             self._write_text(self._path(item, "holder"), text, os.O_TRUNC)
         return lock
 
@@ -198,7 +205,7 @@ class ItemLocks:
 
     def _write_text(self, path: Path, text: str, flag: int) -> None:
         """Never follows a link: the folder may have come with a downloaded project."""
-        with open(os.open(path, _OPEN_FLAGS | flag, self._mode), "w") as file:
+        with open(open_regular(path, flags=_OPEN_FLAGS | flag, mode=self._mode), "w") as file:
             file.write(text)
 
 
@@ -208,12 +215,29 @@ def held_outcome(holder: Holder | None) -> Outcome:
     return Outcome(Ending.ELSEWHERE, error=f"another run is working on it{who}")
 
 
+def try_flock(descriptor: int, operation: int) -> None:
+    """Locks without waiting. Raises BlockingIOError if the lock is held, and NoFileLocks if the disk has no locks."""
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        # Where /proc is missing, the name is not known.
+        where = "the disk of your project or of AGENTOS_HOME"
+        with contextlib.suppress(OSError):
+            where = f"the disk of {os.path.dirname(os.readlink(f'/proc/self/fd/{descriptor}'))}"
+        raise NoFileLocks(
+            f"{where} has no file locks ({os.strerror(error.errno)}), so two runs could work on the same item: "
+            "move the project, or AGENTOS_HOME, to a local disk; check with: agentos doctor"
+        ) from error
+
+
 def _lock_exclusively(descriptor: int) -> bool:
     """Tries once, however many probes share the lock at this moment."""
     deadline = time.monotonic() + PROBE_TIMEOUT
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_flock(descriptor, fcntl.LOCK_EX)
         except BlockingIOError:
             if not _can_share(descriptor) or time.monotonic() > deadline:
                 return False
@@ -225,7 +249,7 @@ def _lock_exclusively(descriptor: int) -> bool:
 def _can_share(descriptor: int) -> bool:
     """Whether nobody holds the lock exclusively; shares it for a moment to find out."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        try_flock(descriptor, fcntl.LOCK_SH)
     except BlockingIOError:
         return False
     fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -27,10 +27,11 @@ from pathlib import Path
 from agentos.core.protocol.codec import CodecError, decode, encode
 from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import KeyRejected, Note, RunGone, shift_times
+from agentos.regular_files import open_regular
 from agentos.storage.clock import boot_id, host_clock
 from agentos.storage.disk_space import is_full
 from agentos.storage.files import private_folder
-from agentos.storage.locks import LockFile
+from agentos.storage.locks import LockFile, try_flock
 from agentos.storage.peer_log_compaction import NoteCompactor
 
 NOTES_FILE = "notes.jsonl"
@@ -59,8 +60,7 @@ class FilePeerLog:
         self._folder = private_folder(folder)
         self._run = run
         boot_id()  # cached now, because reading it later may fail for lack of file descriptors
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._shared_lock = os.open(folder / SHARED_LOCK_FILE, flags, 0o600)
+        self._shared_lock = open_regular(folder / SHARED_LOCK_FILE, flags=os.O_RDWR | os.O_CREAT)
         self._liveness_lock = self._acquire_liveness_lock()
         self._file: int | None = None
         self._has_lock = True
@@ -127,11 +127,12 @@ class FilePeerLog:
                 self._open_notes()
             yield
         finally:
-            fcntl.flock(self._shared_lock, fcntl.LOCK_UN)
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._shared_lock, fcntl.LOCK_UN)
 
     def _try_lock(self) -> bool:
         try:
-            fcntl.flock(self._shared_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_flock(self._shared_lock, fcntl.LOCK_EX)
         except BlockingIOError:
             return False
         return True
@@ -142,8 +143,8 @@ class FilePeerLog:
             names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
             if not any(self._is_alive(name) for name in names if name != self._run):
                 self._compact()
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(self._folder / NOTES_FILE, flags, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            self._file = open_regular(self._folder / NOTES_FILE, flags=flags)
         return self._file
 
     def _read_new(self) -> list[Note]:
@@ -179,7 +180,7 @@ class FilePeerLog:
             return
         kept = [self._line(note) for note in _compacted(self._folder).notes()]
         tmp = path.with_suffix(".tmp")
-        with open(tmp, "w", opener=_open_private) as file:
+        with open(open_regular(tmp, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
             file.write("".join(f"{line}\n" for line in kept))
             file.flush()
             os.fsync(file.fileno())
@@ -202,7 +203,7 @@ class FilePeerLog:
         """Whether any process of the run is left. Removes the lock file of a dead run."""
         path = liveness_path(self._folder, run)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = open_regular(path)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -210,7 +211,7 @@ class FilePeerLog:
                 raise
             return True  # no descriptor left to find out with; asked again next time
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_flock(descriptor, fcntl.LOCK_EX)
             # Only if the name still refers to the file we locked: a new file belongs to a living run.
             if os.fstat(descriptor).st_nlink:
                 path.unlink(missing_ok=True)
@@ -272,7 +273,10 @@ def liveness_path(folder: Path, run: str) -> Path:
 
 def _stored_notes(folder: Path) -> Iterator[Note]:
     """One at a time: after a long day the file may be large."""
-    with contextlib.suppress(FileNotFoundError), open(folder / NOTES_FILE, "rb") as file:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(open_regular(folder / NOTES_FILE), "rb") as file,
+    ):
         yield from _parse(file, folder)
 
 
@@ -292,7 +296,3 @@ def _changed_at(path: Path) -> float:
         return path.stat().st_ctime - time.time() + host_clock()
     except FileNotFoundError:
         return float("-inf")
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -15,6 +15,7 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
+from agentos.regular_files import open_regular
 from agentos.storage.clock import host_clock
 from agentos.storage.locks import is_locked
 from agentos.storage.peer_log import NOTES_FILE, liveness_path, read_note, read_notes
@@ -26,7 +27,7 @@ _CALL_TYPES = (type_marker(CallStarted), type_marker(CallEnded))
 def other_version_warning(folder: Path) -> str | None:
     """A warning if another version of agentos wrote the notes, which are then ignored."""
     try:
-        with open(folder / NOTES_FILE, "rb") as file:
+        with open(open_regular(folder / NOTES_FILE), "rb") as file:
             record = json.loads(file.readline() or b"null")
     except (FileNotFoundError, ValueError, RecursionError):
         return None
@@ -82,7 +83,8 @@ def recent_calls(folder: Path) -> list[Note]:
 
 def _call_lines(folder: Path) -> list[bytes]:
     try:
-        lines = (folder / NOTES_FILE).read_bytes().splitlines()
+        with open(open_regular(folder / NOTES_FILE), "rb") as file:
+            lines = file.read().splitlines()
     except FileNotFoundError:
         return []
     return [line for line in lines if any(kind in line for kind in _CALL_TYPES)]

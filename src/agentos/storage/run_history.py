@@ -9,6 +9,7 @@ from statistics import median
 from agentos.core.forecast.history import ItemTrace, RunHistory, TraceBuilder
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import type_marker
+from agentos.regular_files import UnsafeFile, open_regular
 from agentos.storage.journal import NAME, JournalEntry, read_entry
 from agentos.storage.runs import run_folders
 
@@ -63,7 +64,7 @@ def read_run_history(runs: Path, wanted: RunFilter) -> RunHistory:
 def _build_traces(run: Path, wanted: RunFilter) -> TraceBuilder | None:
     builder = TraceBuilder()
     try:
-        with open(run / NAME, "rb") as file:
+        with open(open_regular(run / NAME), "rb") as file:
             first = read_entry(file.readline())
             if first is None or not _matches(first.event, wanted):
                 return None
@@ -72,7 +73,7 @@ def _build_traces(run: Path, wanted: RunFilter) -> TraceBuilder | None:
                 builder.handle(entry.event, entry.at)
                 if len(builder.traces) >= ENOUGH_TRACES:
                     break
-    except OSError:
+    except (OSError, UnsafeFile):
         return None
     return builder
 

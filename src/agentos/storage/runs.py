@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import stat
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from agentos.core.protocol.codec import type_marker
 from agentos.core.protocol.results import Ending
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.run_stats import RunStats
+from agentos.regular_files import UnsafeFile
 from agentos.storage.files import TMP_PREFIX, private_folder
 from agentos.storage.journal import (
     JournalEntry,
@@ -144,7 +146,7 @@ def failed_before(runs: Path, workflow: str, project: Path, *, required: bool = 
 
 def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
     for run in run_folders(runs):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnsafeFile):
             started = read_first_record(run)
             if started.get("workflow") == workflow and started.get("project") == str(project):
                 return run
@@ -223,7 +225,7 @@ def _finalize(path: Path) -> None:
 
 def _sort_key(name: str) -> tuple[str, int]:
     stamp, _, suffix = name.partition("-")
-    return stamp, int(suffix) if suffix.isdigit() else 1
+    return stamp, int(suffix) if re.fullmatch(r"[0-9]{1,9}", suffix) else 1
 
 
 def _update_latest(run: Path) -> None:
@@ -234,4 +236,10 @@ def _update_latest(run: Path) -> None:
             leftover.unlink(missing_ok=True)
     tmp = run.with_name(f"{prefix}{run.name}")
     os.symlink(run.name, tmp)
-    os.replace(tmp, run.with_name(LATEST))
+    latest = run.with_name(LATEST)
+    try:
+        os.replace(tmp, latest)
+    except IsADirectoryError as error:
+        tmp.unlink(missing_ok=True)
+        problem = "it is a folder, expected the link to the latest run: move it away"
+        raise UnsafeFile(latest, problem) from error

@@ -1,7 +1,6 @@
 """Runs one item from its checkpoint to its outcome."""
 
 import asyncio
-import errno
 import os
 import sqlite3
 import traceback
@@ -13,6 +12,7 @@ from agentos.core.errors import (
     InvalidSpec,
     ItemError,
     LimitReached,
+    PreflightError,
     TrackerError,
 )
 from agentos.core.planning.worker_task import WorkerTask
@@ -40,9 +40,9 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
     try:
         lock = await _acquire_lock(task, channel, locks)
     except OSError as error:
-        text = f"cannot acquire the lock file {error.filename}: {error.strerror}"
-        # A symbolic link in the lock's place stays there; a shortage of descriptors passes.
-        return failed(text) if error.errno == errno.ELOOP else failed_transient(text)
+        return failed_transient(f"cannot acquire the lock file {error.filename}: {error.strerror}")
+    except PreflightError as error:  # such as a symbolic link in the lock's place
+        return failed(f"cannot acquire its lock: {error}")
     if lock is None:
         holders = (folder.holder(task.item.id) for folder in reversed(locks))
         return held_outcome(next(filter(None, holders), None))
@@ -50,21 +50,34 @@ async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
         # If the same run had the lock before, that worker of ours may have died right after finishing the item.
         is_retry = previous is not None and previous.run == task.run
         return await ItemRunner(task, channel, echo, is_retry).run()
-    except InvalidSpec as error:
-        return failed(str(error), error.details)
-    except LimitReached as error:
-        return Outcome(Ending.INTERRUPTED, error=str(error))
-    except TrackerError as error:
-        return failed_transient(str(error)) if error.retryable else failed(str(error))
-    except (ItemError, BadRequest) as error:
-        return failed(str(error), getattr(error, "details", ()))
-    except BrokenWorkflow as error:
-        return failed_transient(str(error)) if isinstance(error.__cause__, OSError) else failed(str(error))
-    except Exception as error:
-        echo(traceback.format_exc(limit=-TRACEBACK_FRAMES))
-        return failed_transient(f"{type(error).__name__}: {error}")
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        return _failure(error, echo)
     finally:
         _release_all(lock)
+
+
+def _failure(error: BaseException, echo: Say) -> Outcome:
+    """What an error means for its item. Transient if trying again may help."""
+    match error:
+        case InvalidSpec() | ItemError():
+            return failed(str(error), error.details)
+        case LimitReached():
+            return Outcome(Ending.INTERRUPTED, error=str(error))
+        case TrackerError():
+            return failed_transient(str(error)) if error.retryable else failed(str(error))
+        case BrokenWorkflow() if isinstance(error.__cause__, OSError):
+            return failed_transient(str(error))
+        case BadRequest() | PreflightError():
+            return failed(str(error))
+        case OSError() if error.strerror:
+            where = f": {error.filename}" if error.filename else ""
+            return failed_transient(f"{error.strerror}{where}")
+        case RuntimeError() if "start new thread" in str(error):
+            return failed_transient(f"{error}: raise the limit of processes (ulimit -u 256)")
+    echo("".join(traceback.format_exception(error, limit=-TRACEBACK_FRAMES)))
+    return failed_transient(f"{type(error).__name__}: {error}")
 
 
 async def _acquire_lock(task: WorkerTask, channel: Channel, locks: list[ItemLocks]) -> list[LockFile] | None:

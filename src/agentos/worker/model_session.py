@@ -7,8 +7,9 @@ import os
 import sqlite3
 from pathlib import Path
 
+from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
-from agentos.core.protocol.codec import pack, unpack
+from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.commands import GrantLease, StopWorker
 from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
 from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
@@ -42,8 +43,9 @@ class ModelSession:
         """The cached answer to this call, or a new one; it is on disk when this returns."""
         note = f"answer {call}"
         if (cached := await checkpoint.noted(note)) is not None:
-            response: ModelResponse = unpack(ModelResponse, json.loads(cached))
-            return response
+            if response := _readable(cached):
+                return response
+            await self._drop(checkpoint, call)
         response = await self._model.complete(call, request)
         text = json.dumps(pack(response))
         while True:
@@ -54,6 +56,15 @@ class ModelSession:
                 # An answer that was paid for waits in memory while the disk is full.
                 if not self.is_disk_full(error) or not await self.wait_for_disk():
                     raise
+
+    async def _drop(self, checkpoint: Checkpoint, call: str) -> None:
+        """Give up a kept answer that cannot be used: once, so that no call is paid for again and again."""
+        if await checkpoint.noted(f"dropped {call}") is not None:
+            raise ItemError(
+                f"the kept answer to {call} cannot be used, for the second time",
+                ("start over with --fresh, or choose another model",),
+            )
+        await checkpoint.note(f"dropped {call}", "")
 
     def stop_waiting(self) -> None:
         """Abandon the calls that wait for a lease."""
@@ -88,3 +99,13 @@ class ModelSession:
                 self.send(DiskFreed(self._item))
                 return True
         return False
+
+
+def _readable(kept: str) -> ModelResponse | None:
+    """The answer that was kept; None if it is damaged, or has text that no document could hold."""
+    try:
+        response: ModelResponse = unpack(ModelResponse, json.loads(kept))
+        f"{response.text}{response.model}".encode()
+    except (CodecError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return response

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
 REQUIRED = ("name", "prefix", "candidates", "status", "graph")
-_LINEAGE_ACTIVE, _LINEAGE_DONE = "docs/lineage/active", "docs/lineage/done"
+LINEAGE_ACTIVE, LINEAGE_DONE = "docs/lineage/active", "docs/lineage/done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ def finished_verdict(workflow: Workflow, project: Path, item: Item, database: Pa
 
 def _archive_lineage(documents: Documents, name: str) -> None:
     """Keeps the lineage of earlier runs of the same item: the new one gets a numeric suffix."""
-    if not documents.exists(f"{_LINEAGE_ACTIVE}/{name}"):
+    if not documents.exists(f"{LINEAGE_ACTIVE}/{name}"):
         return
-    taken = set(documents.names(_LINEAGE_DONE))
+    taken = set(documents.names(LINEAGE_DONE))
     target, suffix = name, 1
     while target in taken:
         suffix += 1
         target = f"{name}-{suffix}"
-    documents.move(f"{_LINEAGE_ACTIVE}/{name}", f"{_LINEAGE_DONE}/{target}")
+    documents.move(f"{LINEAGE_ACTIVE}/{name}", f"{LINEAGE_DONE}/{target}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import one_line
+from agentos.regular_files import UnsafeFile, read_start
 from agentos.workflows.sources.markdown import (
     file_number,
     markdown_files,
@@ -15,7 +16,7 @@ from agentos.workflows.sources.markdown import (
 )
 
 ISSUES = "issues"
-_MAX_FRONT_MATTER = 16_384  # characters searched for the origin marker
+_MAX_FRONT_MATTER = 16_384  # bytes searched for the origin marker
 _LABELS_SECTION = re.compile(r"^#{1,6}[ \t]+Labels[ \t]*$\n+([^\n#]+)", re.MULTILINE | re.IGNORECASE)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/-]{0,48}")
 _HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
@@ -34,8 +35,8 @@ class Filing:
 def file_issue(project: Path, documents: Documents, filing: Filing) -> str:
     """The path of the issue's file: the existing one with this origin, or a new one."""
     with documents.numbering():
-        for path in markdown_files(project / ISSUES):
-            if _read_origin(path) == filing.origin:
+        for path in markdown_files(project / ISSUES, project):
+            if _read_origin(path, project) == filing.origin:
                 return f"{ISSUES}/{path.name}"
         number = max(taken_numbers(project), default=0) + 1
         name = f"{ISSUES}/{number:03}-{filing.slug}.md"
@@ -70,8 +71,8 @@ def labels_of(filing: Filing) -> list[str]:
 
 def taken_numbers(project: Path) -> set[int]:
     """The numbers that a new issue cannot have."""
-    paths = markdown_files(project / ISSUES)
-    found = {number for path in paths for number in (file_number(path), read_page(path).number)}
+    paths = markdown_files(project / ISSUES, project)
+    found = {number for path in paths for number in (file_number(path), read_page(path, project).number)}
     return {number for number in found if number is not None} | _design_numbers(project)
 
 
@@ -83,13 +84,13 @@ def _design_numbers(project: Path) -> set[int]:
     return {int(name[1]) for name in found if name}
 
 
-def _read_origin(path: Path) -> str | None:
+def _read_origin(path: Path, project: Path) -> str | None:
     """The origin marker. Searched line by line, so that it is found even in invalid front matter."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read(_MAX_FRONT_MATTER).split("\n---", 1)[0].splitlines()
-    except OSError:
+        text = read_start(path, project, _MAX_FRONT_MATTER).decode("utf-8", "replace")
+    except (OSError, UnsafeFile):
         return None
+    lines = text.split("\n---", 1)[0].splitlines()
     found = [line.partition(":")[2].strip() for line in lines if line.startswith("origin:")]
     return found[0].strip('"') if found else None
 

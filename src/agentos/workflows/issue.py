@@ -1,7 +1,8 @@
 """The `issue` workflow: turns a brief into a filed issue. Every brief has a permanent number."""
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,7 @@ from agentos.core.errors import ItemError
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
+from agentos.regular_files import check_folder, list_folder, read_regular
 from agentos.workflows.base import Conclusion
 from agentos.workflows.file_issue import ISSUES, Filing, file_issue, slug_of
 from agentos.workflows.human_gate import HumanGate
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 ACTIVE, DONE = "ideas/active", "ideas/done"
 NUMBERS = "ideas/.numbers"
+_MAX_NAME = 4096  # bytes
+_NUMBER = re.compile(r"[0-9]{1,9}")
 REVISION = "docs/issues/needs-revision"
 
 
@@ -44,12 +48,12 @@ class IssueWorkflow:
         found = [
             self._candidate(project, path, numbers[path.name], folder)
             for folder in (ACTIVE, DONE)
-            for path in markdown_files(project / folder)
+            for path in markdown_files(project / folder, project)
         ]
         return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
 
     def _candidate(self, project: Path, path: Path, number: int, folder: str) -> Candidate:
-        page = read_page(path)
+        page = read_page(path, project)
         item = page_item(self, page, number, folder)
         problems = tuple(in_file(item.source, text) for text in page.problems)
         return Candidate(item, self.status(project, item), problems=problems)
@@ -64,7 +68,7 @@ class IssueWorkflow:
         name = Path(item.source).name
         if (project / DONE / name).exists() and not (project / ACTIVE / name).exists():
             return ItemStatus.APPROVED
-        revision = read_metadata(project / REVISION / document_name(item.number))
+        revision = read_metadata(project / REVISION / document_name(item.number), project)
         if revision is None:
             return ItemStatus.PENDING
         return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
@@ -73,7 +77,7 @@ class IssueWorkflow:
         loop = ReviewLoop(context, self.name, "brief")
 
         async def load(state: State) -> State:
-            page = read_page(context.root / context.item.source)
+            page = read_page(context.root / context.item.source, context.root)
             return await loop.load(page.body, page.problems)
 
         async def sandbox(state: State) -> State:
@@ -146,6 +150,7 @@ def _check_filing(project: Path) -> None:
     """Fails before any model call is paid for if the issue could not be written in the end."""
     for folder in (ISSUES, DONE):
         path = project / folder
+        check_folder(path, project)
         while not path.exists():
             path = path.parent
         if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
@@ -154,7 +159,7 @@ def _check_filing(project: Path) -> None:
 
 def brief_numbers(project: Path) -> dict[str, int]:
     """File name -> number: the one in the name, else the one assigned earlier, else the next free one."""
-    names = [path.name for folder in (ACTIVE, DONE) for path in markdown_files(project / folder)]
+    names = [path.name for folder in (ACTIVE, DONE) for path in markdown_files(project / folder, project)]
     numbers = {name: number for name in names if (number := file_number(Path(name))) is not None}
     assigned = _assigned(project)
     numbers |= {name: assigned[name] for name in names if name not in numbers and name in assigned}
@@ -176,6 +181,6 @@ def assign_numbers(documents: Documents) -> None:
 
 def _assigned(project: Path) -> dict[str, int]:
     folder = project / NUMBERS
-    files: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
-    numbered = [path for path in files if path.name.isascii() and path.name.isdigit()]
-    return {os.fsdecode(path.read_bytes().removesuffix(b"\n")): int(path.name) for path in numbered}
+    numbers = [name for name in list_folder(folder, project) if _NUMBER.fullmatch(name)]
+    contents = {int(name): read_regular(folder / name, project, _MAX_NAME) for name in numbers}
+    return {os.fsdecode(content.removesuffix(b"\n")): number for number, content in contents.items()}

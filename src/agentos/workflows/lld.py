@@ -1,13 +1,14 @@
 """The `lld` workflow: turns an issue into a low-level design."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
+from agentos.regular_files import list_folder
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of
 from agentos.workflows.node_context import NodeContext
@@ -45,7 +46,7 @@ class LldWorkflow:
     def candidates(self, project: Path) -> list[Candidate]:
         documents = _document_names(project)
         # Lazily, page by page: all the texts together may not fit into memory.
-        pages = map(read_page, markdown_files(project / ISSUES)) if self._pages is None else self._pages
+        pages = _pages_of(project) if self._pages is None else self._pages
         found = [self._candidate(project, page, documents) for page in pages if page.number is not None]
         return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
 
@@ -65,7 +66,7 @@ class LldWorkflow:
         if os.path.exists(f"{project}/{APPROVED}/{name}"):
             # Even without review metadata: then a person wrote it, and it must not be overwritten.
             return ItemStatus.APPROVED
-        revision = read_metadata(project / REVISION / name)
+        revision = read_metadata(project / REVISION / name, project)
         if revision is None:
             return ItemStatus.PENDING
         return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
@@ -76,7 +77,7 @@ class LldWorkflow:
         async def load(state: State) -> State:
             source = context.item.source
             page = (
-                read_page(context.root / source)
+                read_page(context.root / source, context.root)
                 if context.text is None
                 else page_of(Path(source), context.text)
             )
@@ -137,8 +138,11 @@ def document_name(number: int) -> str:
 
 def _document_names(project: Path) -> set[str]:
     """The file names of all designs written so far, approved or not."""
-    folders = [project / folder for folder in (APPROVED, REVISION)]
-    return {name for folder in folders if folder.is_dir() for name in os.listdir(folder)}
+    return {name for folder in (APPROVED, REVISION) for name in list_folder(project / folder, project)}
+
+
+def _pages_of(project: Path) -> Iterator[Page]:
+    return (read_page(path, project) for path in markdown_files(project / ISSUES, project))
 
 
 def _item(page: Page, source: str) -> Item:

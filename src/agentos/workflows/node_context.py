@@ -1,5 +1,6 @@
 """The context object that a graph's nodes receive: item, project folder, model access, prompts and lineage."""
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -10,10 +11,11 @@ from pathlib import Path
 from string import Template
 from typing import Protocol
 
-from agentos.core.errors import ItemError
+from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Item
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
+from agentos.regular_files import list_folder, read_regular
 from agentos.workflows.file_issue import Filing
 
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
@@ -21,6 +23,7 @@ Say = Callable[[str], None]
 LineageFile = dict[str, str]
 """`path` and `sha256` of a lineage file: small enough for the graph's state, which must be JSON."""
 
+PROJECT_PROMPTS = Path(".agentos/prompts")
 _PROMPT_TAGS = ("issue", "brief", "draft", "feedback")
 
 
@@ -100,12 +103,10 @@ class NodeContext:
         return Template(template).safe_substitute({key: _escape_tags(text) for key, text in texts.items()})
 
     def _prompt_template(self, file: str) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return read_prompt(self.root / PROJECT_PROMPTS / file, self.root)
         try:
-            return self.folder.read(f".agentos/prompts/{file}").decode()
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        try:
-            return (self.prompts / file).read_text("utf-8") if self.prompts else load_prompt_file(file)
+            return read_prompt(self.prompts / file, self.prompts) if self.prompts else load_prompt_file(file)
         except OSError as error:
             expected = (self.prompts or Path(".agentos/prompts")) / file
             raise ItemError(f"prompt {file} not found", (f"create {expected}",)) from error
@@ -121,6 +122,25 @@ def _escape_tags(text: str) -> str:
 def load_prompt_file(name: str) -> str:
     """The text of one file; read once per process and shared with processes forked from it."""
     return (resources.files("agentos.workflows") / "prompts" / name).read_text("utf-8")
+
+
+def read_prompt(path: Path, root: Path) -> str:
+    """A prompt that does not come with the package, such as a project's own. Raises PreflightError if it is unusable."""
+    raw = read_regular(path, root)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        problem = f"it is not UTF-8 (byte {raw[error.start]:#04x}): save it as UTF-8"
+        raise PreflightError(f"{path}, line {line}: {problem}") from error
+
+
+def check_project_prompts(project: Path) -> None:
+    """Raises PreflightError if one of the project's prompts cannot be used, before a call is paid for."""
+    folder = project / PROJECT_PROMPTS
+    for name in list_folder(folder, project):
+        if name.endswith(".md"):
+            read_prompt(folder / name, project)
 
 
 def load_all_prompt_files() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+MISSING = object()
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 
 
@@ -40,14 +41,18 @@ class Plugin:
         if isinstance(target, type):
             try:
                 target = target()
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 problem = f"could not be instantiated: {error_location(error)}"
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
-        if missing := [name for name in REQUIRED if not hasattr(target, name)]:
+        found = {name: read_member(origin, target, name) for name in (*REQUIRED, "folders")}
+        if missing := [name for name in REQUIRED if found[name] is MISSING]:
             raise _broken(
                 origin, f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
             )
-        plugin = cls(origin, target.name, target.prefix, getattr(target, "folders", ()), target)
+        folders = () if found["folders"] is MISSING else found["folders"]
+        plugin = cls(origin, found["name"], found["prefix"], folders, target)
         plugin._check_names()
         return plugin
 
@@ -101,12 +106,14 @@ class Plugin:
 
     def _call(self, method: str, *arguments: object) -> Any:
         """Calls the workflow's method, or the default of `Workflow` if it has none."""
-        function = getattr(self._target, method, None) or getattr(Workflow, method).__get__(self)
+        function = read_member(self.origin, self._target, method)
+        if function is MISSING or function is None:
+            function = getattr(Workflow, method).__get__(self)
         try:
             return function(*arguments)
-        except AgentosError:
+        except (AgentosError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # SystemExit and the like too: they must not end the run
             raise _broken(self.origin, f"{method}() raised {error_location(error)}") from error
 
     def _check_names(self) -> None:
@@ -129,6 +136,16 @@ class Plugin:
 
     def _unexpected(self, method: str, found: object, expected: str) -> BrokenWorkflow:
         return _broken(self.origin, f"{method}() returned {repr(found)[:80]}; expected {expected}")
+
+
+def read_member(origin: str, target: Any, name: str) -> Any:
+    """An attribute of the workflow, or MISSING. Reading one may run the workflow's code, as in __getattr__."""
+    try:
+        return getattr(target, name, MISSING)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _broken(origin, f"cannot be used: {name} raised {error_location(error)}") from error
 
 
 def error_location(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import BrokenWorkflow, UsageError
-from agentos.workflows.plugin import Plugin, error_location
+from agentos.workflows.plugin import MISSING, Plugin, error_location, read_member
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -84,20 +84,22 @@ def _load(origin: str) -> Plugin:
     module, _, attribute = origin.partition(":")
     target: Any = _import(module, origin)
     for name in attribute.split(".") if attribute else ():
-        if not hasattr(target, name):
-            members = vars(target).items()
+        container, target = target, read_member(origin, target, name)
+        if target is MISSING:
+            members = getattr(container, "__dict__", {}).items()
             classes = sorted(key for key, value in members if key[0] != "_" and isinstance(value, type))
             raise UsageError(
                 f"no workflow at {origin}: {name!r} not found; classes there: {', '.join(classes) or 'none'}"
             )
-        target = getattr(target, name)
     return Plugin.of(origin, target)
 
 
 def _import(module: str, origin: str) -> Any:
     try:
         return importlib.import_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module == missing or module.startswith(f"{missing}.")):
             raise UsageError(

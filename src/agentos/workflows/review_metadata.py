@@ -5,8 +5,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from agentos.core.protocol.results import Verdict
+from agentos.regular_files import UnsafeFile, read_start
 
 FENCE = "---"
+_MAX_METADATA = 65_536  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,19 @@ def with_metadata(metadata: ReviewMetadata, body: str) -> str:
     return "\n".join([FENCE, *lines, FENCE, "", body.strip("\n"), ""])
 
 
-def read_metadata(path: Path) -> ReviewMetadata | None:
-    """The metadata of a document that agentos wrote; None for any other file."""
+def read_metadata(path: Path, root: Path | None = None) -> ReviewMetadata | None:
+    """The metadata of a document that agentos wrote; None for any other file. `root` is the project."""
     found: dict[str, object] = {}
     try:
-        with open(path, encoding="utf-8") as file:
-            if file.readline().rstrip("\n") != FENCE:
-                return None
-            for _ in range(len(_FIELD_NAMES) + 1):
-                line = file.readline()
-                if line.rstrip("\n") == FENCE:
-                    break
-                name, _, value = line.partition(": ")
-                found[name] = json.loads(value)
+        # The end may be cut off within a character; the metadata is at the start.
+        first, *lines = read_start(path, root, _MAX_METADATA).decode("utf-8", "replace").split("\n")
+        if first != FENCE:
+            return None
+        for line in lines[: len(_FIELD_NAMES) + 1]:
+            if line == FENCE:
+                break
+            name, _, value = line.partition(": ")
+            found[name] = json.loads(value)
         return ReviewMetadata(**{**found, "status": Verdict(found["status"])})  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, UnsafeFile, ValueError, KeyError, TypeError, RecursionError):
         return None

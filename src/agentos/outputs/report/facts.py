@@ -11,6 +11,7 @@ from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.run_stats import ItemStats
 from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
+from agentos.core.text.values import with_visible_characters
 from agentos.outputs.format import count, dollars, duration, event_text
 from agentos.outputs.resume_command import resume_command
 from agentos.outputs.summary import overhead, overhead_text
@@ -76,8 +77,8 @@ class LogEntry:
 
 
 def plain(text: str) -> str:
-    """Untrusted text as one line of limited length that is valid in every format."""
-    shown = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", one_line(text))
+    """Untrusted text as one line of limited length that is valid in every format, with nothing invisible in it."""
+    shown = with_visible_characters(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", one_line(text)))
     return shown if len(shown) <= MAX_TEXT else f"{shown[:MAX_TEXT]}…"
 
 

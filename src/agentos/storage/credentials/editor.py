@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.text.secrets import Secret
+from agentos.regular_files import read_regular
 from agentos.storage.credentials.reader import NAME_RULE, CredentialSource, is_name
 from agentos.storage.files import Folder
 
@@ -48,7 +49,7 @@ def append_credential(source: CredentialSource, new: NewCredential) -> None:
     """Appends a `[[credential]]` table. The file is replaced atomically and stays private to its owner."""
     check_new(source, new.key, new.name)
     path = source.file
-    before = path.read_text("utf-8") if path.exists() else ""
+    before = _read(path)
     gap = "\n" if before and not before.endswith("\n") else ""
     _write(path, (before + gap + "\n".join(["", "[[credential]]", *new.lines(), ""])).lstrip("\n"))
 
@@ -99,13 +100,17 @@ class _Table:
 
 
 def _find_table(path: Path, position: int) -> _Table:
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    lines = _read(path).splitlines()
     headers = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[\s*credential\s*\]\]", line)]
     if position > len(headers):
         raise NothingMatches(f"{path} has no [[credential]] table number {position}")
     begin = headers[position - 1] + 1
     following = (number for number in range(begin, len(lines)) if lines[number].lstrip().startswith("["))
     return _Table(lines, begin, next(following, len(lines)))
+
+
+def _read(path: Path) -> str:
+    return read_regular(path, follow=True).decode("utf-8") if path.exists() else ""
 
 
 def _write(path: Path, text: str) -> None:

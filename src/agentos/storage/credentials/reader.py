@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.core.constants import DAY
-from agentos.core.errors import NoCredentials, PreflightError
+from agentos.core.errors import NoCredentials, PreflightError, UsageError
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.limits import Dimension, Rate, quota_day_start
 from agentos.core.text.secrets import Secret
+from agentos.core.text.values import is_web_address, shortened
+from agentos.regular_files import read_regular
 from agentos.storage.clock import host_clock
 
 PROVIDERS = ("gemini", "anthropic", "openai")
@@ -41,6 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 NAME_RULE = (
     "a name has up to 32 letters, digits, dots, dashes and underscores, starting with a letter or digit"
 )
+URL_RULE = "expected an address such as https://models.example.com/v1"
 _TYPE_NAMES: dict[type, str] = {
     str: "a quoted string",
     int: "an integer",
@@ -102,8 +105,9 @@ class CredentialSource:
         if self.only_environment:
             return []
         try:
+            # It may be a link: only its owner puts it there, often by a program that manages such files.
+            text = read_regular(self.file, follow=True).decode("utf-8")
             state = self.file.stat()
-            text = self.file.read_text("utf-8")
         except FileNotFoundError:
             return []
         except (OSError, UnicodeDecodeError) as error:
@@ -184,6 +188,8 @@ class _FileParser:
             )
         if name == "name" and not is_name(str(value)):
             raise self._error(number, name, NAME_RULE)
+        if name == "base_url" and value and not is_web_address(str(value)):
+            raise self._error(number, name, f"invalid base_url {shortened(str(value))!r}: {URL_RULE}")
 
     def _secret(self, number: int, entry: dict[str, object]) -> str:
         given = [name for name in ("key", "key_env", "keyring") if name in entry]
@@ -240,7 +246,7 @@ def _merge(variable: Credential, file: Credential) -> Credential:
 
 
 def _numbered(provider: str, environment: Mapping[str, str]) -> Iterator[Credential]:
-    pattern = re.compile(rf"{provider.upper()}_API_KEY_(\d+)")
+    pattern = re.compile(rf"{provider.upper()}_API_KEY_([0-9]{{1,9}})")
     numbers = [found[1] for name in environment if (found := pattern.fullmatch(name))]
     for number in sorted(numbers, key=int):
         if value := environment[f"{provider.upper()}_API_KEY_{number}"].strip():
@@ -248,7 +254,10 @@ def _numbered(provider: str, environment: Mapping[str, str]) -> Iterator[Credent
 
 
 def _from_variables(provider: str, key: str, suffix: str, environment: Mapping[str, str]) -> Credential:
-    base_url = environment.get(f"{provider.upper()}_BASE_URL{suffix}")
+    variable = f"{provider.upper()}_BASE_URL{suffix}"
+    base_url = environment.get(variable)
+    if base_url and not is_web_address(base_url):
+        raise UsageError(f"invalid {variable}={shortened(base_url)}: {URL_RULE}")
     model = environment.get(f"{provider.upper()}_MODEL{suffix}")
     return Credential("", provider, Secret(key), base_url or None, model or None)
 

@@ -37,7 +37,7 @@ def plan_numbers(project: Path) -> NumberingPlan:
     """
     taken = taken_numbers(project)
     renamings, left = [], []
-    pages = [(file, read_page(project / file.source)) for file in skipped_files(project, ISSUES)]
+    pages = [(file, read_page(project / file.source, project)) for file in skipped_files(project, ISSUES)]
     # A file that is not named .md may have a number of its own, which no other may get first.
     highest = max([0, *taken, *(page.number for _, page in pages if page.number is not None)])
     for file, page in pages:

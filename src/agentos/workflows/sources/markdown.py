@@ -1,9 +1,7 @@
 """Reads Markdown files with TOML or YAML front matter as pages, and pages as items."""
 
 import hashlib
-import os
 import re
-import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Protocol
 
 from agentos.core.planning.plan import Item, SkippedFile, SkipReason
 from agentos.core.text.line_assembler import one_line
+from agentos.regular_files import FileTooLarge, UnsafeFile, list_folder, read_regular
 
 MAX_BYTES = 1024 * 1024
 # libyaml recurses in C: a document nested some 20,000 levels deep crashes the process.
@@ -58,21 +57,22 @@ class Page:
     is_readable: bool = True
 
 
-def read_page(path: Path) -> Page:
-    """Never raises because of the file's content: whatever is wrong with it is in `problems`."""
+def read_page(path: Path, root: Path | None = None) -> Page:
+    """Never raises because of the file's content: whatever is wrong with it is in `problems`.
+
+    `root` is the project: no folder between it and the file may be a link.
+    """
+    if not _is_utf8(path.name):
+        return _unusable(path, "its name is not UTF-8: rename it")
     try:
-        state = os.lstat(path)
-        if not stat.S_ISREG(state.st_mode):
-            # A link in a downloaded project could send any of the user's files to a model; a pipe may block forever.
-            return _unusable(
-                path, "it cannot be read: it is a link, a folder or a device; replace it with a regular file"
-            )
-        size = state.st_size
-        raw = _read_bytes(path) if size <= MAX_BYTES else b""
+        # A link in a downloaded project could send any of the user's files to a model; a pipe may block forever.
+        raw = read_regular(path, root, MAX_BYTES)
+    except FileTooLarge as error:
+        return _unusable(path, f"it has {error.size:,} bytes; a spec has at most {MAX_BYTES:,}")
+    except UnsafeFile as error:
+        return _unusable(path, f"it cannot be read: {error.problem}")
     except OSError as error:
         return _unusable(path, f"it cannot be read: {error.strerror}")
-    if size > MAX_BYTES:
-        return _unusable(path, f"it has {size:,} bytes; a spec has at most {MAX_BYTES:,}")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -81,18 +81,6 @@ def read_page(path: Path) -> Page:
             path, f"line {line}: it is not UTF-8 (byte {error.object[error.start]:#04x}): save it as UTF-8"
         )
     return _page(path, raw, text)
-
-
-def _read_bytes(path: Path) -> bytes:
-    """Faster than a file object, which matters with ten thousand pages; never follows a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        content = b""
-        while part := os.read(descriptor, MAX_BYTES):
-            content += part
-        return content
-    finally:
-        os.close(descriptor)
 
 
 def page_of(path: Path, text: str) -> Page:
@@ -227,12 +215,21 @@ def _unusable(path: Path, problem: str) -> Page:
     return Page(path, file_number(path), one_line(path.stem), "", "", problems=(problem,), is_readable=False)
 
 
-def markdown_files(folder: Path) -> list[Path]:
-    """The Markdown files directly in a folder, sorted by name; hidden files are ignored."""
-    if not folder.is_dir():
-        return []
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.name.endswith(".md") and entry.name[0] != "."]
+def _is_utf8(name: str) -> bool:
+    """False for a name with bytes that Python could only keep as lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def markdown_files(folder: Path, root: Path | None = None) -> list[Path]:
+    """The Markdown files directly in a folder, sorted by name; hidden files are ignored.
+
+    `root` is the project: raises UnsafeFile if the folder, or one on the way to it, is a link.
+    """
+    names = [name for name in list_folder(folder, root) if name.endswith(".md") and name[0] != "."]
     return [folder / name for name in sorted(names)]
 
 
@@ -242,26 +239,24 @@ def skipped_files(project: Path, folder: str, *, numbered: bool = True) -> list[
     Pass `numbered=False` if a file may do without a number.
     """
     path = project / folder
-    if not path.is_dir():
-        return []
-    with os.scandir(path) as entries:
-        names = sorted(
-            entry.name
-            for entry in entries
-            if entry.name[0] != "." and Path(entry.name).suffix.casefold() in _DOCUMENT_SUFFIXES
-        )
-    found = (_skipped(path / name, f"{folder}/{name}", numbered) for name in names)
+    names = sorted(
+        name
+        for name in list_folder(path, project)
+        if name[0] != "." and Path(name).suffix.casefold() in _DOCUMENT_SUFFIXES
+    )
+    found = (_skipped(project, f"{folder}/{name}", numbered) for name in names)
     return [skipped for skipped in found if skipped]
 
 
-def _skipped(path: Path, source: str, numbered: bool) -> SkippedFile | None:
+def _skipped(project: Path, source: str, numbered: bool) -> SkippedFile | None:
+    path = project / source
     if path.stem.casefold() == "readme":
         return None
     if path.suffix != ".md":
         return None if path.is_dir() else SkippedFile(source, SkipReason.SUFFIX)
     if not numbered or file_number(path) is not None:
         return None
-    page = read_page(path)
+    page = read_page(path, project)
     if page.number is not None:
         return None
     return SkippedFile(
@@ -282,7 +277,7 @@ def folder_items(workflow: WorkflowIdentity, project: Path, folder: str) -> list
     The number comes from the front matter, else from the beginning of the file name. Files without a number are left
     out: `skipped_files` lists them.
     """
-    pages = [read_page(path) for path in markdown_files(project / folder)]
+    pages = [read_page(path, project) for path in markdown_files(project / folder, project)]
     items = [page_item(workflow, page, page.number, folder) for page in pages if page.number is not None]
     return sorted(items, key=lambda item: (item.number, item.source))
 
