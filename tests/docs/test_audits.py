@@ -21,7 +21,7 @@ def page_with(*lines: str) -> Page:
         "lld-workflow --everything",
         "lld-workflow --all --parallel many",
         "agentos fly",
-        "agentos keys remove key-1",
+        "agentos keys delete key-1",
         "agentos status && agentos runs --limit 0",
         "make coffee",
         "frobnicate --all",

@@ -78,7 +78,7 @@ def test_a_reviewers_comments_reach_the_next_draft_with_all_other_feedback(harne
     harness.issue(42, "weak")
     server = harness.server()
     harness.run(42, "--review", "verdict")
-    assert "verdict on draft 1 (needs revision) waits" in review(harness).out
+    assert "verdict on draft 1 (needs revision) waiting since" in review(harness).out
     assert review(harness, "42", "--send-back", "- Use purple for the heading of every row.").code == 0
     again = harness.run(42, "--review", "draft")
     assert "A person has sent back the verdict" in again.lines_of("LLD-42")

@@ -102,8 +102,10 @@ class ProcessEngine:
         return received
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wakeup_w, b"!")
+        # A signal may still arrive after `close`; by then the number may stand for another file.
+        if self._wakeup_w >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wakeup_w, b"!")
 
     def watch(self, descriptor: int) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, lambda: None)
@@ -117,7 +119,8 @@ class ProcessEngine:
             self._fork_server.close(SHUTDOWN_GRACE if self._has_worked else 0.0)
         self._selector.close()
         os.close(self._wakeup_r)
-        os.close(self._wakeup_w)
+        descriptor, self._wakeup_w = self._wakeup_w, -1
+        os.close(descriptor)
 
     def _connect(self, fork_server: ForkServerProcess) -> None:
         self._is_ready = False

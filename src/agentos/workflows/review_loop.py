@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from agentos.core.errors import InvalidSpec
 from agentos.core.planning.gates import Gate
@@ -167,7 +167,7 @@ def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGr
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
-        graph.add_node(name, node)  # type: ignore[call-overload]
+        graph.add_node(name, cast(Any, node))
     for name, successor in zip([START, *names], [*names, END], strict=True):
         if name in routes:
             graph.add_conditional_edges(name, routes[name].choose, list(routes[name].nodes))
