@@ -30,7 +30,7 @@ def test_there_are_at_least_those_that_matter() -> None:
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.step == "locks"], ids=lambda one: one.name)
 def test_contention_catches_locks_that_are_none(tmp_path: Path, mutant: Mutant) -> None:
     found = locks(tmp_path / "work", mutant.environment())
-    assert any(one.startswith("overlap") for one in found), found
+    assert any(one.startswith(("overlap", "a lock file was replaced")) for one in found), found
 
 
 @pytest.mark.slow

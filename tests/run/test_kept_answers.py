@@ -3,7 +3,6 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -18,7 +17,7 @@ def test_a_damaged_answer_is_not_used_and_dropped_only_once(tmp_path: Path, kept
 
     async def drop_twice() -> None:
         async with open_checkpoint(tmp_path / "item.db") as checkpoint:
-            session = cast(ModelSession, object.__new__(ModelSession))
+            session = object.__new__(ModelSession)
             await session._drop(checkpoint, "draft 1")
             with pytest.raises(ItemError, match="for the second time"):
                 await session._drop(checkpoint, "draft 1")

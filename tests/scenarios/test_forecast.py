@@ -94,4 +94,4 @@ def test_the_inline_engine_produces_the_same_documents(harness: RunHarness) -> N
     assert done.code == 0 and "[LLD-2] >>> Executing: N4_finalize" in done.out
     assert harness.document(1).exists() and harness.document(2).exists() and not harness.databases()
     refused = harness.run("--all", AGENTOS_ENGINE="rocket")
-    assert refused.code == 2 and "expected process or inline" in refused.err
+    assert refused.code == 2 and 'choose "process" or "inline"' in refused.err

@@ -108,7 +108,7 @@ def test_a_rejection_ends_the_item_with_its_reasons_before_any_review(harness: R
     server = harness.server()
     harness.run("--all", "--review", "all")
     rejected = review(harness, "LLD-42", "--reject", "Nobody asked for this.")
-    assert rejected.lines[0] == "LLD-42 is rejected: it ends as needs revision, with your reasons."
+    assert rejected.lines[0] == "LLD-42 is rejected: it ends as needs revision, with your reason."
     done = harness.run("--all", "--review", "all")
     assert done.code == 0 and "0 approved, 1 needs revision" in done.out
     text = harness.revision(42).read_text()

@@ -88,7 +88,7 @@ def _outcomes(stats: "RunStats") -> str:
     if_any = {
         "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
-        "not begun": [row for row in stopped if not row.attempts],
+        "not started": [row for row in stopped if not row.attempts],
         "finished by other runs": stats.ending(Ending.FINISHED_ELSEWHERE),
         "on another run": stats.ending(Ending.ELSEWHERE),
     }

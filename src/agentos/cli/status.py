@@ -75,7 +75,7 @@ def _item_text(row: "ItemStats", alive: bool, at: float) -> str:
     from agentos.outputs.format import count, duration, tokens
 
     state = "killed" if row.running and not alive else row.status
-    if state in ("waiting", "not begun") and not row.usage.calls:
+    if state in ("waiting", "not started") and not row.usage.calls:
         return state
     where = f" at {row.node}" if row.running and row.node else ""
     error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
