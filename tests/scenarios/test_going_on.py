@@ -43,7 +43,7 @@ def interrupted(harness: RunHarness, *args: object) -> None:
 def test_every_command_prints_a_resume_command_for_another_folder(harness: RunHarness) -> None:
     harness.issues(42)
     interrupted(harness, "42", "-j", 3)
-    expected = f"(cd {harness.project} && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
+    expected = f"(cd project && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
     for args in (["status"], ["wait"], ["watch"], ["stop"], ["pause"]):
         done = read_in(harness, harness.root, *args)
         assert f"Resume with: {expected}" in done.out + done.err, (args, done)
@@ -64,9 +64,7 @@ def test_an_interrupted_demo_resumes_from_inside_its_folder(harness: RunHarness)
     home = {"AGENTOS_HOME": str(inside / ".agentos-home")}
     harness.extra_env.update(home)
     command = read_in(harness, inside, "status").lines[-1].partition("Resume with: ")[2]
-    assert command.startswith(
-        f"(cd {harness.project} && AGENTOS_HOME=agentos-demo/.agentos-home lld-workflow"
-    )
+    assert command.startswith("(cd .. && AGENTOS_HOME=agentos-demo/.agentos-home lld-workflow")
     done = typed_in(harness, inside, command.replace("--all", "--dry-run --all"))
     assert done.code == 0 and "Dry run mode" in done.out, done
 
@@ -87,7 +85,7 @@ def test_watch_from_another_folder_says_where_the_documents_are(harness: RunHarn
     out, _ = watching.communicate(timeout=60)
     assert running.wait().lines[-1] == "[COORDINATOR] Read the results: ls docs/lld/active"
     last = out.decode().splitlines()[-1]
-    assert last == f"[COORDINATOR] Read the results: ls {harness.project}/docs/lld/active"
+    assert last == "[COORDINATOR] Read the results: ls project/docs/lld/active"
 
 
 @pytest.mark.slow
@@ -97,7 +95,7 @@ def test_a_parked_item_can_be_decided_and_resumed_from_another_folder(harness: R
     assert harness.run("42", "--review", "draft").code == 0
     *_, decide, go_on = read_in(harness, harness.root, "status").lines
     listed = read_in(harness, harness.root, *decide.partition("agentos ")[2].split())
-    assert listed.lines[-1] == f"Read one and decide: agentos review LLD-42 --repo {harness.project}"
+    assert listed.lines[-1] == "Read one and decide: agentos review LLD-42 --repo project"
     args = listed.lines[-1].partition("agentos ")[2].split()
     approved = read_in(harness, harness.root, *args, "--approve")
     assert approved.code == 0 and approved.lines[-1].strip() == go_on.partition("with: ")[2]

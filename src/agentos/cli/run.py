@@ -136,7 +136,7 @@ def _check_selection(options: RunOptions, name: str) -> None:
 
 
 def _name_project(project: Path, options: RunOptions) -> None:
-    """Say which project was found, unless the user stands in it or named it."""
+    """Say which project was found, unless it is the working directory or was given with --repo."""
     from agentos.config.project import working_folder
     from agentos.core.text.line_assembler import one_line
 

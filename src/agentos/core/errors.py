@@ -11,7 +11,7 @@ AgentosError
 ├── TrackerError        the issue tracker cannot be used         exit 3
 ├── ItemError           the item cannot be done; a retry would not help
 │   └── InvalidSpec     its text is not a valid spec
-└── ModelError          a call to a model got no response
+└── ModelError          a call to a model failed
     ├── CallRefused     refused by the provider; another call may succeed
     └── BadRequest      the request is invalid, whatever the key
 """

@@ -70,7 +70,7 @@ class CallLog:
             self._close(entry)
 
     def as_json(self, last: int | None = None) -> bytes:
-        """The report, with at most `last` calls: no request is answered while a long list is encoded."""
+        """The report as JSON. `last` limits the calls listed, because encoding a long list blocks the server."""
         kept = len(self._entries)
         shown = kept if last is None else min(last, kept)
         report = {

@@ -194,7 +194,7 @@ class ItemDecided:
     action: str
 
 
-# News: what the run itself decided or noticed.
+# From the scheduler: what it decided or noticed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class RunStarted:
     """Always the first event.
 
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
-    the same. `titles` are in the order of `items`. `skipped` are the files that look like items and are none. `home` is empty unless AGENTOS_HOME moved it. `format` is the
+    the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
     version of these records.
     """
 
@@ -254,7 +254,7 @@ class ItemRetried:
 class ItemEnded:
     """The item is done for this run. `node` is where a failed or interrupted item stopped.
 
-    `attempts` is 0 for an item that never started. On disk before any other listener hears of it.
+    `attempts` is 0 for an item that never started. The journal syncs it to disk before any other listener receives it.
     """
 
     item: str
@@ -326,7 +326,7 @@ class KeyQuarantined:
 
 @dataclass(frozen=True, slots=True)
 class KeyRecovered:
-    """An exhausted key answered before its time and is back in use."""
+    """A key whose daily quota was used up worked again before the quota day ended; it is back in use."""
 
     key: str
 
@@ -392,7 +392,7 @@ class KeysAvailable:
 
 @dataclass(frozen=True, slots=True)
 class CallsThrottled:
-    """All free keys are at their limit; `key` is free again in `seconds`."""
+    """Every idle key has reached its rate limit; `key` may send the next call in `seconds`."""
 
     key: str
     seconds: float
@@ -515,7 +515,7 @@ class GatewayRestored:
 
 @dataclass(frozen=True, slots=True)
 class WorkersKilled:
-    """The workers of these items had not exited in time, or Ctrl-C was pressed twice."""
+    """The workers of these items were killed: they had not exited in time, or Ctrl-C was pressed twice."""
 
     items: tuple[str, ...]
 
