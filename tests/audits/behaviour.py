@@ -17,6 +17,7 @@ from agentos.core.planning.plan import is_safe_id
 from agentos.core.planning.review_parser import read_review
 from agentos.core.protocol.results import Verdict
 from agentos.core.text.secrets import Redactor, Secret
+from agentos.regular_files import UnsafeFile
 from agentos.storage.checkpoints import open_checkpoint
 from agentos.storage.credentials.editor import NewCredential, append_credential
 from agentos.storage.credentials.reader import CredentialSource
@@ -136,7 +137,7 @@ def escaping_writes() -> Iterator[str]:
         (project / "note.md").symlink_to(outside / "victim.md")
         documents = Folder(project)
         for name in ("../outside/x", "/tmp/x", "docs/x", "a/../../outside/x", ""):
-            with contextlib.suppress(ValueError, OSError):
+            with contextlib.suppress(ValueError, OSError, UnsafeFile):
                 documents.write(name, b"x")
                 yield f"{name!r} was written"
         documents.write("note.md", b"x")

@@ -17,6 +17,7 @@ def has_namespaces() -> bool:
 pytestmark = pytest.mark.skipif(not has_namespaces(), reason="needs pid namespaces (run as root)")
 
 
+@pytest.mark.slow
 def test_a_run_in_another_container_counts_as_alive_and_is_not_pruned(harness: RunHarness) -> None:
     harness.issues(1, 2)
     server = harness.server()
@@ -51,6 +52,7 @@ def test_two_containers_share_a_backlog_without_repeating_work(harness: RunHarne
     assert not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_live_run_is_shown_as_running_when_home_is_an_overlay(harness: RunHarness, tmp_path: Path) -> None:
     harness.issues(1)
     harness.server("--latency", "4,4")

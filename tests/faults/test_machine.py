@@ -106,6 +106,7 @@ class _Exploit:
         return os.system, (f"touch {self._marker}",)
 
 
+@pytest.mark.slow
 def test_code_in_a_tampered_checkpoint_is_not_executed(harness: RunHarness) -> None:
     import ormsgpack
 

@@ -37,11 +37,13 @@ def providers(package: str) -> set[str]:
     return {plain(name) for name in packages_distributions().get(package, [package])}
 
 
+@pytest.mark.slow
 def test_every_imported_package_is_declared() -> None:
     declared = {plain(re.split(r"[><=]", requirement)[0]) for requirement in DECLARED}
     assert {package for package in imported() if not providers(package) & declared} == set()
 
 
+@pytest.mark.slow
 def test_every_declared_package_is_imported() -> None:
     used = {name for package in imported() for name in providers(package)}
     assert {plain(re.split(r"[><=]", requirement)[0]) for requirement in DECLARED} <= used

@@ -36,6 +36,7 @@ def stop_run(screen: Screen) -> None:
     screen.terminal.wait(30)
 
 
+@pytest.mark.slow
 def test_lines_scroll_above_a_footer_that_disappears_at_the_end(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43, 44)
     harness.server("--latency", "0.4,0.4")

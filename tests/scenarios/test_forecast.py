@@ -27,6 +27,7 @@ def test_the_forecast_is_unknown_before_the_first_run(harness: RunHarness) -> No
     assert forecast_of(harness)["calls"] is None
 
 
+@pytest.mark.slow
 def test_an_unusable_model_is_not_reported_as_a_missing_key(harness: RunHarness) -> None:
     harness.issues(1)
     settings, key = harness.project / "agentos.toml", {"GEMINI_API_KEY": "example-key-9f31"}

@@ -28,6 +28,7 @@ def read(harness: RunHarness, *words: str, code: int = 0, **env: str) -> dict[st
     return found
 
 
+@pytest.mark.slow
 def test_runs_and_their_comparison_and_the_items_that_wait(harness: RunHarness) -> None:
     assert read(harness, "runs") == {"runs": [], "older": 0}
     harness.issues(40, 41)

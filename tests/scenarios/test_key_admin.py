@@ -67,6 +67,7 @@ def test_a_new_key_is_checked_with_one_call_and_stored_with_its_limits(harness: 
     assert "of 150 " in line(keys(harness), "work") or "bucket team" in line(keys(harness), "work")
 
 
+@pytest.mark.slow
 def test_a_key_that_the_provider_rejects_is_not_stored(harness: RunHarness) -> None:
     server = harness.server(keys=KEYS[:1])
     harness.keys = ()

@@ -330,6 +330,7 @@ def test_three_providers_serve_the_roles_assigned_to_them(harness: RunHarness) -
     assert all(event["cost"] > 0 for event in harness.events("call_completed"))
 
 
+@pytest.mark.slow
 def test_a_fallback_reviews_when_the_preferred_provider_has_no_usable_key(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server(keys=KEYS[:3], fault={"kind": "429-insufficient", "key": "key-2", "times": None})

@@ -205,6 +205,7 @@ def test_a_rejected_key_is_quarantined_after_one_wasted_call(harness: RunHarness
     assert len(server.calls()) == 4 + 6 and {call["key"] for call in server.answered()} == {"key-5"}
 
 
+@pytest.mark.slow
 def test_when_every_key_is_rejected_the_run_saves_and_exits_with_4(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(keys=KEYS[:2], fault={"kind": "400-key", "role": "review", "times": None})

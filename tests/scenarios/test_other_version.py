@@ -61,6 +61,7 @@ def test_failed_items_of_an_old_run_cannot_be_selected(old: RunHarness) -> None:
     assert done.code == 3 and LINE in done.err
 
 
+@pytest.mark.slow
 def test_a_run_ignores_old_records_and_says_once_that_the_notes_are_dropped(old: RunHarness) -> None:
     old.server()
     first, second = old.run("42"), old.run("42", "--fresh")

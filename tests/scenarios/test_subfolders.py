@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from .harness import CompletedCommand, RunHarness
 
 
@@ -11,6 +13,7 @@ def run_in(folder: Path, harness: RunHarness, *words: object, program: str = "ag
     return harness.start(*words, program=program, before=("env", "-C", str(folder))).wait(60)
 
 
+@pytest.mark.slow
 def test_a_run_in_a_subfolder_finds_the_project_and_shows_paths_from_there(harness: RunHarness) -> None:
     harness.issues(40, 41)
     (harness.project / "agentos.toml").write_text("parallel = 2\n")

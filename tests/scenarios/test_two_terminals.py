@@ -34,6 +34,7 @@ def test_two_runs_share_a_backlog_without_repeating_work(harness: RunHarness) ->
     assert not list((harness.project / "docs/lineage/active").iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(harness: RunHarness) -> None:
     numbers = range(1, 25)
     harness.issues(*numbers)

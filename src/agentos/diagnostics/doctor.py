@@ -62,7 +62,10 @@ def run_checks(project: Path, offline: bool) -> Iterator[Finding]:
     """Run every check, in the order in which a run would fail."""
     context = CheckContext(project.absolute(), home_folder(), offline)
     for check in (_python, _home, _permissions, _disk, _locks, _clock, _settings, _keys, _project, _items):
-        yield from check(context)
+        try:
+            yield from check(context)
+        except PreflightError as error:
+            yield Finding(check.__name__.strip("_"), "cannot be checked", str(error))
 
 
 def _python(context: CheckContext) -> Iterator[Finding]:

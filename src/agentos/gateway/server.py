@@ -32,7 +32,8 @@ from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
 from agentos.http.server import listening, on_stdin_closed
 from agentos.offline.child import start_offline_server
-from agentos.outputs.writer import JsonLines, LineWriter
+from agentos.outputs.audit import JsonLines
+from agentos.outputs.writer import LineWriter
 from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import PROVIDERS, CredentialSource, no_key
 from agentos.storage.credentials.watch import CredentialWatch

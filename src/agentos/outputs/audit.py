@@ -1,4 +1,4 @@
-"""The audit files of a run: the events of each item, and those of all items merged."""
+"""Events as JSON lines: the audit files of a run, per item and merged, and the output of `--json`."""
 
 import os
 from collections.abc import Callable
@@ -73,3 +73,17 @@ def _share_one_prefix(items: tuple[str, ...]) -> bool:
     """Whether every item is called PREFIX-NUMBER with the same prefix, so that the number alone names it."""
     parts = [item.rpartition("-") for item in items]
     return len({prefix for prefix, _, _ in parts}) == 1 and all(number.isdigit() for _, _, number in parts)
+
+
+class JsonLines:
+    """A listener that passes every event to `write` as one JSON line."""
+
+    def __init__(self, write: Callable[[str], None], encoder: EventEncoder) -> None:
+        self._write = write
+        self._encoder = encoder
+
+    def on_event(self, event: events.Event, at: float) -> None:
+        self._write(self._encoder.line(event, at))
+
+    def close(self) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""Writes lines to a descriptor that may stall or close, without ever blocking the run; `--json` writes events this way."""
+"""Writes lines to a descriptor that may stall or close, without ever blocking the run."""
 
 import contextlib
 import os
@@ -6,10 +6,6 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-
-from agentos.core.protocol.codec import EventEncoder
-from agentos.core.protocol.events import Event
 
 WRITE_SIZE = 4096  # bytes
 MAX_QUEUED_LINES = 20_000
@@ -96,17 +92,3 @@ class LineWriter:
             written = os.write(self._descriptor, content[:WRITE_SIZE])
             content = content[written:]
             self._writes += 1
-
-
-class JsonLines:
-    """A listener that passes every event to `write` as one JSON line."""
-
-    def __init__(self, write: Callable[[str], None], encoder: EventEncoder) -> None:
-        self._write = write
-        self._encoder = encoder
-
-    def on_event(self, event: Event, at: float) -> None:
-        self._write(self._encoder.line(event, at))
-
-    def close(self) -> None:
-        pass

@@ -13,10 +13,10 @@ from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener
 from agentos.core.protocol.results import TakenItem
 from agentos.core.text.secrets import Redactor
-from agentos.outputs.audit import Audit
+from agentos.outputs.audit import Audit, JsonLines
 from agentos.outputs.display import open_display
 from agentos.outputs.logfiles import LogFiles, SummaryFile, WarnOnce
-from agentos.outputs.writer import JsonLines, LineWriter
+from agentos.outputs.writer import LineWriter
 from agentos.run.api import RunOrigin
 from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs
 from agentos.run.signals import Signals

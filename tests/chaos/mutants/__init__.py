@@ -89,7 +89,7 @@ MUTANTS = (
         "filed without a look for the marker",
         "filing",
         "agentos.workflows.file_issue",
-        "            if _read_origin(path) == filing.origin:\n",
+        "            if _read_origin(path, project) == filing.origin:\n",
         "            if False:\n",
     ),
     Mutant(
