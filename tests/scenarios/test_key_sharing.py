@@ -286,7 +286,7 @@ def test_a_run_stops_before_exceeding_its_budget_and_resumes_with_a_larger_one(h
     done = harness.run("--all", "--budget", "0.0175")
     assert done.code == 75, done.out
     assert "--budget 0.0175" in done.out and "FAILED" not in done.out
-    assert 1 <= len(server.answered()) < 6 and "lld_workflow_42.db" in harness.databases()
+    assert 1 <= len(server.answered()) < 6 and harness.databases()
     again = harness.run("--all", "--budget", "5")
     assert again.code == 0, again.out
     assert all(harness.document(number).exists() for number in (40, 41, 42))
