@@ -5,23 +5,46 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --require-hashes
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --require-hashes --progress-bar off --root-user-action ignore
 
-.PHONY: demo test test-all long check bench forecast-bench pictures scale keypool overhead gateway simulate chaos mutants sbom audit docs lock lowest clean
+# $(call install,FILE,PURPOSE): installs the packages of a lock file and names each one as it is fetched, on one line.
+define install
+	@printf 'Installing what %s (%s):' '$(2)' "$$(grep -c '==' $(1))"
+	@rm -f $(VENV)/.installed; \
+	{ $(PIP) -r $(1) 2>&1 && touch $(VENV)/.installed; } | tee $(VENV)/install.log | while read -r word name rest; do \
+		case $$word in Collecting) printf ' %s' "$${name%%[=[]*}";; Installing) printf ' ... unpacking';; esac; \
+	done; echo; \
+	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
+endef
+
+.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway recall simulate chaos mutants sbom audit docs generate lock lowest clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
 
 # Most tests wait for processes, so run three for every two cores.
-PYTEST := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(nproc) * 3 / 2)) $(BIN)/python -m pytest
+PYTEST := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) $(BIN)/python -m pytest
 
 # The tests to run before every commit: about five minutes on two cores.
 test: $(DEV) $(DOCS)
 	@$(PYTEST)
 
-# Everything that `make test` leaves out: slower variants, whole campaigns, the documented examples.
-test-all: $(DEV) $(DOCS)
+# Everything that `make test` leaves out: slower variants, whole campaigns, the documented examples, the page in Chromium.
+test-all: $(DEV) $(DOCS) browser
 	@$(PYTEST) -m 'slow and not long'
+
+# The same tests without the calls that only Linux has: with what agentos uses on other systems instead.
+test-portable: $(DEV) $(DOCS)
+	@AGENTOS_PORTABLE=1 $(PYTEST)
+
+# The tests that need nothing of Linux themselves, for other systems; untried there so far.
+test-macos: $(DEV)
+	@$(PYTEST) tests/contracts tests/control tests/core tests/engines tests/models tests/offline tests/outputs \
+		tests/parallel tests/run tests/settings tests/simulation tests/state_machines tests/storage tests/workflows
+
+# Installs Debian's Chromium, where it is missing and this user may, and axe-core into .venv; says what else to type.
+browser: $(DEV)
+	@$(BIN)/python -m tests.page.setup_browser
 
 # Tests that take minutes, then new random examples for every property-based test.
 long: $(DEV)
@@ -34,12 +57,17 @@ check: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Finds calls that do not exist on macOS, as far as the types of the standard library tell.
+check-macos: $(DEV)
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
+
 bench: $(DEV)
 	@$(BIN)/python -m bench.parallel --latency 1
 	@$(BIN)/python -m bench.parallel --latency 4
 
 # The key pool compared with other libraries, each installed in a separate folder.
 keypool: $(DEV)
+	@$(BIN)/python -m bench.keypool.shape_run
 	@$(BIN)/python -m bench.keypool
 
 # The cost of running items in parallel, compared with GNU parallel, a process pool and snakemake.
@@ -55,6 +83,14 @@ pictures: $(DEV)
 	@$(BIN)/python docs/images/make_demo_svg.py
 	@$(BIN)/python docs/images/make_timeline_svg.py
 
+# Takes the pictures of the page: four views, light and dark, wide and phone, in screenshots/; two go to the README.
+screenshots: browser
+	@$(BIN)/python docs/images/make_page_png.py
+
+# The page with 200 clients, slow and reconnecting ones among them, beside a run: what it costs the run.
+page-bench: $(DEV)
+	@$(BIN)/python -m bench.page
+
 # Runs ten thousand items on one machine.
 scale: $(DEV)
 	@$(BIN)/python -m bench.scale
@@ -67,7 +103,12 @@ simulate: $(DEV)
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
 
-# Random kills and freezes, a kill at every durable system call, power cuts, lock contention.
+# What a design gets to see, on real changes. RECORDS is a JSON list of changes, REPOSITORIES a folder with a git
+# directory for each repository; both are described in bench/recall.py.
+recall: $(DEV)
+	@$(BIN)/python -m bench.recall $(RECORDS) $(REPOSITORIES) --scale 10000 50000
+
+# Random kills and freezes, everything at once, replaced files, a kill at every durable system call, power cuts, contention.
 # Repeat one seed, or run fewer steps: make chaos CHAOS="--seed 71 --stride 6"
 chaos: $(DEV)
 	@$(BIN)/python -m tests.chaos $(CHAOS)
@@ -92,6 +133,10 @@ docs: $(DOCS)
 	@$(BIN)/properdocs build --quiet --config-file properdocs.yml
 	@echo "Open site/index.html"
 
+# Rewrites the generated tables of the reference and the manual pages, after commands or options have changed.
+generate: $(DEV)
+	@$(BIN)/python -m tests.audits.generate
+
 # Installs the lowest declared versions in a temporary environment, then runs the demo and the tests that touch them.
 lowest: $(DEV)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && set -e; \
@@ -104,7 +149,7 @@ lowest: $(DEV)
 
 # Rewrites the lock files after the dependencies in pyproject.toml have changed; needs uv on the PATH.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements/run.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra code pyproject.toml -o requirements/run.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --group docs -c requirements/dev.txt -o requirements/docs.txt
 
@@ -113,22 +158,19 @@ clean:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentos needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1). Choose another: make PYTHON=python3.12 demo" >&2; exit 1; }
-	@echo "Setting up $(VENV) ..."
+	@echo "Setting up $(VENV) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 has no venv module: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
 
 $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
-	@echo "Installing the packages that agentos needs ..."
-	@$(PIP) -r requirements/run.txt
-	@$(PIP) -r requirements/build.txt
+	$(call install,requirements/run.txt,agentos needs)
+	$(call install,requirements/build.txt,builds it)
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEV): requirements/dev.txt $(RUN)
-	@echo "Installing the packages that the tests and checks need ..."
-	@$(PIP) -r requirements/dev.txt
+	$(call install,requirements/dev.txt,the tests and checks need)
 	@touch $@
 
 $(DOCS): requirements/docs.txt | $(DEV)
-	@echo "Installing the packages that build the documentation ..."
-	@$(PIP) -r requirements/docs.txt
+	$(call install,requirements/docs.txt,builds the documentation)
 	@touch $@

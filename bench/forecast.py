@@ -71,7 +71,7 @@ def measure(shape: Shape, items: int, runs: int) -> list[Measured]:
 
 
 def _warm_up(summary: dict[str, object]) -> float:
-    seconds = summary["warm_up"]
+    seconds = summary["warm_up_seconds"]
     assert isinstance(seconds, float)
     return seconds
 

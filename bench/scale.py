@@ -33,9 +33,9 @@ from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.audit import Audit
 from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles, SummaryFile
+from agentos.platform_support import host_clock
 from agentos.run.discovery import discover
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
-from agentos.storage.clock import host_clock
 from agentos.storage.files import ProjectFolder, private_file
 from agentos.storage.home import Home
 from agentos.storage.journal import Journal
@@ -43,7 +43,7 @@ from agentos.storage.peer_log import NoPeers
 from agentos.storage.runs import RetentionPolicy, new_run, prune, run_folders
 from agentos.workflows.lld import APPROVED, document_name
 from agentos.workflows.registry import find_workflow
-from agentos.workflows.review_metadata import ReviewMetadata, with_metadata
+from agentos.workflows.review_loop import ReviewMetadata, with_metadata
 from bench.project import ISSUE
 
 WORKERS = 10

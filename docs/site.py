@@ -17,12 +17,46 @@ TOP_PAGES = {
 }
 
 
+# The order of reading. A name that ends with / stands for the other pages of that folder, by title.
+NAVIGATION: dict[str, tuple[str, ...]] = {
+    "": ("index.md", "tutorial.md", "tutorial-own-workflow.md"),
+    "How to": (
+        "how-to/begin.md",
+        "how-to/lld-workflow.md",
+        "how-to/issue-workflow.md",
+        "how-to/keys.md",
+        "how-to/",
+    ),
+    "Reference": ("reference/cli.md", "reference/settings.md", "reference/"),
+    "Explanation": ("explanation/architecture.md", "explanation/", "glossary.md", "security.md"),
+    "Reports": ("reports/",),
+    "Decisions": ("decisions/",),
+    "Project": ("changelog.md", "contributing.md", "security-policy.md"),
+}
+
+
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that are kept at the top of the repository."""
+    """Adds the pages that are kept at the top of the repository, and orders all pages for reading."""
     for name, page in TOP_PAGES.items():
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, page, content=_move_into_docs(text)))
+    config.nav = _navigation({file.src_uri for file in files.documentation_pages()})
     return files
+
+
+def _navigation(pages: set[str]) -> list[Any]:
+    """The pages by section; those that no section names come last."""
+    named = {name for names in NAVIGATION.values() for name in names}
+    left = set(pages)
+    navigation: list[Any] = []
+    for title, names in NAVIGATION.items():
+        found: list[str] = []
+        for name in names:
+            inside = sorted(page for page in left if page.startswith(name) and page not in named)
+            found += inside if name.endswith("/") else [name]
+        left -= set(found)
+        navigation += [{title: found}] if title else found
+    return [*navigation, *sorted(left)]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

@@ -1,4 +1,4 @@
-"""One call in Gemini's format over a kept connection, with nothing but the standard library."""
+"""A minimal Gemini client with keep-alive connections; standard library only."""
 
 import asyncio
 import contextlib
@@ -13,38 +13,38 @@ PATH = "/v1beta/models/offline-rules-1:generateContent"
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class GeminiResponse:
     status: int
     headers: Mapping[str, str]
     body: Any
 
     @property
     def retry_after(self) -> float | None:
-        """What a refusal asks to wait: RetryInfo's delay."""
+        """The delay that a refusal asks for (RetryInfo)."""
         for detail in self.body.get("error", {}).get("details", []):
             if found := re.fullmatch(r"([\d.]+)s", str(detail.get("retryDelay", ""))):
                 return float(found[1])
         return None
 
 
-class Wire:
-    """Idle connections are used again, the last one first."""
+class GeminiConnections:
+    """Reuses idle connections, the most recent first."""
 
     def __init__(self, url: str) -> None:
-        place = urlsplit(url)
-        self._host, self._port = place.hostname or "127.0.0.1", place.port or 80
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def ask(self, secret: str, prompt: str) -> Heard:
+    async def send(self, secret: str, prompt: str) -> GeminiResponse:
         reader, writer = self._idle.pop() if self._idle else await self._open()
         try:
             writer.write(self._request(secret, prompt))
-            heard = await _read(reader)
+            response = await _read(reader)
         except BaseException:
             writer.close()
             raise
         self._idle.append((reader, writer))
-        return heard
+        return response
 
     async def close(self) -> None:
         while self._idle:
@@ -65,8 +65,8 @@ class Wire:
         return head.encode() + body
 
 
-async def _read(reader: asyncio.StreamReader) -> Heard:
+async def _read(reader: asyncio.StreamReader) -> GeminiResponse:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
     headers = {name.casefold(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers["content-length"]))
-    return Heard(int(first.split()[1]), headers, json.loads(body))
+    return GeminiResponse(int(first.split()[1]), headers, json.loads(body))

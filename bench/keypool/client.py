@@ -1,4 +1,4 @@
-"""One client process: reads its job, says that it is ready, goes at a given moment, reports.
+"""One client process: reads its job, reports that it is ready, starts at a given moment, and prints its report.
 
 PYTHON -m bench.keypool.client NAME
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Protocol
 
-from bench.keypool.drive import Ask, drive
+from bench.keypool.drive import SendCall, drive
 from bench.keypool.job import Job, Report, read_job, report_line
 
 MODULES = {
@@ -24,17 +24,17 @@ MODULES = {
 
 
 class Client(Protocol):
-    """A module of the clients; `prepared` may import and connect at leisure."""
+    """A module in clients/. `open_client` may import and connect before the clock starts."""
 
-    def prepared(self, job: Job) -> contextlib.AbstractAsyncContextManager[Ask]: ...
+    def open_client(self, job: Job) -> contextlib.AbstractAsyncContextManager[SendCall]: ...
 
 
 async def perform(client: Client, job: Job) -> Report:
-    async with client.prepared(job) as ask:
+    async with client.open_client(job) as send:
         print("ready", flush=True)
-        go_at = float(sys.stdin.readline())
-        await asyncio.sleep(go_at - time.monotonic())
-        return await drive(job, ask)
+        start_at = float(sys.stdin.readline())
+        await asyncio.sleep(start_at - time.monotonic())
+        return await drive(job, send)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Callers that take call after call from one heap until none is left."""
+"""Runs the callers of one client: each takes the next call until none is left."""
 
 import asyncio
 import resource
@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable
 
 from bench.keypool.job import Job, Report
 
-Ask = Callable[[int, int], Awaitable[None]]
-"""Given the caller and the number of the call; returns when it is answered, raises when it is given up."""
+SendCall = Callable[[int, int], Awaitable[None]]
+"""Takes the numbers of caller and call; returns when the call is answered, raises when the client gives up."""
 
 
-async def drive(job: Job, ask: Ask) -> Report:
+async def drive(job: Job, send: SendCall) -> Report:
     served = [0] * job.callers
     numbers = iter(range(job.calls))
-    troubles: list[str] = []
+    errors: list[str] = []
 
     async def caller(me: int) -> None:
         for number in numbers:
             try:
-                await ask(me, number)
+                await send(me, number)
                 served[me] += 1
             except Exception as error:
-                troubles.append(f"{type(error).__name__}: {error}")
+                errors.append(f"{type(error).__name__}: {error}")
 
     began, cpu = time.monotonic(), time.process_time()
     tasks = [asyncio.create_task(caller(me)) for me in range(job.callers)]
@@ -36,5 +36,5 @@ async def drive(job: Job, ask: Ask) -> Report:
         seconds=seconds,
         cpu=time.process_time() - cpu,
         peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        trouble=f"not done in {job.seconds:.0f} s" if late else troubles[0][:300] if troubles else "",
+        error_text=f"not done in {job.seconds:.0f} s" if late else errors[0][:300] if errors else "",
     )

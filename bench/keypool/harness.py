@@ -13,52 +13,52 @@ from pathlib import Path
 from typing import TextIO
 
 from bench.keypool import peers
-from bench.keypool.job import Job, JobKey, Report, Told, job_line, read_report
+from bench.keypool.job import Job, JobKey, KnownLimit, Report, job_line, read_report
 from bench.keypool.physical import best_seconds
 from bench.keypool.scenarios import Scenario
 from bench.keypool.server import Counts, Server, served
 
 ROOT = Path(__file__).parents[2]
-SETTLE = 0.3
+SETTLE = 0.3  # seconds
 
 
-class Telling(StrEnum):
-    """Whether the client is told the limits beforehand."""
+class LimitKnowledge(StrEnum):
+    """Whether the client is given the limits beforehand."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """`tellings`: a client that can make nothing of limits, or nothing without, runs once."""
+class ClientSpec:
+    """A client to measure. One that cannot use given limits, or needs them, has only one of the `knowledge_levels`."""
 
     name: str
-    tellings: tuple[Telling, ...]
+    knowledge_levels: tuple[LimitKnowledge, ...]
     is_peer: bool = True
 
 
-ENTRANTS = (
-    Entrant("ours", (Telling.KNOWN, Telling.UNKNOWN), is_peer=False),
-    Entrant("aiolimiter", (Telling.KNOWN,)),
-    Entrant("tenacity", (Telling.UNKNOWN,)),
-    Entrant("litellm", (Telling.KNOWN,)),
-    Entrant("litellm-patient", (Telling.KNOWN,)),
-    Entrant("inspect_ai", (Telling.UNKNOWN,)),
+CLIENTS = (
+    ClientSpec("ours", (LimitKnowledge.KNOWN, LimitKnowledge.UNKNOWN), is_peer=False),
+    ClientSpec("aiolimiter", (LimitKnowledge.KNOWN,)),
+    ClientSpec("tenacity", (LimitKnowledge.UNKNOWN,)),
+    ClientSpec("litellm", (LimitKnowledge.KNOWN,)),
+    ClientSpec("litellm-patient", (LimitKnowledge.KNOWN,)),
+    ClientSpec("inspect_ai", (LimitKnowledge.UNKNOWN,)),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class BenchmarkCase:
     scenario: Scenario
-    entrant: Entrant
-    telling: Telling
+    spec: ClientSpec
+    knowledge: LimitKnowledge
     ledger: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    race: Race
+    case: BenchmarkCase
     counts: Counts
     seconds: float
     efficiency: float
@@ -66,29 +66,31 @@ class Result:
     fairness: float
     cpu: float
     peak_mb: float
-    trouble: str
+    error_text: str
 
 
 class ClientEnded(Exception):
-    """A client process has ended before its report."""
+    """A client process ended before it reported."""
 
 
-def run(race: Race) -> Result:
-    with served(race.scenario, race.ledger) as server, tempfile.TemporaryDirectory() as folder:
-        jobs = _jobs(race, server, folder)
+def run(case: BenchmarkCase) -> Result:
+    with served(case.scenario, case.ledger) as server, tempfile.TemporaryDirectory() as folder:
+        jobs = _jobs(case, server, folder)
         try:
-            with _started(race.entrant, jobs, Path(folder) / "errors") as processes:
-                reports = [read_report(_line(process)) for process in _gone(processes, race.scenario)]
+            with _started(case.spec, jobs, Path(folder) / "errors") as processes:
+                reports = [
+                    read_report(_line(process)) for process in _start_together(processes, case.scenario)
+                ]
         except ClientEnded as error:
             reports = [Report((0,), 1.0, 0.0, 0.0, str(error))]
-        return _result(race, server.counts(), reports, jobs[0])
+        return _result(case, server.counts(), reports, jobs[0])
 
 
-def _jobs(race: Race, server: Server, folder: str) -> list[Job]:
-    scenario = race.scenario
+def _jobs(case: BenchmarkCase, server: Server, folder: str) -> list[Job]:
+    scenario = case.scenario
     whole = Job(
         url=server.url,
-        keys=tuple(_key(race, place, secret) for place, secret in enumerate(server.secrets)),
+        keys=tuple(_key(case, index, secret) for index, secret in enumerate(server.secrets)),
         calls=scenario.calls // scenario.processes,
         callers=scenario.callers // scenario.processes,
         characters=scenario.characters,
@@ -102,27 +104,27 @@ def _jobs(race: Race, server: Server, folder: str) -> list[Job]:
     return [replace(whole, process=number, seconds=seconds) for number in range(scenario.processes)]
 
 
-def _key(race: Race, place: int, secret: str) -> JobKey:
-    limits, name = race.scenario.limits[place], f"key-{place + 1}"
-    if race.telling is Telling.UNKNOWN:
+def _key(case: BenchmarkCase, index: int, secret: str) -> JobKey:
+    limits, name = case.scenario.limits[index], f"key-{index + 1}"
+    if case.knowledge is LimitKnowledge.UNKNOWN:
         return JobKey(name, secret)
     return JobKey(
         name,
         secret,
-        Told(limits.rate, limits.seconds) if limits.rate else None,
-        Told(limits.tokens, limits.seconds) if limits.tokens else None,
+        KnownLimit(limits.rate, limits.seconds) if limits.rate else None,
+        KnownLimit(limits.tokens, limits.seconds) if limits.tokens else None,
     )
 
 
 @contextlib.contextmanager
-def _started(entrant: Entrant, jobs: list[Job], errors: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """All are ready when it yields; none is left when it ends."""
+def _started(spec: ClientSpec, jobs: list[Job], errors: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Yields when all processes are ready, and ends them on exit."""
     with contextlib.ExitStack() as stack:
-        said = stack.enter_context(errors.open("w+"))
-        processes = [stack.enter_context(_process(entrant, said)) for _ in jobs]
+        stderr = stack.enter_context(errors.open("w+"))
+        processes = [stack.enter_context(_process(spec, stderr)) for _ in jobs]
         try:
             for process, job in zip(processes, jobs, strict=True):
-                _tell(process, job_line(job))
+                _send_line(process, job_line(job))
             for process in processes:
                 while _line(process) != "ready\n":
                     pass
@@ -133,10 +135,10 @@ def _started(entrant: Entrant, jobs: list[Job], errors: Path) -> Iterator[list[s
 
 
 @contextlib.contextmanager
-def _process(entrant: Entrant, errors: TextIO) -> Iterator[subprocess.Popen[str]]:
-    python = str(peers.python_of(entrant.name)) if entrant.is_peer else sys.executable
+def _process(spec: ClientSpec, errors: TextIO) -> Iterator[subprocess.Popen[str]]:
+    python = str(peers.python_of(spec.name)) if spec.is_peer else sys.executable
     with subprocess.Popen(
-        [python, "-m", "bench.keypool.client", entrant.name],
+        [python, "-m", "bench.keypool.client", spec.name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -150,18 +152,20 @@ def _process(entrant: Entrant, errors: TextIO) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-def _gone(processes: list[subprocess.Popen[str]], scenario: Scenario) -> list[subprocess.Popen[str]]:
-    """Sends them off together, at the scenario's phase of the minute."""
+def _start_together(
+    processes: list[subprocess.Popen[str]], scenario: Scenario
+) -> list[subprocess.Popen[str]]:
+    """Starts all clients at the same moment, in the scenario's phase of the minute."""
     wait = SETTLE
     if scenario.phase is not None:
         wait += (scenario.phase - time.time() - SETTLE) % 60
-    go_at = time.monotonic() + wait
+    start_at = time.monotonic() + wait
     for process in processes:
-        _tell(process, str(go_at))
+        _send_line(process, str(start_at))
     return processes
 
 
-def _tell(process: subprocess.Popen[str], line: str) -> None:
+def _send_line(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
@@ -174,24 +178,24 @@ def _line(process: subprocess.Popen[str]) -> str:
     raise ClientEnded(f"ended early, with exit code {process.wait()}")
 
 
-def _result(race: Race, counts: Counts, reports: list[Report], job: Job) -> Result:
+def _result(case: BenchmarkCase, counts: Counts, reports: list[Report], job: Job) -> Result:
     served_by = [count for report in reports for count in report.served]
     seconds, done = max(report.seconds for report in reports), sum(served_by)
-    best = best_seconds(race.scenario, job, done) if done else 0.0
+    best = best_seconds(case.scenario, job, done) if done else 0.0
     return Result(
-        race=race,
+        case=case,
         counts=counts,
         seconds=seconds,
         efficiency=best / seconds,
-        failed=race.scenario.calls - done,
+        failed=case.scenario.calls - done,
         fairness=jain(served_by),
         cpu=sum(report.cpu for report in reports),
         peak_mb=sum(report.peak_mb for report in reports),
-        trouble=next((report.trouble for report in reports if report.trouble), ""),
+        error_text=next((report.error_text for report in reports if report.error_text), ""),
     )
 
 
 def jain(shares: list[int]) -> float:
-    """1 if all have the same, 1/n if one has it all."""
+    """Jain's fairness index: 1 if all shares are equal, 1/n if one caller has everything."""
     squares = len(shares) * sum(share * share for share in shares)
     return sum(shares) ** 2 / squares if squares else 0.0

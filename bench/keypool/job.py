@@ -1,12 +1,12 @@
-"""What one client process is given to do, and what it reports; known to every client, in whatever venv."""
+"""The job of one client process, and its report. Standard library only: peers import it in their own venvs."""
 
 import json
 from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """At most `amount` in `seconds`, as a user would know it."""
+class KnownLimit:
+    """At most `amount` in `seconds`."""
 
     amount: float
     seconds: float
@@ -14,19 +14,19 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """A key, with its limits where the client is told."""
+    """A key, with its limits if the client is given them."""
 
     name: str
     secret: str
-    requests: Told | None = None
-    tokens: Told | None = None
+    requests: KnownLimit | None = None
+    tokens: KnownLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`names_limits`: whether what refusals say of limits by name and value may be read.
+    """`names_limits`: whether the client may use the limits that refusals name.
 
-    `folder` is shared by the processes of one load; empty where there is only one.
+    `folder` is shared by all processes of the job; empty if there is only one.
     """
 
     url: str
@@ -41,7 +41,7 @@ class Job:
     process: int
 
     def prompt(self, call: int) -> str:
-        """The same for every client: sizes run evenly through the span, in a scattered order."""
+        """The same for every client: sizes cover the range evenly, in a scattered order."""
         low, high = self.characters
         size = low + (high - low) * (call * 37 % 101) // 100
         return f"call {self.process}-{call} ".ljust(size, "x")
@@ -49,13 +49,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`served` by caller; `seconds` from the start to the last end."""
+    """`served`: calls per caller; `seconds`: from the start to the end of the last call."""
 
     served: tuple[int, ...]
     seconds: float
     cpu: float
     peak_mb: float
-    trouble: str = ""
+    error_text: str = ""
 
 
 def job_line(job: Job) -> str:
@@ -81,4 +81,6 @@ def read_report(line: str) -> Report:
 def _key(
     name: str, secret: str, requests: dict[str, float] | None, tokens: dict[str, float] | None
 ) -> JobKey:
-    return JobKey(name, secret, Told(**requests) if requests else None, Told(**tokens) if tokens else None)
+    return JobKey(
+        name, secret, KnownLimit(**requests) if requests else None, KnownLimit(**tokens) if tokens else None
+    )

@@ -1,11 +1,11 @@
-"""The peers' own venvs: made by the benchmark alone, on demand, never the product's."""
+"""A venv for each peer, created on demand and separate from the product's."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / ".venv"
-# LiteLLM and inspect_ai each want another version of OpenAI's SDK.
+# LiteLLM and inspect_ai require different versions of OpenAI's SDK.
 PACKAGES = {
     "tenacity": ("tenacity",),
     "aiolimiter": ("aiolimiter",),
@@ -24,7 +24,7 @@ def installed(client: str) -> bool:
 
 
 def installable(client: str) -> bool:
-    """Installs what is missing; whether the client can run."""
+    """Installs what is missing; returns whether the client can run."""
     if installed(client):
         return True
     print(f"Setting up {' '.join(PACKAGES[client])} in {_venv(client)} ...", file=sys.stderr)

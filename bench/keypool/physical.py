@@ -1,4 +1,4 @@
-"""The best possible time: calls that know the server's limiters by heart."""
+"""The best possible time for a number of calls, with full knowledge of the server's limiters."""
 
 import heapq
 from dataclasses import dataclass, field, replace
@@ -8,15 +8,15 @@ from agentos.offline.vendors.neutral import count_tokens
 from bench.keypool.job import Job
 from bench.keypool.scenarios import Scenario
 
-# The rule engine's answer to a prompt without a task.
+# What the rule engine answers to a prompt without a task.
 ANSWER_TOKENS = 39
 MINUTES = 60.0 * 1_000_000
 
 
 def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
-    """Every call goes, in its order, to the first key that admits it, at the first moment that one does."""
+    """Each call in turn goes to the first key that admits it, as soon as one does."""
     began = now = MINUTES + (scenario.phase or 0.0)
-    keys = [_Key(BucketLimiter(replace(limits, refused_count=False))) for limits in _living(scenario)]
+    keys = [_Key(BucketLimiter(replace(limits, refused_count=False))) for limits in _usable_limits(scenario)]
     free = [now] * scenario.callers
     for call in range(calls):
         now = max(now, heapq.heappop(free))
@@ -29,14 +29,14 @@ def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
 
 @dataclass(slots=True)
 class _Key:
-    meter: BucketLimiter
+    limiter: BucketLimiter
     ends: list[float] = field(default_factory=list)
 
     def wait(self, now: float, tokens: int) -> float:
-        """0 if the call was admitted."""
+        """Seconds until the call would be admitted; 0 if it was."""
         while self.ends and self.ends[0] <= now:
-            self.meter.add_output(heapq.heappop(self.ends), ANSWER_TOKENS)
-        over = self.meter.admit(now, Spending(tokens))
+            self.limiter.add_output(heapq.heappop(self.ends), ANSWER_TOKENS)
+        over = self.limiter.admit(now, Spending(tokens))
         return max((one.wait or 0.0 for one in over), default=0.0)
 
 
@@ -51,5 +51,5 @@ def _admitted(keys: list[_Key], now: float, tokens: int) -> tuple[float, _Key]:
         now += min(waits)
 
 
-def _living(scenario: Scenario) -> list[OfflineLimits]:
-    return [limits for place, limits in enumerate(scenario.limits) if place not in scenario.dead]
+def _usable_limits(scenario: Scenario) -> list[OfflineLimits]:
+    return [limits for index, limits in enumerate(scenario.limits) if index not in scenario.dead]

@@ -1,4 +1,4 @@
-"""What the server allows and how it behaves, what the load is, and what the clients are told."""
+"""The scenarios: the server's limits and behaviour, the load, and what the clients know."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,9 @@ BUCKET = OfflineLimits(rate=5, seconds=1.0, window=WindowKind.BUCKET, burst=5)
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`limits` of each key; `dead` keys, by their place, with the fault that every call meets.
+    """`limits` of each key; `dead`: keys by index, with the fault that every call on them gets.
 
-    `names_limits`: the server's minute is a minute, so that what it names may be believed. `phase` is the
+    `names_limits`: the server's minute lasts a minute, so the limits that it names are right. `phase` is the
     second of the minute at which the load starts.
     """
 

@@ -14,7 +14,7 @@ from bench.keypool.scenarios import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Calls as the server saw them; those on dead keys are wasted, whatever they met."""
+    """Calls as the server counted them; all calls on dead keys are wasted."""
 
     admitted: int
     refused: int
@@ -30,11 +30,11 @@ class Server:
     def counts(self) -> Counts:
         with urllib.request.urlopen(f"{self.url}/_offline/ledger?last=0") as answer:
             statuses: dict[str, dict[str, int]] = json.load(answer)["statuses"]
-        dead = {f"key-{place + 1}" for place in self.dead}
-        living = [counted for key, counted in statuses.items() if key not in dead]
+        dead = {f"key-{index + 1}" for index in self.dead}
+        usable = [counted for key, counted in statuses.items() if key not in dead]
         return Counts(
-            admitted=sum(counted.get("200", 0) for counted in living),
-            refused=sum(count for counted in living for status, count in counted.items() if status != "200"),
+            admitted=sum(counted.get("200", 0) for counted in usable),
+            refused=sum(count for counted in usable for status, count in counted.items() if status != "200"),
             wasted=sum(sum(counted.values()) for key, counted in statuses.items() if key in dead),
         )
 
@@ -60,18 +60,18 @@ def served(scenario: Scenario, call_log: str = "") -> Iterator[Server]:
 
 def _flags(scenario: Scenario, call_log: str) -> list[str]:
     flags = ["--keys", str(len(scenario.limits)), "--latency", f"{scenario.latency},{scenario.latency}"]
-    for place, limits in enumerate(scenario.limits):
-        flags += ["--limit", f"key-{place + 1}:{_words(limits)}"]
+    for index, limits in enumerate(scenario.limits):
+        flags += ["--limit", f"key-{index + 1}:{_limit_text(limits)}"]
     if any(limits.refused_count for limits in scenario.limits):
         flags.append("--refused-count")
-    for place, kind in scenario.dead.items():
-        fault = {"kind": kind, "key": f"key-{place + 1}", "times": None}
+    for index, kind in scenario.dead.items():
+        fault = {"kind": kind, "key": f"key-{index + 1}", "times": None}
         flags += ["--fault", json.dumps(fault)]
     return [*flags, "--ledger", call_log] if call_log else flags
 
 
-def _words(limits: OfflineLimits) -> str:
-    words = {
+def _limit_text(limits: OfflineLimits) -> str:
+    fields = {
         "rpm": limits.rate,
         "tpm": limits.tokens,
         "itpm": limits.input_tokens,
@@ -79,4 +79,4 @@ def _words(limits: OfflineLimits) -> str:
         "seconds": limits.seconds,
         "window": limits.window,
     }
-    return ",".join(f"{word}={value}" for word, value in words.items() if value is not None)
+    return ",".join(f"{name}={value}" for name, value in fields.items() if value is not None)

@@ -1,4 +1,4 @@
-"""How fast keys are given out: decisions, leases over the worker's channel, leases of the dead.
+"""How fast keys are leased: decisions, leases over a worker's channel, leases of killed holders.
 
 python -m bench.keypool.speed
 """
@@ -22,23 +22,23 @@ from agentos.core.quota.budget import Budget, Limits, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
+from agentos.core.quota.peer_state import with_shared_lock
 from agentos.core.quota.pool import Pool
-from agentos.core.quota.shared_lock import with_shared_lock
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
+from agentos.platform_support import host_clock
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
-from agentos.storage.clock import host_clock
 from agentos.storage.peer_log import FilePeerLog
 
 ROOT = Path(__file__).parents[2]
 MODEL = "offline-rules-1"
 WORKERS = 10
-ASKS = 200
-# Seconds that a call takes: not the same for all, or they would all ask at once.
-THINKS = (0.025, 0.075)
+REQUESTS = 200
+# Calls take different times, or all workers would ask at once.
+CALL_SECONDS = (0.025, 0.075)
 KEYS = 20
 STEP = 0.0005
 DECISIONS = 50_000
@@ -48,19 +48,19 @@ ROUNDS = 5
 
 
 def main() -> None:
-    # Others on the machine can only make it slower.
+    # The best of several: other load on the machine can only make it slower.
     fast = [decisions_a_second() for _ in range(TRIES)]
     print(
         f"{max(fast):,.0f} decisions a CPU second, {KEYS} keys with known limits, in the best of {TRIES} tries "
         f"({statistics.median(fast):,.0f} in the median)"
     )
     print(f"{decisions_a_second(waiting=200):,.0f} decisions a CPU second, {KEYS} keys, 200 calls waiting")
-    told = [lease_waits() for _ in range(ROUNDS)]
-    waits = min(told, key=statistics.median)
+    rounds = [lease_waits() for _ in range(ROUNDS)]
+    waits = min(rounds, key=statistics.median)
     print(
-        f"lease over the channel, {WORKERS} workers with calls of {THINKS[0]} to {THINKS[1]} s, {len(waits)} asks: "
+        f"lease over the channel, {WORKERS} workers with calls of {CALL_SECONDS[0]} to {CALL_SECONDS[1]} s, {len(waits)} requests: "
         f"median {statistics.median(waits):.3f} ms, 99th percentile {_percentile(waits, 0.99):.3f} ms, "
-        f"in the best of {ROUNDS} rounds (medians {', '.join(f'{statistics.median(one):.3f}' for one in told)})"
+        f"in the best of {ROUNDS} rounds (medians {', '.join(f'{statistics.median(one):.3f}' for one in rounds)})"
     )
     deaths = deaths_noticed()
     print(
@@ -73,16 +73,16 @@ def main() -> None:
 
 
 def decisions_a_second(waiting: int = 0) -> float:
-    """A wish and a return are a decision each: who gets which key now? Half of the keys are held."""
+    """Each request and each release is one decision about who gets which key. Half of the keys are held."""
     pool = Pool(_credentials(KEYS, Rate(150.0, 1.0)))
     for number in range(waiting):
-        pool.request(_want(f"patient-{number}", 0.0, provider="nobody"))
+        pool.request(_lease_request(f"waiting-{number}", 0.0, provider="nobody"))
     decided, now, held = 0, 0.0, list[Lease]()
-    # By the CPU's clock: it counts the same on a busy machine.
+    # CPU time, because it is the same on a busy machine.
     began = time.process_time()
     while decided < DECISIONS:
         now += STEP
-        pool.request(_want(f"holder-{decided}", now))
+        pool.request(_lease_request(f"holder-{decided}", now))
         held += pool.grant(now)
         decided += 1
         if len(held) > KEYS // 2:
@@ -99,45 +99,45 @@ def _end(pool: Pool, lease: Lease) -> None:
     bucket.cooldown.record_success(lease.granted_at)
 
 
-# The whole way: worker, channel, coordinator with its turn among the runs of this host, and back.
+# The whole path: worker, channel, coordinator with the lock that runs share, and back.
 
 
 def lease_waits() -> list[float]:
-    """Milliseconds from the asking to the key, as the workers measured them."""
+    """Milliseconds from request to lease, as the workers measured them."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         log = stack.enter_context(contextlib.closing(FilePeerLog(Path(folder), "one")))
-        surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         entry = "bench.keypool.speed_worker"
-        spec = WorkerSpec(f"{entry}:main", (entry,), surroundings, (log.liveness_fd,))
-        engine = ProcessEngine(spec, _order, lambda text: text)
+        spec = WorkerSpec(f"{entry}:main", (entry,), environment, (log.liveness_fd,))
+        engine = ProcessEngine(spec, _task_line, lambda text: text)
         stack.enter_context(contextlib.closing(engine)).warm_up()
         items = tuple(f"ITEM-{number}" for number in range(WORKERS))
         pool = Pool(_credentials(KEYS, Rate(1e6, 1.0)))
         run = Scheduler(items, pool, Limits(parallel=WORKERS), random.random, host_clock())
-        ears = _Ears()
-        coordinator = EventLoop(run, engine, [ears], Clock(host_clock, time.time), log)
+        listener = _WaitListener()
+        coordinator = EventLoop(run, engine, [listener], Clock(host_clock, time.time), log)
         coordinator.run(
             events.RunStarted("one", "speed", ".", items, WORKERS, ()), ExternalInputs([], lambda: None)
         )
-        return sorted(ears.waits)
+        return sorted(listener.waits)
 
 
-class _Ears:
-    """Hears what the workers print."""
+class _WaitListener:
+    """Collects the times that the workers print."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
 
     def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.LineWritten):
-            self.waits += [float(word) for word in event.text.split()]
+            self.waits += [float(name) for name in event.text.split()]
 
     def close(self) -> None:
         pass
 
 
-def _order(command: StartWorker) -> str:
-    return json.dumps({"item": command.item, "asks": ASKS, "thinks": THINKS})
+def _task_line(command: StartWorker) -> str:
+    return json.dumps({"item": command.item, "requests": REQUESTS, "call_seconds": CALL_SECONDS})
 
 
 # Two processes and one key: the first is killed while it holds it.
@@ -145,20 +145,22 @@ def _order(command: StartWorker) -> str:
 
 @dataclass(slots=True)
 class _Waiter:
-    """A process that shares its keys with others, reduced to one wish."""
+    """A process that shares its keys with others, reduced to one lease request."""
 
     log: FilePeerLog
-    leasing: LeaseManager
+    lease_manager: LeaseManager
 
-    def look(self) -> list[Lease]:
-        leases, _ = with_shared_lock(self.leasing, self.log, lambda: self.leasing.grants(host_clock()))
+    def try_grant(self) -> list[Lease]:
+        leases, _ = with_shared_lock(
+            self.lease_manager, self.log, lambda: self.lease_manager.grants(host_clock())
+        )
         return leases
 
     def wait(self) -> Lease:
-        """Sleeps as long as the pool allows, as the coordinator does."""
-        while not (leases := self.look()):
+        """Sleeps until the pool's next deadline, as the coordinator does."""
+        while not (leases := self.try_grant()):
             now = host_clock()
-            at = self.leasing.wake_at(now)
+            at = self.lease_manager.wake_at(now)
             time.sleep(1.0 if at is None else max(0.0, at - now))
         return leases[0]
 
@@ -180,8 +182,8 @@ def _death(number: int) -> float:
             assert holder.stdout
             holder.stdout.readline()
             waiter = _waiter(log)
-            assert not waiter.look(), "the key is held by the other process"
-            # Not in step with the waiter's looks.
+            assert not waiter.try_grant(), "the key is held by the other process"
+            # At a different phase of the waiter's polling each time.
             time.sleep(0.002 * number)
             holder.send_signal(signal.SIGKILL)
             killed = time.perf_counter()
@@ -196,7 +198,7 @@ def _waiter(log: FilePeerLog) -> _Waiter:
 
 
 def hold(folder: str) -> None:
-    """Takes the key and keeps it until it is killed."""
+    """Takes the key and holds it until killed."""
     _waiter(FilePeerLog(Path(folder), "holder")).wait()
     print("held", flush=True)
     time.sleep(60)
@@ -215,7 +217,7 @@ def _credentials(number: int, rate: Rate) -> list[Credential]:
     ]
 
 
-def _want(holder: str, now: float, provider: str = "gemini") -> LeaseRequest:
+def _lease_request(holder: str, now: float, provider: str = "gemini") -> LeaseRequest:
     return LeaseRequest(holder, "call", (provider,), now, models=(MODEL,))
 
 

@@ -9,9 +9,9 @@ HEAD = (
 
 
 def line_of(result: Result) -> str:
-    race, counts = result.race, result.counts
+    case, counts = result.case, result.counts
     return (
-        f"{race.scenario.name:<15} {race.telling:<8} {race.entrant.name:<16} {result.efficiency:>10.3f} "
+        f"{case.scenario.name:<15} {case.knowledge:<8} {case.spec.name:<16} {result.efficiency:>10.3f} "
         f"{result.seconds:>8.2f} {counts.refused:>8} {result.failed:>7} {counts.wasted:>7} "
         f"{result.fairness:>9.3f} {result.cpu:>7.2f} {result.peak_mb:>8.0f}"
     )

@@ -1,4 +1,4 @@
-"""The scenarios on a clock that is moved: what the pool itself can do, without the noise of a machine.
+"""The scenarios on a virtual clock: what the pool itself achieves, without the noise of a machine.
 
 python -m bench.keypool.virtual [--scenario NAME ...]
 """
@@ -22,24 +22,24 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
 from agentos.offline.rate_limits import BucketLimiter, Spending
 from agentos.offline.vendors.neutral import Quota, Violation, count_tokens
-from bench.keypool.harness import Telling, jain
+from bench.keypool.harness import LimitKnowledge, jain
 from bench.keypool.job import Job, JobKey
 from bench.keypool.physical import ANSWER_TOKENS, MINUTES, best_seconds
 from bench.keypool.scenarios import NAMES, Scenario, scenario_named
 
 MODEL = "offline-rules-1"
 CALLS_OF_AN_ITEM = 4
-ON_THE_WAY = (0.0005, 0.002)
-LONGEST = 100_000.0
-Happening = events.LeaseRequested | events.LeaseReleased | Lease | None
+NETWORK_DELAY = (0.0005, 0.002)  # seconds, each way
+MAX_SECONDS = 100_000.0  # of virtual time
+SimulationEvent = events.LeaseRequested | events.LeaseReleased | Lease | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What came of one scenario."""
+class SimulationResult:
+    """The figures of one simulated scenario."""
 
     scenario: str
-    telling: Telling
+    knowledge: LimitKnowledge
     efficiency: float
     seconds: float
     refused: int
@@ -49,7 +49,7 @@ class Told:
 
     def line(self) -> str:
         return (
-            f"{self.scenario:<15} {self.telling:<8} {self.efficiency:>10.3f} {self.seconds:>8.2f} "
+            f"{self.scenario:<15} {self.knowledge:<8} {self.efficiency:>10.3f} {self.seconds:>8.2f} "
             f"{self.refused:>8} {self.wasted:>7} {self.fairness:>9.3f} {self.early:>6}"
         )
 
@@ -68,53 +68,55 @@ class _Caller:
 
 
 @dataclass
-class World:
-    """One scenario's server, and the callers of so many processes that share its keys."""
+class PoolSimulation:
+    """One scenario: its server, and the callers of one or more processes that share its keys."""
 
     scenario: Scenario
-    telling: Telling
+    knowledge: LimitKnowledge
     seed: int = 1
     refused: int = 0
     wasted: int = 0
     early: int = 0
-    _promised: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _retry_times: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._dice = random.Random(self.seed)
+        self._random = random.Random(self.seed)
         self._server = [BucketLimiter(limits) for limits in self.scenario.limits]
         processes = self.scenario.processes
         self._pools = [Pool(_credentials(self)) for _ in range(processes)]
-        self._desks = [LeaseManager(pool, self._dice.random, Budget(PriceList())) for pool in self._pools]
+        self._lease_managers = [
+            LeaseManager(pool, self._random.random, Budget(PriceList())) for pool in self._pools
+        ]
         self._numbers = [iter(range(self.scenario.calls // processes)) for _ in range(processes)]
         self._callers = [_Caller(number % processes) for number in range(self.scenario.callers)]
-        self._agenda: list[tuple[float, int, int, Happening]] = []
-        self._written: list[tuple[float, int]] = []
-        self._order = count()
-        self._wakes: list[float | None] = [None] * processes
+        self._schedule: list[tuple[float, int, int, SimulationEvent]] = []
+        self._finished_calls: list[tuple[float, int]] = []
+        self._task_line = count()
+        self._wake_times: list[float | None] = [None] * processes
         self._job = _job(self.scenario)
 
-    def run(self) -> Told:
+    def run(self) -> SimulationResult:
         began = now = MINUTES + (self.scenario.phase or 0.0)
         last = now
         for number in range(len(self._callers)):
             self._next_call(number, now)
-        while self._agenda and now < began + LONGEST:
-            now, _, process, event = heapq.heappop(self._agenda)
-            if event is None and now != self._wakes[process]:
+        while self._schedule and now < began + MAX_SECONDS:
+            now, _, process, event = heapq.heappop(self._schedule)
+            if event is None and now != self._wake_times[process]:
                 continue
             if isinstance(event, Lease):
-                self._arrive(process, event, now)
+                self._serve(process, event, now)
                 continue
             if isinstance(event, events.LeaseReleased) and event.refusal is None:
                 last = now
-            self._decide(process, event, now)
+            self._step(process, event, now)
         done = sum(caller.served for caller in self._callers)
         best = best_seconds(self.scenario, self._job, done)
         seconds = last - began
         shares = [caller.served for caller in self._callers]
-        return Told(
+        return SimulationResult(
             self.scenario.name,
-            self.telling,
+            self.knowledge,
             best / seconds,
             seconds,
             self.refused,
@@ -123,14 +125,14 @@ class World:
             self.early,
         )
 
-    def _decide(self, process: int, event: Happening, now: float) -> None:
-        context = self._desks[process]
+    def _step(self, process: int, event: SimulationEvent, now: float) -> None:
+        context = self._lease_managers[process]
         match event:
             case events.LeaseRequested():
                 context.request(event, now)
             case events.LeaseReleased():
                 context.release(event, now)
-                self._after(event, now)
+                self._handle_release(event, now)
         for lease in context.grants(now):
             self._send(process, lease, now)
         notes = context.drain_notes()
@@ -138,11 +140,11 @@ class World:
             for note in notes if number != process else ():
                 pool.apply_note(replace(note, run=f"process-{process}"))
         at = context.wake_at(now)
-        self._wakes[process] = None if at is None else max(at, now + 1e-6)
+        self._wake_times[process] = None if at is None else max(at, now + 1e-6)
         if at is not None:
-            self._plan(max(at, now + 1e-6), process, None)
+            self._push(max(at, now + 1e-6), process, None)
 
-    def _after(self, event: events.LeaseReleased, now: float) -> None:
+    def _handle_release(self, event: events.LeaseReleased, now: float) -> None:
         number = int(event.item.partition("-")[0])
         caller = self._callers[number]
         if event.refusal is None:
@@ -151,7 +153,7 @@ class World:
             caller.usual = event.usage.output_tokens
             self._next_call(number, now)
         else:
-            self._plan(now, caller.process, self._wish(number))
+            self._push(now, caller.process, self._lease_request(number))
 
     def _next_call(self, number: int, now: float) -> None:
         caller = self._callers[number]
@@ -160,12 +162,12 @@ class World:
             return
         if not caller.item or caller.calls == CALLS_OF_AN_ITEM:
             if caller.item:
-                self._desks[caller.process].drop_holder(caller.item)
+                self._lease_managers[caller.process].drop_holder(caller.item)
             caller.item, caller.calls, caller.usual = f"{number}-{call}", 0, 0
         caller.call = call
-        self._plan(now, caller.process, self._wish(number))
+        self._push(now, caller.process, self._lease_request(number))
 
-    def _wish(self, number: int) -> events.LeaseRequested:
+    def _lease_request(self, number: int) -> events.LeaseRequested:
         caller = self._callers[number]
         return events.LeaseRequested(
             item=caller.item,
@@ -178,30 +180,30 @@ class World:
         )
 
     def _send(self, process: int, lease: Lease, now: float) -> None:
-        known, until = self._promised.get(lease.credential.name, (now, now))
+        known, until = self._retry_times.get(lease.credential.name, (now, now))
         self.early += known <= now < until
-        self._plan(now + self._dice.uniform(*ON_THE_WAY), process, lease)
+        self._push(now + self._random.uniform(*NETWORK_DELAY), process, lease)
 
-    def _arrive(self, process: int, lease: Lease, now: float) -> None:
-        place = int(lease.credential.name.partition("-")[2]) - 1
-        ends = now + self._dice.uniform(*ON_THE_WAY)
-        refusal, usage = self._refusal(place, lease, now), Usage()
+    def _serve(self, process: int, lease: Lease, now: float) -> None:
+        index = int(lease.credential.name.partition("-")[2]) - 1
+        ends = now + self._random.uniform(*NETWORK_DELAY)
+        refusal, usage = self._refusal(index, lease, now), Usage()
         if refusal is None:
             tokens = count_tokens(self._job.prompt(int(lease.request.call)))
             usage, ends = Usage(1, tokens, ANSWER_TOKENS), ends + self.scenario.latency
-            heapq.heappush(self._written, (now + self.scenario.latency, place))
+            heapq.heappush(self._finished_calls, (now + self.scenario.latency, index))
         elif refusal.kind is RefusalKind.RATE_LIMITED:
-            self._promised[lease.credential.name] = (ends, now + (refusal.seconds or 0.0))
+            self._retry_times[lease.credential.name] = (ends, now + (refusal.seconds or 0.0))
         took = ends - lease.granted_at
-        self._plan(
+        self._push(
             ends, process, events.LeaseReleased(lease.request.holder, lease.id, took, usage, refusal, MODEL)
         )
 
-    def _refusal(self, place: int, lease: Lease, at: float) -> Refusal | None:
-        while self._written and self._written[0][0] <= at:
-            when, key = heapq.heappop(self._written)
+    def _refusal(self, index: int, lease: Lease, at: float) -> Refusal | None:
+        while self._finished_calls and self._finished_calls[0][0] <= at:
+            when, key = heapq.heappop(self._finished_calls)
             self._server[key].add_output(when, ANSWER_TOKENS)
-        match self.scenario.dead.get(place):
+        match self.scenario.dead.get(index):
             case "403":
                 self.wasted += 1
                 return Refusal(RefusalKind.KEY_REJECTED, "403")
@@ -209,42 +211,42 @@ class World:
                 self.wasted += 1
                 return Refusal(RefusalKind.DAY_EXHAUSTED, "day", 20.0, 40_000.0)
         tokens = count_tokens(self._job.prompt(int(lease.request.call)))
-        over = self._server[place].admit(at, Spending(tokens))
+        over = self._server[index].admit(at, Spending(tokens))
         if not over:
             return None
         self.refused += 1
         wait = max(one.wait or 0.0 for one in over)
-        limits = tuple(_seen(one, self.scenario) for one in over) if self.scenario.names_limits else ()
+        limits = tuple(_named_limit(one, self.scenario) for one in over) if self.scenario.names_limits else ()
         return Refusal(RefusalKind.RATE_LIMITED, "429", wait, limits=limits)
 
-    def _plan(self, at: float, process: int, event: Happening) -> None:
-        heapq.heappush(self._agenda, (at, next(self._order), process, event))
+    def _push(self, at: float, process: int, event: SimulationEvent) -> None:
+        heapq.heappush(self._schedule, (at, next(self._task_line), process, event))
 
 
-def _seen(over: Violation, scenario: Scenario) -> LimitSeen:
+def _named_limit(over: Violation, scenario: Scenario) -> LimitSeen:
     dimension = {Quota.REQUESTS: Dimension.REQUESTS, Quota.TOKENS: Dimension.TOKENS}[over.quota]
     return LimitSeen(dimension, over.limit or 0, scenario.limits[0].seconds)
 
 
-def _credentials(world: World) -> Iterator[Credential]:
-    for place, limits in enumerate(world.scenario.limits):
+def _credentials(simulation: PoolSimulation) -> Iterator[Credential]:
+    for index, limits in enumerate(simulation.scenario.limits):
         rates = []
-        if world.telling is Telling.KNOWN and limits.rate:
+        if simulation.knowledge is LimitKnowledge.KNOWN and limits.rate:
             rates.append((Dimension.REQUESTS, Rate(limits.rate, limits.seconds)))
-        if world.telling is Telling.KNOWN and limits.tokens:
+        if simulation.knowledge is LimitKnowledge.KNOWN and limits.tokens:
             rates.append((Dimension.TOKENS, Rate(limits.tokens, limits.seconds)))
         yield Credential(
-            name=f"key-{place + 1}",
+            name=f"key-{index + 1}",
             provider="gemini",
-            secret=Secret(f"secret-{place}-of-a-key"),
+            secret=Secret(f"secret-{index}-of-a-key"),
             model=MODEL,
-            concurrency=world.scenario.concurrency,
+            concurrency=simulation.scenario.concurrency,
             rates=tuple(rates),
         )
 
 
 def _job(scenario: Scenario) -> Job:
-    keys = tuple(JobKey(f"key-{place}", "") for place in range(len(scenario.limits)))
+    keys = tuple(JobKey(f"key-{index}", "") for index in range(len(scenario.limits)))
     calls = scenario.calls // scenario.processes
     return Job(
         "",
@@ -267,9 +269,9 @@ def main() -> None:
     given = parser.parse_args()
     print(HEAD)
     for name in given.scenario:
-        for telling in Telling:
+        for knowledge in LimitKnowledge:
             for seed in range(given.seeds):
-                print(World(scenario_named(name), telling, seed + 1).run().line(), flush=True)
+                print(PoolSimulation(scenario_named(name), knowledge, seed + 1).run().line(), flush=True)
 
 
 if __name__ == "__main__":

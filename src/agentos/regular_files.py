@@ -31,7 +31,7 @@ class UnsafeFile(PreflightError):
 
 
 class FileTooLarge(UnsafeFile):
-    """A regular file that is larger than whoever reads it allows; `size` in bytes."""
+    """A regular file that is larger than the reader allows; `size` in bytes."""
 
     def __init__(self, path: Path, limit: int) -> None:
         super().__init__(path, f"it is larger than {limit:,} bytes")

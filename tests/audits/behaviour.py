@@ -14,7 +14,7 @@ from pathlib import Path
 from agentos.config.settings import worker_environment
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import is_safe_id
-from agentos.core.planning.review_parser import read_review
+from agentos.core.planning.review_parser import UnreadableReview, read_review
 from agentos.core.protocol.results import Verdict
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.regular_files import UnsafeFile
@@ -162,8 +162,9 @@ def accepted_homes() -> Iterator[str]:
 
 def invalid_approvals() -> Iterator[str]:
     for text in INVALID_REVIEWS:
-        if read_review(text).verdict is Verdict.APPROVED:
-            yield f"approved: {text[:60]}"
+        with contextlib.suppress(UnreadableReview):
+            if read_review(text, lenient=True).verdict is Verdict.APPROVED:
+                yield f"approved: {text[:60]}"
     valid = read_review('{"verdict": "APPROVED", "rationale": "x", "blocking_issues": []}')
     if valid.verdict is not Verdict.APPROVED:
         yield "a valid approval was not accepted"

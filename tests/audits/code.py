@@ -7,26 +7,37 @@ from collections.abc import Iterator
 from .tree import modules
 
 READERS = {"config/settings.py"}
-PRINTERS = {"worker/main.py", "cli/offline_server.py"}
-STARTERS = {"engines/template_client.py", "gateway/child.py", "offline/child.py", "workflows/github/token.py"}
-FORKERS = {"engines/template.py"}
+PRINTERS = {"worker/main.py", "exec/worker.py", "cli/offline_server.py"}
+STARTERS = {
+    "codebase/index_process.py",
+    "codebase/source_files.py",
+    "cli/worktrees.py",
+    "engines/template_client.py",
+    "exec/git.py",
+    "exec/worker.py",
+    "gateway/child.py",
+    "offline/child.py",
+    "page/child.py",
+    "platform_support.py",
+    "run/done_hook.py",
+    "run/prestart.py",
+}
+FORKERS = {"engines/reaper.py", "engines/template.py"}
 OPENERS = {
     "cli/exit_codes.py": "the null device",
     "cli/init.py": "files of the package",
     "cli/offline_options.py": "files that the user names on the command line",
-    "config/prices.py": "a file of the package",
+    "config/file.py": "a file of the package",
     "config/trust.py": "creates a new file in the home, exclusively",
-    "control/client.py": "/proc",
-    "control/server.py": "a folder, without access to its content",
-    "engines/template.py": "/proc",
+    "offline/child.py": "the null device",
     "offline/server.py": "a file that the user names on the command line",
     "outputs/report/html.py": "a file of the package",
     "outputs/report/markdown.py": "a file that GitHub names in the environment",
     "outputs/report/svg_timeline.py": "a file of the package",
+    "platform_support.py": "/proc and /sys",
+    "page/json_http.py": "files of the package",
     "regular_files.py": "the one way",
-    "storage/clock.py": "/proc",
     "storage/files.py": "folders by descriptor, and new files, exclusively",
-    "storage/locks.py": "/proc",
     "workflows/node_context.py": "files of the package",
 }
 """Modules that open files in another way than `regular_files`, with what they open."""

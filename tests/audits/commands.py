@@ -30,7 +30,7 @@ def problem_with(line: str) -> str | None:
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command of agentos by its full name."""
+    """Every command of agentos by its full name; hidden aliases are not documented."""
     group = LazyGroup()
     context = click.Context(group, info_name="agentos")
     yield "agentos", group
@@ -39,7 +39,8 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
         assert command is not None
         yield f"agentos {name}", command
         if isinstance(command, click.Group):
-            yield from ((f"agentos {name} {inner}", found) for inner, found in command.commands.items())
+            visible = ((inner, found) for inner, found in command.commands.items() if not found.hidden)
+            yield from ((f"agentos {name} {inner}", found) for inner, found in visible)
 
 
 def flags_of(command: click.Command) -> set[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from agentos.config.file import FILE_KEYS
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import WIRE_NAMES
-from agentos.core.scheduling.shutdown import EXIT_CODES
-from agentos.storage.credentials import reader
+from agentos.core.scheduling.control import EXIT_CODES
+from agentos.storage.credentials import file_parser
 
 from . import commands, names, output_lines
 from .check import Check, Report, audit
@@ -99,7 +99,7 @@ def undocumented_settings() -> Iterator[str]:
     tables = {
         "Environment": set(output_lines.variables()),
         "agentos.toml and config.toml": set(FILE_KEYS),
-        "credentials.toml": set(reader._FIELDS),
+        "credentials.toml": set(file_parser._FIELDS),
     }
     for heading, known in tables.items():
         documented = {row[0].strip("`") for row in page.rows(heading)}

@@ -23,6 +23,7 @@ from .pages import Block, pages
 
 TIMEOUT = 90.0  # seconds for one command
 STARTS_EMPTY = {"docs/tutorial.md"}
+WITH_CODE = {"docs/how-to/code-context.md"}
 PLACEHOLDERS = (
     (re.compile(r"running: [^|]*"), "running: "),
     (re.compile(r"(resumes|Interrupted) at \w+"), r"\1 at NODE"),
@@ -74,7 +75,7 @@ def run_page(name: str) -> list[str]:
         project = Path(folder) / "shop"
         project.mkdir()
         if name not in STARTS_EMPTY:
-            _fill(project)
+            _fill(project, ("issues", "ideas", *(["codebase"] if name in WITH_CODE else [])))
         for block in marked(name):
             for step in _run_block(block, project, Path(folder)):
                 if found := step.problems():
@@ -82,10 +83,11 @@ def run_page(name: str) -> list[str]:
     return []
 
 
-def _fill(project: Path) -> None:
+def _fill(project: Path, parts: tuple[str, ...]) -> None:
     with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
-        for part in ("issues", "ideas"):
-            shutil.copytree(backlog / part, project / part)
+        for part in parts:
+            target = project if part == "codebase" else project / part
+            shutil.copytree(backlog / part, target, dirs_exist_ok=True)
 
 
 def _run_block(block: Block, project: Path, folder: Path) -> list[Step]:

@@ -1,10 +1,11 @@
-"""Rewrites the generated parts of the documentation: `python -m tests.audits.generate`."""
+"""Rewrites the generated parts of the documentation and the manual pages: `python -m tests.audits.generate`."""
 
 import re
 import sys
 
 import click
 
+from agentos.cli.man_page import ALIASES, man_page
 from agentos.cli.offline_server import command as offline_server
 from tests.docs import pacing
 
@@ -12,6 +13,7 @@ from .tree import ROOT
 
 CLI = "docs/reference/cli.md"
 POOL = "docs/explanation/key-pool.md"
+MAN = "data/share/man/man1"
 PART = re.compile(r"(<!-- generated: [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -33,6 +35,11 @@ def pool_page() -> str:
     return PART.sub(lambda found: f"{found[1]}```text\n{pacing.table()}\n```\n{found[2]}", text)
 
 
+def man_pages() -> dict[str, str]:
+    """The manual pages by file name; the short programs are described on the page of agentos."""
+    return {"agentos.1": man_page()} | {f"{name}.1": ".so man1/agentos.1\n" for name in ALIASES}
+
+
 def _row(option: click.Option) -> str:
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(offline_server))}"
     names = ", ".join(f"`{name}{value}`" for name in option.opts)
@@ -45,6 +52,8 @@ def _row(option: click.Option) -> str:
 def main() -> int:
     (ROOT / CLI).write_text(cli_page(), "utf-8")
     (ROOT / POOL).write_text(pool_page(), "utf-8")
+    for name, text in man_pages().items():
+        (ROOT / MAN / name).write_text(text, "utf-8")
     return 0
 
 

@@ -20,7 +20,6 @@ SAME_JOB = {
     "markdown.py": "reads or writes Markdown for its package",
     "locks.py": "item locks: in storage, and their public face in the library",
     "credentials.py": "credentials: in the core, and their public face in the library",
-    "results.py": "results of an item: in the core, and their public face in the library",
     "console.py": "writes prefixed lines for people",
     "facts.py": "what its package knows about one document or run",
     "queue.py": "items that wait: for a worker, or for a reviewer",

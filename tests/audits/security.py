@@ -1,6 +1,6 @@
 """The security audit: rules that can be checked on the source and on the package's own functions."""
 
-from . import behaviour, code, locks
+from . import behaviour, code, locks, portability
 from .check import Check, Report, audit
 from .secrets_in_files import secrets_in_files
 
@@ -12,6 +12,7 @@ CHECKS = (
     Check("only the offline-server command and the worker call print", code.prints),
     Check("only the listed modules start processes", code.process_starters),
     Check("files of a project and of the home are opened by regular_files only", code.file_openers),
+    Check("only platform_support makes calls that only Linux has", portability.linux_only_calls),
     Check("files in the home are 0600 and folders 0700, whatever the umask", behaviour.open_modes),
     Check("the environment of a worker has no key, no token and no tracing", behaviour.leaking_environment),
     Check("a known secret is redacted in every encoding", behaviour.unredacted_secrets),

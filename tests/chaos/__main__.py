@@ -11,6 +11,9 @@ from pathlib import Path
 from tests.chaos.campaign import CampaignOptions, figures, run_campaign
 from tests.chaos.decisions import Act
 from tests.chaos.killing import Sweep
+from tests.chaos.mixed import MixedOptions, has_namespaces, has_overlay, run_mixed, run_on_overlay
+from tests.chaos.mixed import figures as mixed_figures
+from tests.chaos.replaced_files import sweep_replaced_files
 from tests.chaos.steps import SHIMMED, STEPS
 from tests.chaos.sweep import calls_of_a_worker, sweep_coordinators, sweep_designs, sweep_filings
 from tests.chaos.sweep_gated_runs import sweep_gated_runs
@@ -20,7 +23,7 @@ from tests.chaos.sweep_programs import COORDINATOR, GATEWAY, WORKER, sweep_progr
 from tests.chaos.sweep_reviews import calls_of_a_review, sweep_reviews
 from tests.faults.shim import compiled
 
-PARTS = ("campaign", "sweeps", "steps")
+PARTS = ("campaign", "mixed", "overlay", "replaced", "sweeps", "steps")
 MOST_CALLS = 500
 """More than a coordinator makes; the sweep stops after the last call."""
 FEWEST_CALLS = 8
@@ -36,6 +39,14 @@ def main() -> int:
     violations: list[str] = []
     if "campaign" in args.only:
         violations += _campaign(folder, args)
+    if "mixed" in args.only:
+        violations += _mixed(folder, args)
+    if "overlay" in args.only:
+        violations += _overlay(folder, args)
+    if "replaced" in args.only:
+        violations += _print_sweep(
+            sweep_replaced_files(folder / "replaced", random.Random(args.seed), args.cases)
+        )
     if "sweeps" in args.only:
         violations += _sweeps(folder, args.seed, args.stride)
     if "steps" in args.only:
@@ -55,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kills", type=int, default=500, help="kills and freezes (500)")
     parser.add_argument("--minutes", type=float, default=30.0, help="time limit in minutes (30)")
     parser.add_argument("--stride", type=int, default=1, help="kill at every N-th durable call (1: all)")
+    parser.add_argument("--cases", type=int, default=None, help="replace this many files and folders (all)")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="run only these parts")
     return parser
 
@@ -66,6 +78,29 @@ def _campaign(folder: Path, args: argparse.Namespace) -> list[str]:
     print(*figures(report), sep="\n", flush=True)
     short = [] if report.is_whole else [f"only {report.evidence.injector.total} of {options.kills} injected"]
     return [*report.violations, *short]
+
+
+def _mixed(folder: Path, args: argparse.Namespace) -> list[str]:
+    """Half as many faults as the campaign, but of every kind at once."""
+    if not has_namespaces():
+        print("mixed campaign without a container: namespaces need root", flush=True)
+    options = MixedOptions(
+        args.seed, args.items // 2, args.items // 2, args.kills // 2, args.minutes * 60, has_namespaces()
+    )
+    campaign = run_mixed(folder / "mixed", options)
+    print(*mixed_figures(campaign), sep="\n", flush=True)
+    return campaign.violations
+
+
+def _overlay(folder: Path, args: argparse.Namespace) -> list[str]:
+    if not has_overlay(folder / "overlay-probe"):
+        print("no campaign on an overlay: this machine allows no overlay mount")
+        return []
+    done = run_on_overlay(
+        folder / "overlay", args.seed, items=args.items // 5, kills=args.kills // 5, minutes=args.minutes
+    )
+    print(done.stdout, done.stderr, sep="", flush=True)
+    return [] if done.returncode == 0 else ["the campaign on an overlay found violations"]
 
 
 def _sweeps(folder: Path, seed: int, stride: int) -> list[str]:

@@ -62,7 +62,8 @@ def notes(harness: RunHarness, number: int) -> dict[str, str]:
     """The notes in an item's checkpoint, read from a copy, since opening a database may change it."""
     with tempfile.TemporaryDirectory(dir=harness.root) as folder:
         for path in harness.home.glob(f"checkpoints/*/lld_workflow_{number}.db*"):
-            shutil.copy(path, folder)
+            with contextlib.suppress(FileNotFoundError):  # deleted by its worker meanwhile
+                shutil.copy(path, folder)
         copy = Path(folder) / f"lld_workflow_{number}.db"
         if not copy.exists():
             return {}
@@ -96,7 +97,7 @@ def check_decisions(harness: RunHarness, decided: Mapping[int, Act]) -> Iterator
 
 def _check_lineage(harness: RunHarness, number: int, act: Act) -> Iterator[str]:
     folder = harness.project / "docs/lineage/done" / f"{number}-lld"
-    pages = {path.stem: path.read_text() for path in sorted(folder.glob("*.md"))}
+    pages = {path.stem: path.read_text() for path in sorted(folder.glob("[0-9]*.md"))}
     if tuple(pages) != LINEAGE[act]:
         yield f"LLD-{number}: lineage {', '.join(pages)} after {act}"
     commented = [

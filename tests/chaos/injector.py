@@ -20,9 +20,11 @@ SHORTEST_FREEZE, LONGEST_FREEZE = 0.1, 1.5  # seconds
 class Action(StrEnum):
     KILL = "kill"
     FREEZE = "freeze"
+    KILL_UNDER_FROZEN = "kill below a frozen fork server"
 
 
-ACTION_WEIGHTS = (70, 30)
+ACTION_WEIGHTS = (70, 30, 0)
+MIXED_WEIGHTS = (60, 25, 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Injector:
 
     rng: random.Random
     project: Path
+    weights: tuple[int, ...] = ACTION_WEIGHTS
     hits: Counter[tuple[Action, Role]] = field(default_factory=Counter)
     misses: int = 0
     deaths: Counter[str] = field(default_factory=Counter)
@@ -49,13 +52,17 @@ class Injector:
 
     def inject(self, coordinators: Sequence[int]) -> None:
         """Kill or freeze one process of these runs; a miss if it has just exited."""
-        action = self.rng.choices(tuple(Action), ACTION_WEIGHTS)[0]
+        action = self.rng.choices(tuple(Action), self.weights)[0]
         targets = [(tree, member) for tree in map(process_tree, coordinators) for member in tree.members]
         present = {
             role: weight for role, weight in ROLES.items() if role in {member.role for _, member in targets}
         }
         if not present:
             return
+        if action is Action.KILL_UNDER_FROZEN:
+            if Role.WORKER not in present:
+                return
+            present = {Role.WORKER: 1}
         role = self.rng.choices(tuple(present), tuple(present.values()))[0]
         if self._hit(action, *self.rng.choice([target for target in targets if target[1].role is role])):
             self.hits[action, role] += 1
@@ -80,6 +87,11 @@ class Injector:
             if action is Action.FREEZE:
                 self._freeze(handle)
                 stack.pop_all()
+            elif action is Action.KILL_UNDER_FROZEN:
+                # The fork server cannot reap the worker, nor end what it has started.
+                parent = os.pidfd_open(victim.parent)
+                self._freeze(parent)
+                self._kill(handle, tree.dies_with(victim))
             else:
                 self._kill(handle, tree.dies_with(victim))
             return True

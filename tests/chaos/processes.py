@@ -73,11 +73,25 @@ def processes_naming(folder: Path) -> list[int]:
     return [pid for pid in pids if f"{folder}" in command_line(pid) and _is_alive(pid)]
 
 
+def working_in(folder: Path) -> list[int]:
+    """Live processes that work in this folder."""
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            is_inside = os.readlink(f"/proc/{pid}/cwd") == str(folder)
+        except OSError:
+            continue
+        if is_inside and _is_alive(pid):
+            found.append(pid)
+    return found
+
+
 def _made_for(pid: int) -> str | None:
     words = command_line(pid).split()
     if FORK_SERVER_MODULE not in words:
         return None
-    return next(iter(words[words.index(FORK_SERVER_MODULE) + 2 :]), None)
+    # Its arguments are two descriptors, then the pid of its coordinator.
+    return next(iter(words[words.index(FORK_SERVER_MODULE) + 3 :]), None)
 
 
 def _is_alive(pid: int) -> bool:

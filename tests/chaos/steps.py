@@ -22,7 +22,7 @@ Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
 # Numbers of the durable calls at which each step kills.
 FILING = range(184, 236, 2)
-MARKING = (6, 7, 8)
+MARKING = range(5, 11)
 DECIDING = range(8, 16, 2)
 GATED = (30, 60)
 NOTING = range(4, 12)

@@ -84,9 +84,7 @@ def sweep_programs(
             if who == COORDINATOR:
                 sweep.violations += check_killed(harness, running, n)
             else:
-                sweep.violations += sound(
-                    f"exec with its {who} killed at call {n}", done, *_expected_codes(who)
-                )
+                sweep.violations += sound(f"exec with its {who} killed at call {n}", done)
             if programs.is_marked(n):
                 marked[n] = programs.count("started")[n]
         sweep.violations += [*_finish(programs, reached), *readable(harness), *leftovers(harness)]
@@ -95,11 +93,6 @@ def sweep_programs(
             *_check_calls(programs, server, reached),
         ]
     return sweep
-
-
-def _expected_codes(who: str) -> tuple[int, ...]:
-    """A killed worker costs a retry; a gateway killed before it serves prevents the run from starting."""
-    return (0,) if who == WORKER else (0, 3)
 
 
 def _finish(programs: Programs, numbers: Sequence[int]) -> Iterator[str]:

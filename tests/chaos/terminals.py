@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.scenarios.harness import DIE_WITH_PARENT, PROGRAMS, RunHarness
+from tests.scenarios.harness import DIE_WITH_PARENT, PROGRAMS, RunHarness, command_line, descendants
 
 RESTART_AFTER_KILL = 0.1  # seconds
 RESTART_AFTER_EXIT = 3.0  # seconds
@@ -20,6 +20,8 @@ class Terminal:
     harness: RunHarness
     name: str
     command: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    """A command prefix, such as one that makes a container."""
     exit_codes: Counter[int] = field(default_factory=Counter)
     _process: subprocess.Popen[bytes] | None = None
     _starts: int = 0
@@ -29,12 +31,21 @@ class Terminal:
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.poll() is None else None
 
+    @property
+    def coordinator(self) -> int | None:
+        """The coordinator's pid; in a container it is a child of the process that was started."""
+        if self.pid is None or not self.before:
+            return self.pid
+        return next(
+            (found.pid for found in descendants(self.pid) if self.command[0] in command_line(found.pid)), None
+        )
+
     def start(self) -> None:
         """Call from the main thread only: the process dies with the thread that started it."""
         self._starts += 1
         with open(self._file("out"), "wb") as out, open(self._file("err"), "wb") as err:
             self._process = subprocess.Popen(
-                [*DIE_WITH_PARENT, str(PROGRAMS / self.command[0]), *self.command[1:]],
+                [*DIE_WITH_PARENT, *self.before, str(PROGRAMS / self.command[0]), *self.command[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

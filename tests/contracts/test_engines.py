@@ -20,6 +20,7 @@ from agentos.core.text.secrets import Secret
 from agentos.engines.inline import InlineEngine, run_async
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
+from tests.scenarios.harness import PORTABLE_CALLS
 
 from .workers import APPROVED, async_worker, run_script
 
@@ -31,10 +32,19 @@ def inline(scripts: dict[str, str]) -> Engine:
     return InlineEngine(run_async(async_worker(scripts)), _redact)
 
 
-def processes(scripts: dict[str, str], *preload: str) -> Engine:
-    environment = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "PATH": os.defpath}
+def processes(scripts: dict[str, str], *preload: str, **variables: str) -> Engine:
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]),
+        "PATH": os.defpath,
+        **PORTABLE_CALLS,
+        **variables,
+    }
     spec = WorkerSpec("tests.contracts.workers:main", preload, environment)
     return ProcessEngine(spec, lambda command: json.dumps([command.item, scripts[command.item]]), _redact)
+
+
+def portable_processes(scripts: dict[str, str]) -> Engine:
+    return processes(scripts, AGENTOS_PORTABLE="1")
 
 
 def slow_processes(scripts: dict[str, str]) -> Engine:
@@ -49,7 +59,7 @@ def _redact(text: str) -> str:
     return text.replace("secret", "***")
 
 
-@pytest.fixture(params=[inline, processes])
+@pytest.fixture(params=[inline, processes, portable_processes])
 def harness(request: pytest.FixtureRequest) -> Iterator["EngineHarness"]:
     harness = EngineHarness(request.param)
     yield harness

@@ -1,8 +1,10 @@
 """The control socket: access rights, requests, misbehaving clients."""
 
+import contextlib
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,3 +122,17 @@ def test_the_socket_of_a_killed_run_counts_as_not_listening(folder: Path) -> Non
         left.bind(path)
     with pytest.raises(NotListening):
         ask(folder, events.ResumeRequested())
+
+
+def test_a_deep_folder_is_reached_even_if_the_temporary_folder_is_deep_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 60) / ("y" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with (
+        contextlib.closing(ControlSocket(deep)),
+        socket_path(deep) as address,
+        socket.socket(socket.AF_UNIX) as found,
+    ):
+        found.connect(address)

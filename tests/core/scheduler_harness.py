@@ -32,7 +32,7 @@ class SchedulerHarness:
     def __init__(self, credentials: list[Credential], items: int = 1, limits: Limits | None = None) -> None:
         names = tuple(f"LLD-{number}" for number in range(1, items + 1))
         self.now = 1000.0
-        self.outputs: list[Command | events.News] = []
+        self.outputs: list[Command | events.SchedulerEvent] = []
         self.notes: list[Note] = []
         self.pool = proven_pool(credentials)
         self.run = Scheduler(names, self.pool, limits or Limits(parallel=items), steady, self.now)
@@ -80,5 +80,5 @@ class SchedulerHarness:
         return [command.item for command in self.of(StartWorker)]
 
     def _collect(self, result: StepResult) -> None:
-        self.outputs += [*result.commands, *result.news]
+        self.outputs += [*result.commands, *result.events]
         self.notes += self.run.lease_manager.drain_notes()

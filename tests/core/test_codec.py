@@ -1,4 +1,4 @@
-"""The one JSON form: what goes in comes out, and garbage is refused."""
+"""The codec: messages survive a round trip, and invalid input is refused."""
 
 import json
 import typing
@@ -43,10 +43,14 @@ GOLDEN_NAMES = [
     "all_keys_limited",
     "breaker_closed",
     "breaker_opened",
+    "bucket_limits_forgotten",
     "bucket_limits_learned",
     "bucket_usage",
+    "budget_reached",
     "call_completed",
+    "call_cut",
     "call_ended",
+    "call_progress",
     "call_started",
     "calls_throttled",
     "cooldown_cleared",
@@ -59,6 +63,7 @@ GOLDEN_NAMES = [
     "freeze_worker",
     "gateway_exited",
     "gateway_restored",
+    "gateway_warned",
     "grant_lease",
     "heartbeat",
     "item_decided",
@@ -73,6 +78,8 @@ GOLDEN_NAMES = [
     "key_quarantined",
     "key_recovered",
     "key_rejected",
+    "key_wait_ended",
+    "key_wait_started",
     "keys_available",
     "keys_changed",
     "keys_fewer_than_workers",
@@ -82,6 +89,7 @@ GOLDEN_NAMES = [
     "lease_requested",
     "limit_learned",
     "line_written",
+    "model_forbidden",
     "node_finished",
     "node_started",
     "pause_requested",
@@ -116,6 +124,7 @@ GOLDEN_NAMES = [
     "worker_start_failed",
     "worker_started",
     "workers_killed",
+    "workspace_saved",
 ]
 
 
@@ -139,7 +148,7 @@ def test_a_line_is_found_by_its_type_marker() -> None:
 @pytest.mark.parametrize("kind", MESSAGE_TYPES, ids=lambda kind: kind.__name__)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_every_event_and_command_comes_back_as_it_went(kind: type, data: st.DataObject) -> None:
+def test_every_event_and_command_survives_a_round_trip(kind: type, data: st.DataObject) -> None:
     message = data.draw(st.from_type(kind))
     line = dumps(message)
     assert "\n" not in line
@@ -147,7 +156,7 @@ def test_every_event_and_command_comes_back_as_it_went(kind: type, data: st.Data
     assert decode(json.loads(json.dumps(encode(message)))) == message
 
 
-def test_an_order_comes_back_as_it_went() -> None:
+def test_a_worker_task_survives_a_round_trip() -> None:
     item = Item("LLD-42", "lld", 42, "Dark mode", "issues/42.md", labels=("ui",))
     order = WorkerTask(
         "run", 1, "/p", "lld", item, "/h/42.db", 5, (RoleModel("draft", ("gemini",), ("pro",)),)
@@ -155,7 +164,7 @@ def test_an_order_comes_back_as_it_went() -> None:
     assert unpack(WorkerTask, json.loads(json.dumps(pack(order)))) == order
 
 
-def test_a_field_of_a_newer_version_is_left_out() -> None:
+def test_an_unknown_field_of_a_newer_version_is_ignored() -> None:
     record = encode(events.NodeStarted("LLD-1", "N1", 1)) | {"colour": "blue"}
     assert decode(record) == events.NodeStarted("LLD-1", "N1", 1)
 
@@ -197,7 +206,7 @@ NODE = '{"type":"node_finished","item":"LLD-1","node":"N1","seconds":%s}'
         '{"type":"node_finished"',
     ],
 )
-def test_a_line_that_is_not_ours_is_refused_as_such(line: str) -> None:
+def test_a_line_in_another_format_is_refused(line: str) -> None:
     with pytest.raises(CodecError):
         loads(line)
 
@@ -230,12 +239,12 @@ def test_what_is_not_plain_data_cannot_be_written() -> None:
         pack(object())
 
 
-def test_nested_facts_keep_their_kinds() -> None:
+def test_nested_events_keep_their_types() -> None:
     refusal = Refusal(RefusalKind.DAY_EXHAUSTED, "429", None, 5.0)
     back = loads(dumps(events.LeaseReleased("LLD-1", "lease-1", 1.0, Usage(1, 2, 3), refusal)))
     assert back.refusal == refusal and back.refusal.kind is RefusalKind.DAY_EXHAUSTED
-    told = loads(dumps(events.WorkerReported("LLD-1", Outcome(Ending.PARKED, details=("a", "b")))))
-    assert told.outcome.details == ("a", "b") and told.outcome.ending is Ending.PARKED
+    decoded = loads(dumps(events.WorkerReported("LLD-1", Outcome(Ending.PARKED, details=("a", "b")))))
+    assert decoded.outcome.details == ("a", "b") and decoded.outcome.ending is Ending.PARKED
 
 
 def test_listeners_share_one_encoding_of_an_event() -> None:

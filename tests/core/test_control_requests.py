@@ -1,4 +1,4 @@
-"""What a run makes of requests from another terminal."""
+"""Requests from another terminal."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import FreezeWorker, GrantLease, KillWorker, StopWorker, ThawWorker
@@ -23,7 +23,7 @@ def test_a_paused_run_grants_no_key_and_starts_nothing_until_it_is_resumed() -> 
     assert run.of(events.LeaseGranted)[0].waited_seconds == 0.0, "it waited for a person, not for a key"
 
 
-def test_pause_now_sets_items_aside_without_using_up_a_try() -> None:
+def test_pause_now_suspends_items_without_using_up_an_attempt() -> None:
     run = SchedulerHarness(keys(4), 1, Limits(retries=0))
     run.handle(events.PauseRequested(now=True))
     assert run.of(StopWorker) == [StopWorker("LLD-1")]
@@ -35,7 +35,7 @@ def test_pause_now_sets_items_aside_without_using_up_a_try() -> None:
     assert run.run.over and run.run.exit_code() == 0
 
 
-def test_a_worker_that_does_not_leave_for_a_pause_is_killed_and_its_item_set_aside() -> None:
+def test_a_worker_that_does_not_exit_for_a_pause_is_killed_and_its_item_suspended() -> None:
     run = SchedulerHarness(keys(4), 1, Limits(retries=0))
     run.handle(events.PauseRequested(now=True))
     run.advance_to(1003.9)
@@ -55,7 +55,7 @@ def test_a_stop_ends_a_paused_run_with_everything_resumable() -> None:
     assert run.run.over and run.run.exit_code() == 143
 
 
-def test_a_failed_item_is_tried_as_often_again_and_only_a_failed_one() -> None:
+def test_only_a_failed_item_can_be_retried_and_it_gets_all_attempts_again() -> None:
     run = SchedulerHarness(keys(4), 2, Limits(parallel=2, retries=0))
     run.finish("LLD-1", failed("no"))
     run.handle(events.RetryRequested("LLD-1"))
@@ -69,7 +69,7 @@ def test_a_failed_item_is_tried_as_often_again_and_only_a_failed_one() -> None:
     assert run.run.exit_code() == 0, "what failed first has a verdict now"
 
 
-def test_the_number_of_workers_goes_up_at_once_and_down_as_items_end() -> None:
+def test_more_workers_take_effect_at_once_and_fewer_as_items_end() -> None:
     run = SchedulerHarness(keys(4), 5, Limits())
     run.handle(events.WorkerCountRequested(3))
     assert run.started() == ["LLD-1", "LLD-2", "LLD-3"]
@@ -84,7 +84,7 @@ def test_the_number_of_workers_goes_up_at_once_and_down_as_items_end() -> None:
     assert run.of(events.RequestDeclined)[-1].exit_code == 2
 
 
-def test_the_time_of_a_sleep_counts_for_nothing() -> None:
+def test_suspended_time_counts_towards_no_timeout() -> None:
     run = SchedulerHarness(keys(4), 1, Limits(timeout=100.0))
     run.handle(events.WorkerStarted("LLD-1", 4711))
     run.handle(events.RunSuspended())

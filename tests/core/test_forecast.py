@@ -14,9 +14,18 @@ from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, Cal
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import Limits, Price, PriceList
 from agentos.core.quota.credentials import Credential
-from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
+from agentos.core.ratelimit.limits import (
+    CallCost,
+    Counting,
+    Dimension,
+    LearnedLimit,
+    LearnedLimits,
+    LimitSeen,
+    Rate,
+)
+from agentos.outputs.forecast_text import forecast_lines
 
-from .builders import keys
+from .builders import key, keys
 
 NOW = 5000.0
 PRICES = PriceList((("gemini-2.5-pro", Price(1.0, 10.0)),))
@@ -53,6 +62,17 @@ def test_without_an_earlier_run_there_is_no_forecast() -> None:
     assert found.seconds_with_one_more_worker is None and found.seconds_with_one_more_key is None
 
 
+def test_code_that_earlier_prompts_did_not_show_is_counted() -> None:
+    before = history(item_trace())
+    more = before.showing(8000)
+    assert more.traces[0].usage.input_tokens == before.traces[0].usage.input_tokens + 8000 * len(
+        before.traces[0].calls
+    )
+    with_code = history(replace(item_trace(), code_tokens=8000))
+    assert with_code.showing(8000) == with_code
+    assert with_code.showing(0) == with_code
+
+
 def test_without_an_enabled_key_there_is_no_forecast() -> None:
     disabled = [replace(key, enabled=False) for key in keys(2)]
     assert forecast(planned_run(3, credentials=disabled), history()).seconds is None
@@ -78,6 +98,17 @@ def test_key_slots_are_the_bottleneck_when_workers_wait_for_each_other() -> None
     found = forecast(planned_run(8, parallel=4, credentials=keys(2)), history())
     assert found.bottleneck and found.bottleneck.what is WaitCause.SLOTS and found.bottleneck.amount == 2
     assert found.seconds is not None and found.seconds >= 8 * 20 / 2
+    assert found.bottleneck.keys == ("key-1", "key-2")
+
+
+def test_one_key_of_a_role_is_the_bottleneck_while_keys_of_another_provider_are_idle() -> None:
+    credentials = [*(key(f"anthropic-{n}", "anthropic") for n in range(1, 4)), key("gemini-1")]
+    found = forecast(planned_run(8, parallel=4, credentials=credentials), history())
+    assert found.bottleneck and found.bottleneck.what is WaitCause.SLOTS
+    assert (found.bottleneck.amount, found.bottleneck.keys) == (1, ("gemini-1",))
+    assert "Bottleneck: 1 key slot (gemini-1); workers spend" in forecast_lines(found)[1]
+    assert found.seconds and found.seconds_with_one_more_key
+    assert found.seconds_with_one_more_key < 0.6 * found.seconds, "the one more key is of the scarce provider"
     assert (
         found.seconds_with_one_more_key is not None and found.seconds_with_one_more_key < 0.8 * found.seconds
     )
@@ -102,9 +133,14 @@ def test_the_tightest_of_several_limits_is_named() -> None:
     assert found.bottleneck and found.bottleneck.what == Dimension.TOKENS
 
 
+def _learned(per_second: float, refusals: int = 3) -> LearnedLimits:
+    limit = LearnedLimit(Dimension.REQUESTS, Counting.TOKEN_BUCKET, 1.0, 1.0 / per_second)
+    return LearnedLimits((limit,), refusals=refusals)
+
+
 def test_a_rate_learned_by_an_earlier_run_is_respected() -> None:
     key = replace(keys(1)[0], concurrency=8)
-    learned = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", requests_per_second=0.1)
+    learned = BucketLimitsLearned("earlier", key.quota, "gemini-2.5-pro", learned=_learned(0.1))
     found = forecast(replace(planned_run(12, 4, [key]), notes=(learned,)), history(item_trace(1.0)))
     assert found.seconds is not None and found.seconds >= 23 * 10.0
 
@@ -113,16 +149,16 @@ def test_an_unsettled_rate_is_tempered_by_the_throughput_of_the_last_run() -> No
     """An unsettled estimate may be too high, and the measured throughput too low."""
     credentials = keys(2)
     notes = tuple(
-        BucketLimitsLearned("before", key.quota, "gemini-2.5-pro", requests_per_second=0.5)
+        BucketLimitsLearned("before", key.quota, "gemini-2.5-pro", learned=_learned(0.5, refusals=0))
         for key in credentials
     )
     inputs = replace(planned_run(10, parallel=4, credentials=credentials), notes=notes)
     untempered = forecast(inputs, history(item_trace(0.5)))
     tempered = forecast(inputs, replace(history(item_trace(0.5)), calls_per_second=0.4))
-    with_window = tuple(replace(note, window_seconds=10.0) for note in notes)
+    explained = tuple(replace(note, learned=_learned(0.5)) for note in notes)
     settled = [
         forecast(
-            replace(inputs, notes=with_window), replace(history(item_trace(0.5)), calls_per_second=rate)
+            replace(inputs, notes=explained), replace(history(item_trace(0.5)), calls_per_second=rate)
         ).seconds
         for rate in (None, 0.4)
     ]

@@ -1,4 +1,4 @@
-"""A run with parked items: what a decision sets in motion."""
+"""Parked items: what happens when a person decides."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
@@ -13,41 +13,41 @@ KEYS = [Credential("key-1", "gemini", Secret("one")), Credential("key-2", "gemin
 PARKED = Outcome(Ending.PARKED, rounds=1)
 
 
-def starts(conducted: SchedulerHarness, item: str) -> int:
-    return sum(isinstance(told, StartWorker) and told.item == item for told in conducted.outputs)
+def starts(harness: SchedulerHarness, item: str) -> int:
+    return sum(isinstance(output, StartWorker) and output.item == item for output in harness.outputs)
 
 
-def test_a_decided_item_goes_on_in_the_run_that_parked_it() -> None:
-    conducted = SchedulerHarness(KEYS, items=2)
-    conducted.finish("LLD-1", PARKED)
-    assert conducted.run.parked() == ["LLD-1"]
-    conducted.handle(events.ItemDecided("LLD-1", "approve"))
-    assert conducted.run.parked() == [] and starts(conducted, "LLD-1") == 2
-    conducted.finish("LLD-2")
-    over_before = conducted.run.over
-    conducted.finish("LLD-1")
-    assert not over_before and conducted.run.over and conducted.run.exit_code() == 0
+def test_an_item_resumes_in_the_run_that_parked_it_after_a_decision() -> None:
+    harness = SchedulerHarness(KEYS, items=2)
+    harness.finish("LLD-1", PARKED)
+    assert harness.run.parked() == ["LLD-1"]
+    harness.handle(events.ItemDecided("LLD-1", "approve"))
+    assert harness.run.parked() == [] and starts(harness, "LLD-1") == 2
+    harness.finish("LLD-2")
+    over_before = harness.run.over
+    harness.finish("LLD-1")
+    assert not over_before and harness.run.over and harness.run.exit_code() == 0
 
 
 def test_a_run_does_not_wait_for_people() -> None:
-    conducted = SchedulerHarness(KEYS, items=2)
-    conducted.finish("LLD-1", PARKED)
-    conducted.finish("LLD-2", PARKED)
-    assert conducted.run.over and conducted.run.exit_code() == 0
+    harness = SchedulerHarness(KEYS, items=2)
+    harness.finish("LLD-1", PARKED)
+    harness.finish("LLD-2", PARKED)
+    assert harness.run.over and harness.run.exit_code() == 0
 
 
-def test_only_a_parked_item_is_moved_by_a_decision() -> None:
-    conducted = SchedulerHarness(KEYS, items=2)
-    conducted.handle(events.ItemDecided("LLD-1", "approve"))
-    conducted.finish("LLD-1")
-    conducted.handle(events.ItemDecided("LLD-1", "approve"))
-    assert starts(conducted, "LLD-1") == 1
+def test_a_decision_resumes_only_a_parked_item() -> None:
+    harness = SchedulerHarness(KEYS, items=2)
+    harness.handle(events.ItemDecided("LLD-1", "approve"))
+    harness.finish("LLD-1")
+    harness.handle(events.ItemDecided("LLD-1", "approve"))
+    assert starts(harness, "LLD-1") == 1
 
 
-def test_tries_from_before_the_decision_are_not_held_against_the_item() -> None:
-    conducted = SchedulerHarness(KEYS, items=2, limits=Limits(parallel=2, retries=1))
-    conducted.finish("LLD-1", PARKED)
-    conducted.handle(events.ItemDecided("LLD-1", "approve"))
-    conducted.finish("LLD-1", failed_transient("OSError: no space left"))
-    (retried,) = [told for told in conducted.outputs if isinstance(told, events.ItemRetried)]
+def test_attempts_before_the_decision_do_not_count() -> None:
+    harness = SchedulerHarness(KEYS, items=2, limits=Limits(parallel=2, retries=1))
+    harness.finish("LLD-1", PARKED)
+    harness.handle(events.ItemDecided("LLD-1", "approve"))
+    harness.finish("LLD-1", failed_transient("OSError: no space left"))
+    (retried,) = [output for output in harness.outputs if isinstance(output, events.ItemRetried)]
     assert (retried.attempt, retried.max_attempts) == (2, 2)

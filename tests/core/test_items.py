@@ -19,9 +19,7 @@ from agentos.core.planning.plan import is_safe_id, resolve_item
         ("", None),
     ],
 )
-def test_an_item_is_named_in_any_case_or_by_the_number_that_it_alone_has(
-    word: str, meant: str | None
-) -> None:
+def test_an_item_is_found_in_any_case_or_by_a_unique_number(word: str, meant: str | None) -> None:
     assert resolve_item(word, ["LLD-4", "LLD-7", "ISSUE-7", "plain"]) == meant
 
 
@@ -50,7 +48,7 @@ def test_a_plain_name_is_safe(text: str) -> None:
         "é",
     ],
 )
-def test_a_name_that_leads_elsewhere_is_not(text: str) -> None:
+def test_a_name_that_contains_a_path_is_not_safe(text: str) -> None:
     assert not is_safe_id(text)
 
 

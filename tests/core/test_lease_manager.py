@@ -1,4 +1,4 @@
-"""What refusals, answers and waiting mean for keys and for the monitor run."""
+"""The lease manager and pool monitor: what refusals, answers and waits mean for keys and for the run."""
 
 from dataclasses import replace
 
@@ -38,7 +38,9 @@ class LeaseHarness:
         (lease,) = self.lease_manager.grants(now)
         return lease
 
-    def release(self, lease: Lease, now: float, refusal: Refusal | None = None) -> list[events.News]:
+    def release(
+        self, lease: Lease, now: float, refusal: Refusal | None = None
+    ) -> list[events.SchedulerEvent]:
         released = events.LeaseReleased(lease.request.holder, lease.id, 1.0, refusal=refusal)
         return self.lease_manager.release(released, now)
 
@@ -47,7 +49,7 @@ class LeaseHarness:
         for lease in [self.acquire(name, now) for name in names]:
             self.release(lease, now, refusal)
 
-    def pool_news(self, now: float) -> list[events.News]:
+    def pool_news(self, now: float) -> list[events.SchedulerEvent]:
         return self.monitor.update(now)
 
 
@@ -232,8 +234,8 @@ def test_a_request_in_backoff_is_not_waiting_for_a_key() -> None:
 def test_a_failing_provider_opens_the_breaker_until_it_answers() -> None:
     harness = LeaseHarness(keys(5))
     leases = [harness.acquire(f"LLD-{number}", 0.0) for number in range(5)]
-    news = [event for lease in leases for event in harness.release(lease, 0.0, PROVIDER_ERROR)]
-    assert news == [events.BreakerOpened("gemini", "503", 2.0)]
+    published = [event for lease in leases for event in harness.release(lease, 0.0, PROVIDER_ERROR)]
+    assert published == [events.BreakerOpened("gemini", "503", 2.0)]
     assert harness.monitor.hold_starts(60.0)
     assert harness.release(harness.acquire("LLD-9", 2.0), 3.0) == [events.BreakerClosed("gemini", 3.0)]
     assert not harness.monitor.hold_starts(5.0)

@@ -16,8 +16,15 @@ from agentos.core.protocol.peer_notes import (
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.quota.pool import Pool
-from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
-from agentos.core.ratelimit.provider_profile import Counting
+from agentos.core.ratelimit.limits import (
+    CallCost,
+    Counting,
+    Dimension,
+    LearnedLimit,
+    LearnedLimits,
+    LimitSeen,
+    Rate,
+)
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 
 from .builders import key, keys
@@ -191,8 +198,9 @@ def test_a_limit_stated_to_another_run_is_kept_here() -> None:
 
 def test_a_rate_estimated_by_another_run_is_taken_over() -> None:
     run = SchedulerHarness(keys(1))
-    run.apply_notes(BucketLimitsLearned("there", keys(1)[0].quota, MODEL, requests_per_second=3.0))
-    assert run.pool.bucket("key-1", MODEL).limiter.per_second() == 3.0
+    learned = LearnedLimits((LearnedLimit(Dimension.REQUESTS, Counting.SLIDING, 3.0, 1.0),))
+    run.apply_notes(BucketLimitsLearned("there", keys(1)[0].quota, MODEL, learned=learned))
+    assert run.pool.bucket("key-1", MODEL).limiter.learned == learned
 
 
 # Notes that we write.

@@ -18,9 +18,9 @@ from agentos.core.planning.plan import (
 )
 
 
-def candidate(number: int, standing: ItemStatus = ItemStatus.PENDING, *labels: str) -> Candidate:
+def candidate(number: int, status: ItemStatus = ItemStatus.PENDING, *labels: str) -> Candidate:
     item = Item(f"LLD-{number}", "lld", number, "A title", f"issues/{number:03}-title.md", labels=labels)
-    return Candidate(item, standing)
+    return Candidate(item, status)
 
 
 BACKLOG = [
@@ -33,12 +33,12 @@ BACKLOG = [
 ]
 
 
-def plan(*words: str, backlog: list[Candidate] | None = None, **asked: object) -> Plan:
-    selection = replace(Selection(words=words, everything=not words), **asked)  # type: ignore[arg-type]
+def plan(*words: str, backlog: list[Candidate] | None = None, **fields: object) -> Plan:
+    selection = replace(Selection(words=words, everything=not words), **fields)  # type: ignore[arg-type]
     return make_plan(BACKLOG if backlog is None else backlog, selection)
 
 
-def test_all_takes_what_is_pending_or_changed_in_order() -> None:
+def test_all_selects_pending_and_changed_items_in_order() -> None:
     assert plan().ids == ("LLD-40", "LLD-42", "LLD-44")
 
 
@@ -63,22 +63,22 @@ def test_named_items_run_in_the_order_of_naming_and_once_each() -> None:
 
 
 @pytest.mark.parametrize("word", ["99", "LLD-99", "90-99", "44-40", "nothing.md", "", "-", "4²"])
-def test_an_unknown_word_is_refused_with_what_there_is(word: str) -> None:
+def test_an_unknown_name_is_refused_with_the_known_items(word: str) -> None:
     with pytest.raises(NothingMatches, match="LLD-40, LLD-41"):
         plan(word)
 
 
-def test_an_approved_item_that_is_named_is_told_as_done() -> None:
+def test_an_approved_item_that_is_named_is_listed_as_done() -> None:
     found = plan("41")
     assert found.entries == () and [one.item.id for one in found.done] == ["LLD-41"]
 
 
-def test_fresh_takes_what_needed_revision_but_an_approved_item_only_by_name() -> None:
+def test_fresh_selects_items_that_need_revision_but_approved_ones_only_by_name() -> None:
     assert plan(fresh=True).ids == ("LLD-40", "LLD-42", "LLD-43", "LLD-44")
     assert plan("41", fresh=True).ids == ("LLD-41",)
 
 
-def test_labels_narrow_the_choice_and_all_of_them_have_to_be_there() -> None:
+def test_only_items_with_all_given_labels_are_selected() -> None:
     assert plan(labels=("ui",)).ids == ("LLD-40", "LLD-44")
     assert plan(labels=("ui", "api")).ids == ("LLD-44",)
 
@@ -92,15 +92,15 @@ def test_a_known_label_that_nothing_pending_has_gives_an_empty_plan() -> None:
     assert plan(labels=("ui",), backlog=[candidate(1, ItemStatus.APPROVED, "ui")]).ids == ()
 
 
-def test_failed_takes_those_that_the_last_run_left_failed() -> None:
+def test_failed_selects_the_items_that_failed_in_the_last_run() -> None:
     assert plan(failed=True).ids == ("LLD-42",)
 
 
-def test_the_limit_counts_what_runs_not_what_is_held_elsewhere() -> None:
+def test_the_limit_counts_items_that_run_not_those_that_another_run_holds() -> None:
     held = replace(BACKLOG[0], held_by="process 4711")
     found = plan(limit=1, backlog=[held, *BACKLOG[1:]])
     assert found.ids == ("LLD-42",)
-    assert [one.item.id for one in found.elsewhere] == ["LLD-40"]
+    assert [one.item.id for one in found.held] == ["LLD-40"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_each_entry_says_why_it_runs(word: str, reason: str) -> None:
     assert plan(word).entries[0].reason == reason
 
 
-def test_reasons_of_all_and_of_fresh() -> None:
+def test_the_reason_says_whether_all_or_fresh_selected_an_item() -> None:
     assert plan().entries[-1].reason == "changed since it needed revision"
     assert {entry.reason for entry in plan(fresh=True).entries} == {"starts over"}
 
@@ -130,7 +130,7 @@ def test_two_files_with_one_number_become_one_item_with_a_problem() -> None:
     )
 
 
-def test_one_that_claims_the_number_of_an_approved_one_is_not_passed_over() -> None:
+def test_a_file_with_the_number_of_an_approved_item_is_a_problem() -> None:
     first = replace(candidate(40), status=ItemStatus.APPROVED)
     second = replace(first, item=replace(first.item, source="issues/40-other.md"))
     found = merge_duplicates([first, second])
@@ -139,11 +139,11 @@ def test_one_that_claims_the_number_of_an_approved_one_is_not_passed_over() -> N
     assert plan(backlog=merge_duplicates(closed)).ids == ()
 
 
-def test_items_with_numbers_of_their_own_stay_as_they_are() -> None:
+def test_items_with_different_numbers_are_left_unchanged() -> None:
     assert merge_duplicates(BACKLOG) == BACKLOG
 
 
-def test_a_parked_item_waits_for_its_person_also_when_it_is_named() -> None:
+def test_a_parked_item_keeps_waiting_even_if_it_is_named() -> None:
     parked = replace(candidate(40), node="N2_human_edit", waits=True)
     for words in ((), ("40",)):
         planned = plan(*words, backlog=[parked, candidate(41)])
@@ -151,13 +151,13 @@ def test_a_parked_item_waits_for_its_person_also_when_it_is_named() -> None:
     assert plan("40", backlog=[parked], fresh=True).ids == ("LLD-40",)
 
 
-def test_a_decision_is_the_reason_why_an_item_goes_on() -> None:
+def test_a_decision_is_the_reason_why_a_parked_item_resumes() -> None:
     decided = replace(candidate(40), node="N2_human_edit", decided="sent back")
     (entry,) = plan(backlog=[decided]).entries
     assert entry.reason == "sent back by a person, resumes at N2_human_edit"
 
 
-def test_files_that_are_no_items_belong_to_a_plan_of_everything_alone() -> None:
+def test_files_that_are_not_items_are_listed_only_in_a_plan_of_all_items() -> None:
     skipped = (SkippedFile("issues/login.md", SkipReason.NO_NUMBER),)
     assert make_plan(BACKLOG, Selection(everything=True), skipped).skipped == skipped
     assert make_plan(BACKLOG, Selection(labels=("ui",)), skipped).skipped == skipped
@@ -165,7 +165,7 @@ def test_files_that_are_no_items_belong_to_a_plan_of_everything_alone() -> None:
     assert make_plan(BACKLOG, Selection(failed=True), skipped).skipped == ()
 
 
-def test_an_entry_carries_the_reasons_for_which_it_will_fail() -> None:
+def test_an_entry_lists_the_problems_that_will_make_it_fail() -> None:
     broken = replace(candidate(50), problems=("issues/050-title.md: it is empty",))
     twice = merge_duplicates([candidate(51), candidate(51)])
     found = plan(backlog=[broken, *twice]).entries

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.config.prices import price_list
+from agentos.config.file import price_list
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, Price, PriceList
 from agentos.core.ratelimit.limits import CallCost
@@ -94,15 +94,15 @@ def test_a_call_without_an_answer_costs_nothing_and_frees_its_reservation() -> N
 def test_calls_within_their_estimates_never_exceed_the_budget(
     calls: list[tuple[int, int, bool]],
 ) -> None:
-    budget, under_way = Budget(PRICES, budget=0.1), list[tuple[str, CallCost]]()
+    budget, in_flight = Budget(PRICES, budget=0.1), list[tuple[str, CallCost]]()
     for number, (tokens_in, tokens_out, ends) in enumerate(calls):
         cost = CallCost(tokens_in, tokens_out)
         if budget.can_afford("gpt-5", cost):
             budget.reserve(f"lease-{number}", "gpt-5", cost)
-            under_way.append((f"lease-{number}", cost))
-        if ends and under_way:
-            lease, cost = under_way.pop(0)
+            in_flight.append((f"lease-{number}", cost))
+        if ends and in_flight:
+            lease, cost = in_flight.pop(0)
             budget.settle(lease, "gpt-5", used(cost))
-    for lease, cost in under_way:
+    for lease, cost in in_flight:
         budget.settle(lease, "gpt-5", used(cost))
     assert budget.spent <= 0.1 + 1e-9

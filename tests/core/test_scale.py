@@ -5,9 +5,8 @@ import pstats
 
 import pytest
 
-from agentos.core.forecast.discrete_events import EventSimulator
+from agentos.core.forecast.discrete_events import EventSimulator, ReplayWorkers
 from agentos.core.forecast.history import CallTrace, ItemTrace
-from agentos.core.forecast.replay_workers import ReplayWorkers
 from agentos.core.protocol.events import LeaseRequested
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Limits

@@ -1,4 +1,4 @@
-"""Quarantines, circuit breakers and daily_limited limits are shared by all runs on a host."""
+"""Quarantines, circuit breakers and daily limits are shared by all runs on a host."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What happened when."""
+"""The timeline of a run: spans of items, keys and pauses."""
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
@@ -13,9 +13,9 @@ APPROVED = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
 REFUSAL = Refusal(RefusalKind.RATE_LIMITED, "429", 5.0)
 
 
-def heard(*told: tuple[float, events.Event]) -> Timeline:
+def timeline_of(*timed_events: tuple[float, events.Event]) -> Timeline:
     timeline = Timeline()
-    for at, event in ((100.0, STARTED), *told):
+    for at, event in ((100.0, STARTED), *timed_events):
         timeline.handle(event, at)
     return timeline
 
@@ -26,7 +26,7 @@ def spans(timeline: Timeline, item: str, *kinds: SpanKind) -> list[tuple[float, 
 
 
 def test_nodes_of_an_item_follow_each_other() -> None:
-    timeline = heard(
+    timeline = timeline_of(
         (101, events.ItemStarted("LLD-1", 1, 1)),
         (102, events.NodeStarted("LLD-1", "N0_load_issue", 0)),
         (103, events.NodeFinished("LLD-1", "N0_load_issue", 1.0)),
@@ -37,8 +37,8 @@ def test_nodes_of_an_item_follow_each_other() -> None:
     assert spans(timeline, "LLD-1", SpanKind.NODE) == [(102, 103, "N0_load_issue"), (103, 109, "N1_design")]
 
 
-def test_a_wait_lasts_from_the_wish_to_the_grant_and_none_is_shown_for_a_key_that_came_at_once() -> None:
-    timeline = heard(
+def test_a_wait_lasts_from_request_to_grant_and_an_immediate_grant_shows_none() -> None:
+    timeline = timeline_of(
         (101, events.LeaseRequested("LLD-1", "draft-1", ("gemini",))),
         (101.001, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
         (102, events.LeaseRequested("LLD-2", "draft-1", ("gemini",))),
@@ -48,8 +48,8 @@ def test_a_wait_lasts_from_the_wish_to_the_grant_and_none_is_shown_for_a_key_tha
     assert spans(timeline, "LLD-2", SpanKind.WAIT) == [(102, 105, "draft-1")]
 
 
-def test_a_key_shows_its_calls_its_refused_call_and_its_rest() -> None:
-    timeline = heard(
+def test_the_lane_of_a_key_shows_calls_refusals_and_cooldowns() -> None:
+    timeline = timeline_of(
         (101, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
         (103, events.LeaseReleased("LLD-1", "lease-1", 2.0, Usage(1, 1, 1))),
         (104, events.LeaseGranted("LLD-2", "key-1", "lease-2", 0.0)),
@@ -62,8 +62,8 @@ def test_a_key_shows_its_calls_its_refused_call_and_its_rest() -> None:
     assert spans(timeline, "key-1", SpanKind.COOLDOWN) == [(105, 107, "429")]
 
 
-def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
-    timeline = heard(
+def test_a_crashed_worker_ends_its_node_its_wait_and_its_call() -> None:
+    timeline = timeline_of(
         (101, events.ItemStarted("LLD-1", 1, 1)),
         (102, events.NodeStarted("LLD-1", "N1_design", 1)),
         (103, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
@@ -78,8 +78,8 @@ def test_a_worker_that_dies_ends_its_node_its_wait_and_its_call() -> None:
     assert spans(timeline, "LLD-1", SpanKind.ATTEMPT) == [(101, 104, "attempt 1"), (106, 107, "attempt 2")]
 
 
-def test_pauses_of_the_whole_run_are_kept_apart() -> None:
-    timeline = heard(
+def test_pauses_of_the_run_have_their_own_lane() -> None:
+    timeline = timeline_of(
         (101, events.AllKeysLimited("key-2", 4.0)),
         (105, events.KeysAvailable(4.0)),
         (106, events.PoolExhausted(2, 2)),
@@ -89,7 +89,7 @@ def test_pauses_of_the_whole_run_are_kept_apart() -> None:
     assert kinds == [(SpanKind.LIMITED, 101, 105), (SpanKind.EXHAUSTED, 106, 107)]
 
 
-def test_a_clock_that_is_set_back_does_not_take_the_story_back() -> None:
+def test_a_clock_that_is_set_back_does_not_move_the_timeline_back() -> None:
     record = RunRecord("r")
     for at, event in (
         (1000.0, STARTED),
@@ -102,13 +102,13 @@ def test_a_clock_that_is_set_back_does_not_take_the_story_back() -> None:
     assert (node.began, node.ended) == (1001.0, 1003.0)
 
 
-def test_an_item_that_no_readable_line_has_announced_is_in_the_story_all_the_same() -> None:
+def test_an_item_whose_start_could_not_be_read_is_in_the_record() -> None:
     record = RunRecord("r")
     record.handle(events.NodeStarted("LLD-9", "N1_design", 1), 5.0)
     assert list(record.timeline.items) == ["LLD-9"]
 
 
-def test_what_was_running_when_nobody_is_left_died_there() -> None:
+def test_what_was_running_in_a_killed_run_ends_at_its_last_event() -> None:
     record = RunRecord("r", alive=False)
     record.handle(STARTED, 1.0)
     record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)

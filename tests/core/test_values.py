@@ -22,7 +22,7 @@ def test_invisible_characters_are_shown_in_reports(text: str, shown: str) -> Non
 
 
 @pytest.mark.parametrize("url", ["http://[", "https://host:99999", "nonsense", "ftp://host", "http://a b"])
-def test_what_is_no_web_address(url: str) -> None:
+def test_what_is_not_a_web_address(url: str) -> None:
     assert not is_web_address(url) and is_web_address("https://models.example.com:8443/v1")
 
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.audits import code, commands, names, output_lines
+from tests.audits import code, commands, names, output_lines, portability
 from tests.audits.check import Check, audit
 from tests.audits.examples import Step
 from tests.audits.pages import Block, Page
@@ -119,3 +119,22 @@ def test_an_audit_with_one_problem_fails_and_shows_it() -> None:
         "         what is wrong",
         "a title: FAIL",
     ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "os.pipe2(0)",
+        "from selectors import EpollSelector",
+        "import ctypes",
+        "Path('/proc/1/stat')",
+        "f'/proc/{pid}/fd'",
+    ],
+)
+def test_a_call_that_only_linux_has_is_reported(source: str) -> None:
+    assert any(portability.linux_only_call(node) for node in ast.walk(ast.parse(source)))
+
+
+def test_a_portable_call_is_not_reported() -> None:
+    source = "os.pipe(); selectors.DefaultSelector(); 'agentos needs /proc'; from os import fsync"
+    assert not any(portability.linux_only_call(node) for node in ast.walk(ast.parse(source)))

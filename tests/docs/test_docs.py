@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.audits import documentation, examples, security
+from tests.audits import documentation, examples, generate, security
 from tests.audits.check import Report
 from tests.audits.pages import pages
 from tests.audits.tree import ROOT
@@ -28,6 +28,11 @@ def test_every_marked_example_runs_as_its_page_shows(name: str) -> None:
 
 def test_the_main_pages_have_examples_that_run() -> None:
     assert {"README.md", "docs/tutorial.md", "docs/how-to/lld-workflow.md"} <= set(PAGES)
+
+
+def test_the_manual_pages_are_those_of_the_commands() -> None:
+    for name, text in generate.man_pages().items():
+        assert (ROOT / generate.MAN / name).read_text("utf-8") == text, "rewrite them with: make generate"
 
 
 def test_the_readme_stays_short() -> None:

@@ -58,6 +58,15 @@ def test_every_page_is_built(site: Path) -> None:
     assert wanted | {"index", "changelog", "contributing", "security-policy"} <= made
 
 
+def test_the_navigation_begins_with_the_tutorial_and_has_every_page(site: Path) -> None:
+    assert not list(site.rglob("__pycache__")) and not list(site.rglob("*.pyc"))
+    links = [unquote(urlsplit(link).path) for link in read(site / "index.html").links]
+    order = ["tutorial.html", "how-to/begin.html", "reference/cli.html", "explanation/architecture.html"]
+    assert [link for link in dict.fromkeys(links) if link in order] == order
+    wanted = {str(path.relative_to(site)) for path in site.rglob("*.html")} - {"404.html", "index.html"}
+    assert wanted <= set(links)
+
+
 def test_no_link_is_broken(site: Path) -> None:
     seen = {page: read(page) for page in site.rglob("*.html") if page.name != "404.html"}
     dead, checked = [], 0

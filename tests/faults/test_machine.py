@@ -62,7 +62,9 @@ def test_a_run_that_can_fork_only_one_worker_continues_with_one(harness: RunHarn
     shim = shim_for(harness)
     done = harness.run("--all", "--parallel", 2, **shim.environment(room=1))
     assert shim.failed_forks >= 3 and done.code == 0, done.out + done.err
-    assert "failed 3 times in a row ([Errno 11] Resource temporarily unavailable)" in done.out
+    assert (
+        "failed 3 times in a row (Resource temporarily unavailable: raise the limit of processes" in done.out
+    )
     assert len(server.answered()) == 6 and server.ledger()["max_concurrent_all"] == 1
     assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
@@ -72,7 +74,9 @@ def test_a_run_that_can_never_fork_gives_the_reason_and_can_be_stopped(harness: 
     server = harness.server()
     shim = shim_for(harness)
     running = harness.start("--all", **shim.environment(forks=10**6))
-    running.wait_for("failed 3 times in a row ([Errno 11] Resource temporarily unavailable)")
+    running.wait_for(
+        "failed 3 times in a row (Resource temporarily unavailable: raise the limit of processes"
+    )
     running.signal(signal.SIGINT)
     assert running.wait().code == 130 and not server.calls()
 

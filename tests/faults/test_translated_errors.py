@@ -1,14 +1,13 @@
 """Every error is one clear line with the right exit code, whatever the machine lacks; never a traceback."""
 
 import os
-import shutil
 import signal
-import subprocess
 
 import pytest
 
 from tests.scenarios.harness import CompletedCommand, RunHarness, wait_until
 
+from .other_users import open_to_all, user
 from .shim import shim_for
 
 NUMBER = "9" * 5000
@@ -29,17 +28,6 @@ def test_a_disk_without_locks_is_named(harness: RunHarness) -> None:
     assert "move the project, or AGENTOS_HOME, to a local disk" in done.err and server.calls() == []
     checked = harness.run("doctor", "--offline", program="agentos", **faults)
     assert checked.code == 3 and f"do not work in {harness.project}" in checked.out and checked.err == ""
-
-
-def test_a_machine_without_proc_is_told_to_mount_it(harness: RunHarness) -> None:
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("needs root and mount namespaces")
-    harness.issues(42)
-    server = harness.server()
-    script = 'mount -t tmpfs tmpfs /proc && exec "$@"'
-    done = harness.start("--all", before=("unshare", "-m", "sh", "-c", script, "sh")).wait(30)
-    assert done.code == 3 and "agentos needs /proc; mount it with: mount -t proc proc /proc" in one_line(done)
-    assert server.calls() == []
 
 
 def test_the_fork_server_of_a_killed_coordinator_ends_without_a_word(harness: RunHarness) -> None:
@@ -79,7 +67,7 @@ def test_an_unusable_value_in_the_environment_is_a_usage_error(
     assert done.code == 2 and f"invalid {name}={value[:8]}" in one_line(done) and expected in done.err
 
 
-def test_a_key_whose_number_has_5000_digits_is_no_key(harness: RunHarness) -> None:
+def test_a_variable_whose_number_has_5000_digits_is_not_a_key(harness: RunHarness) -> None:
     harness.issues(42)
     done = harness.run("--all", **{f"GEMINI_API_KEY_{NUMBER}": "some-key-12345"})
     assert done.code == 4 and "Traceback" not in done.err
@@ -113,18 +101,53 @@ def test_whatever_a_workflow_raises_is_attributed_to_it(
     assert done.code == 3 and "the workflow at flows:Flow" in one_line(done) and expected in done.err
 
 
-def test_a_user_who_may_start_no_process_is_told_the_limit(harness: RunHarness) -> None:
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        pytest.skip("needs root and setpriv, to become a user whom the limit binds")
-    harness.issues(42)
-    for folder in [harness.root, *harness.root.parents][:4]:
-        if not os.stat(folder).st_mode & 0o001:
-            pytest.skip(f"another user may not enter {folder}")
-    for path in (harness.project, harness.user):
-        os.chown(path, 54321, 54321)
-    command = ("setpriv", "--reuid=54321", "--regid=54321", "--clear-groups")
-    limited = (*command, "sh", "-c", 'ulimit -u 1; exec "$@"', "sh")
-    done = harness.start("--all", "--offline", before=limited, AGENTOS_HOME=str(harness.user / "home")).wait(
-        30
-    )
-    assert done.code == 3 and "raise the limit of processes (ulimit -u 256)" in one_line(done)
+NODE = """
+from pathlib import Path
+from langgraph.graph import END, START, StateGraph
+from agentos.core.planning.plan import Candidate, Item, ItemStatus
+class Stop(BaseException): pass
+class Flow:
+    name, prefix = "flow", "F"
+    def candidates(self, project):
+        return [Candidate(Item("F-1", "flow", 1, "x", ""), ItemStatus.PENDING)]
+    def status(self, project, item): return ItemStatus.PENDING
+    def graph(self, context):
+        graph = StateGraph(dict)
+        graph.add_node("only", self.fail)
+        graph.add_edge(START, "only"); graph.add_edge("only", END)
+        return graph
+    def fail(self, state): raise {error}
+"""
+
+
+@pytest.mark.parametrize("error", ["Stop('now')", "KeyError('colour')", "RecursionError()"])
+def test_whatever_a_node_raises_is_one_line_with_its_place_unless_asked_for_more(
+    harness: RunHarness, error: str
+) -> None:
+    (harness.project / "flows.py").write_text(NODE.replace("{error}", error))
+    args = ("run", "flows:Flow", "--all", "--offline", "--retries", "0")
+    done = harness.run(*args, program="agentos")
+    assert done.code == 1 and "Traceback" not in done.out + done.err, done.out
+    line = NODE.splitlines().index("    def fail(self, state): raise {error}") + 1
+    assert f"FAILED: {error.partition('(')[0]}: " in done.out and f"(flows.py, line {line})" in done.out
+    shown = harness.run(*args, program="agentos", AGENTOS_DEBUG="1")
+    assert "Traceback (most recent call last)" in shown.out
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_user_who_may_start_too_few_processes_is_told_the_limit(limit: int) -> None:
+    """Processes, then threads: the limit binds every user but root."""
+    with open_to_all() as harness:
+        harness.issues(42)
+        limited = user(harness, 54330 + limit, limits=f"prlimit --pid $$ --nproc={limit}")
+        done = limited.run("--all", "--offline")
+        assert done.code == 3 and "raise the limit of processes (ulimit -u 256)" in one_line(done), done.err
+
+
+@pytest.mark.parametrize("limit", [5, 8])
+def test_programs_run_with_few_processes_left_or_say_what_is_missing(limit: int) -> None:
+    with open_to_all() as harness:
+        limited = user(harness, 54340 + limit, limits=f"prlimit --pid $$ --nproc={limit}")
+        done = limited.run("exec", "a", "b", "--parallel", 2, "--", "true", program="agentos")
+        assert "Traceback" not in done.out + done.err
+        assert done.code == 0 or "raise the limit of processes (ulimit -u 256)" in done.out, done.out

@@ -63,7 +63,7 @@ def test_a_lock_held_by_another_user_is_respected(harness: RunHarness, mode: int
         assert harness.document(43).exists() and not harness.document(42).exists()
         assert not server.calls(42) and len(server.answered(43)) == 2
         named = harness.start(42, before=UNPRIVILEGED).wait(60)
-        assert named.code == 0 and "LLD-42 is being worked on by another process" in named.out
+        assert named.code == 0 and "LLD-42 is being worked on by another process" in named.out, named.out
         assert (path.stat().st_ino, path.stat().st_uid) == (before.st_ino, OTHER_UID)
     os.chown(path, 0, 0)
     free = harness.start("--all", before=UNPRIVILEGED).wait(60)

@@ -56,7 +56,7 @@ ODD = st.one_of(
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, vendor: str) -> bytes:
+def corrupted(draw: st.DrawFn, vendor: str) -> bytes:
     """A valid response with some values replaced or removed, or arbitrary bytes."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.one_of(st.binary(max_size=60), ODD.map(json.dumps).map(str.encode)))
@@ -117,7 +117,7 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
 @given(data=st.data())
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_response_is_an_answer_or_one_of_our_errors(caller: Caller, data: st.DataObject) -> None:
-    caller.check(data.draw(spoilt(caller.vendor)))
+    caller.check(data.draw(corrupted(caller.vendor)))
 
 
 def test_a_valid_response_is_accepted(caller: Caller) -> None:

@@ -66,3 +66,15 @@ def _long_call(token: str) -> bytes:
         b"POST /gemini/v1beta/models/m:generateContent HTTP/1.1\r\nHost: localhost\r\n"
         b"x-goog-api-key: " + token.encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     )
+
+
+def test_the_calls_of_one_agent_stay_on_one_key_and_others_use_other_keys(harness: RunHarness) -> None:
+    """Providers cache prompts per account: a key that changes with every call would pay for the prefix each time."""
+    server = harness.server()
+    with gateway(harness, "--item", "writer", "--item", "critic") as gate:
+        writer, critic = (gate.items[name]["GEMINI_API_KEY"] for name in ("writer", "critic"))
+        for _ in range(5):
+            assert gate.ask(x_goog_api_key=writer).status == 200
+            assert gate.ask(x_goog_api_key=critic).status == 200
+    keys = [call["key"] for call in server.answered()]
+    assert len(set(keys[::2])) == 1 and len(set(keys[1::2])) == 1 and keys[0] != keys[1]

@@ -1,9 +1,14 @@
 """Clients that disconnect, read slowly, send large bodies or are not authenticated."""
 
+import contextlib
 import json
 import socket
+import ssl
+import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -40,6 +45,40 @@ def read_until(wire: socket.socket, mark: bytes) -> bytes:
     while mark not in found and (data := wire.recv(65536)):
         found += data
     return found
+
+
+class _Empty(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def tls_provider(folder: Path) -> Iterator[tuple[str, Path]]:
+    """A provider with a self-signed certificate; yields its URL and the certificate."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_address[1]}", certificate
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.mark.parametrize("kind", ["hang", "drip"])
@@ -169,7 +208,7 @@ def test_headers_are_forwarded_except_credentials_and_hop_by_hop_headers(harness
     with scripted.provider(respond) as url, gateway(harness, url=f"{url}/base/") as gate:
         reply = gate.call(
             "PATCH",
-            f"/gemini/v1beta/cachedContents/a%2Fb?alt=x&key={gate.token}&b=%20",
+            f"/gemini/v1beta/cachedContents/a%20b?alt=x&key={gate.token}&b=%20",
             b"{}",
             x_own="mine",
             authorization="Bearer theirs",
@@ -177,7 +216,7 @@ def test_headers_are_forwarded_except_credentials_and_hop_by_hop_headers(harness
             accept_encoding="br",
         )
     headers = dict(seen[0].headers)
-    assert (seen[0].method, seen[0].target) == ("PATCH", "/base/v1beta/cachedContents/a%2Fb?alt=x&b=%20")
+    assert (seen[0].method, seen[0].target) == ("PATCH", "/base/v1beta/cachedContents/a%20b?alt=x&b=%20")
     assert headers["x-own"] == "mine" and headers["x-goog-api-key"] == KEYS[0]
     assert headers["accept-encoding"] == "identity" and headers["host"] == url.removeprefix("http://")
     assert not {"authorization", "te"} & headers.keys()
@@ -211,7 +250,68 @@ def test_a_websocket_upgrade_is_refused(harness: RunHarness) -> None:
             b"GET /openai/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\n"
             b"Upgrade: websocket\r\nAuthorization: Bearer " + gate.token.encode() + b"\r\n\r\n"
         )
-        assert b"HTTP/1.1 501" in read_until(wire, b"WebSockets are not supported")
+        assert b"HTTP/1.1 426" in read_until(wire, b"WebSockets are not supported")
+
+
+def test_an_offer_to_switch_to_http_2_is_ignored(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
+        assert (
+            gate.ask(Upgrade="h2c", Connection="Upgrade, HTTP2-Settings", HTTP2_Settings="AAMAAABk").status
+            == 200
+        )
+
+
+def test_a_head_request_without_a_token_is_answered(harness: RunHarness) -> None:
+    harness.server()
+    with gateway(harness) as gate:
+        assert gate.call("HEAD", "/anthropic").status == 200
+        assert gate.call("GET", "/anthropic/v1/models").status == 401
+
+
+def test_the_body_of_a_request_without_a_token_is_not_kept_in_memory(harness: RunHarness) -> None:
+    """Six strangers send 20 MB each; all get their 401, and the gateway serves the next request."""
+    harness.server()
+    chunk = b"x" * 65536
+    with gateway(harness) as gate:
+        before = memory(gate)
+        for _ in range(6):
+            with gate.connect() as wire:
+                wire.sendall(
+                    b"POST /openai/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20971520\r\n\r\n"
+                )
+                assert b"HTTP/1.1 401" in read_until(wire, b"invalid token")
+                with contextlib.suppress(OSError):
+                    for _ in range(320):
+                        wire.sendall(chunk)
+        assert memory(gate) - before < 15 << 20
+        assert gate.ask().status == 200
+
+
+def test_a_refused_connection_and_an_unknown_host_are_told_apart(harness: RunHarness) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{closed.getsockname()[1]}"
+    for name, expected in ((host, "refused the connection"), ("host.invalid", "cannot be resolved")):
+        with gateway(harness, provider="openai", url=f"http://{name}/v1") as gate:
+            body = json.dumps({"model": "m", "messages": []}).encode()
+            reply = gate.call(
+                "POST", "/openai/v1/chat/completions", body, authorization=f"Bearer {gate.token}"
+            )
+            assert reply.status == 503 and f"{name} {expected}".encode() in reply.body
+
+
+def test_a_certificate_that_is_not_trusted_is_named_and_can_be_trusted(
+    harness: RunHarness, tmp_path: Path
+) -> None:
+    with tls_provider(tmp_path) as (url, certificate):
+        for trusted, status in ((False, 503), (True, 200)):
+            if trusted:
+                harness.extra_env["REQUESTS_CA_BUNDLE"] = str(certificate)
+            with gateway(harness, provider="openai", url=f"{url}/v1") as gate:
+                reply = gate.call("GET", "/openai/v1/models", authorization=f"Bearer {gate.token}")
+                assert reply.status == status
+                assert trusted or (b"is not trusted" in reply.body and b"SSL_CERT_FILE" in reply.body)
 
 
 def test_keys_appear_in_no_output_and_core_dumps_are_disabled(harness: RunHarness) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import signal
+import socket
 import subprocess
 
 import pytest
 
 from agentos.core.protocol.events import CallCompleted
 from agentos.gateway.child import start_gateway
+from tests.audits.tree import ROOT
 from tests.gateway.harness import RunningGateway, ask_whole, gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
@@ -144,7 +146,7 @@ def test_a_run_receives_the_usage_of_each_item_from_its_gateway(harness: RunHarn
 def test_a_gateway_that_does_not_start_is_a_preflight_error(harness: RunHarness) -> None:
     from agentos.core.errors import PreflightError
 
-    with pytest.raises(PreflightError, match="exit code 4"):
+    with pytest.raises(PreflightError, match=r"exit status 4\): no API key for gemini"):
         start_gateway(harness.environment())
 
 
@@ -152,3 +154,28 @@ def _call(gate: RunningGateway) -> bytes:
     body = b'{"contents": [{"parts": [{"text": "x"}]}]}'
     head = "POST /gemini/v1/models/m:generateContent HTTP/1.1\r\nHost: localhost\r\n"
     return f"{head}x-goog-api-key: {gate.token}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_two_items_in_one_shell_are_refused_and_listed_as_json(harness: RunHarness) -> None:
+    harness.server()
+    refused = harness.run("gateway", "--item", "writer", "--item", "critic", program="agentos")
+    assert refused.code == 2 and "add --format json" in refused.err and refused.out == ""
+    with gateway(harness, "--item", "writer", "--item", "critic") as gate:
+        assert gate.ask().status == 200
+
+
+def test_the_documented_script_ends_when_the_port_is_taken(harness: RunHarness) -> None:
+    page = (ROOT / "docs/how-to/gateway.md").read_text("utf-8")
+    script = page.partition("```sh\n")[2].partition("```")[0]
+    harness.server()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        script = script.replace("8484", str(taken.getsockname()[1]))
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=harness.project,
+            env=harness.environment(),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert "cannot listen on port" in done.stderr and "export" not in done.stdout

@@ -1,16 +1,26 @@
 """Unit tests of tokens, usage reader, proxies and redaction."""
 
+import base64
 import gzip
 import json
+import subprocess
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
 
 import pytest
 
 from agentos.core.protocol.results import Usage
+from agentos.gateway.child import _GatewayProcess
 from agentos.gateway.dialects import DIALECTS
-from agentos.gateway.stream_redactor import StreamRedactor
-from agentos.gateway.tokens import TokenSigner
-from agentos.gateway.upstream import proxy_for
-from agentos.gateway.usage_reader import MAX_WHOLE_BYTES, UsageReader
+from agentos.gateway.request_parser import parse_request
+from agentos.gateway.tokens import TokenSigner, client_variables
+from agentos.gateway.upstream import StreamRedactor, proxy_for
+from agentos.gateway.url_rewriter import UrlRewriter
+from agentos.gateway.usage import MAX_LINE_BYTES, MAX_WHOLE_BYTES, UsageReader
+from agentos.http.connection import HttpRequest
+from agentos.models.client_base import MAX_TOKEN_COUNT
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}
@@ -64,6 +74,44 @@ def test_usage_is_read_however_a_response_is_chunked_or_compressed(
         reader.end()
         assert reader.usage(1) == Usage(1, *expected)
         assert not reader.is_estimate
+
+
+@pytest.mark.parametrize(
+    "number", ["1" + "0" * 400, "9" * 5000, "-5", '"many"', "1e308", "null", "2.5", "true", "[7]", "{}"]
+)
+@pytest.mark.parametrize(
+    ("provider", "fields"),
+    [
+        ("gemini", {"usageMetadata": ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")}),
+        ("anthropic", {"usage": ("input_tokens", "cache_read_input_tokens", "output_tokens")}),
+        ("openai", {"usage": ("prompt_tokens", "completion_tokens", "output_tokens")}),
+    ],
+)
+def test_token_counts_that_no_call_can_have_are_bounded(
+    provider: str, fields: dict[str, tuple[str, ...]], number: str
+) -> None:
+    ((name, counts),) = fields.items()
+    pairs = ", ".join(f'"{count}": {number}' for count in counts)
+    whole = f'{{"{name}": {{{pairs}}}}}'.encode()
+    long_body = b'{"data": "' + b"x" * MAX_WHOLE_BYTES + b'", ' + whole[1:]
+    for body, headers in ((whole, JSON), (b"data: " + whole + b"\n\n", STREAM), (long_body, JSON)):
+        reader = UsageReader(DIALECTS[provider], headers)
+        reader.feed(body)
+        reader.end()
+        usage = reader.usage(1)
+        assert usage.calls == 1 and 0 <= usage.input_tokens <= 3 * MAX_TOKEN_COUNT
+        assert 0 <= usage.output_tokens <= 3 * MAX_TOKEN_COUNT
+
+
+def test_a_line_without_end_that_comes_byte_by_byte_costs_bounded_memory_and_time() -> None:
+    reader = UsageReader(DIALECTS["openai"], STREAM)
+    reader.feed(b"data: " + b"x" * (2 * MAX_LINE_BYTES))
+    began = time.process_time()
+    for _ in range(20_000):
+        reader.feed(b"x")
+    assert time.process_time() - began < 1.0 and len(reader._buffer) <= MAX_LINE_BYTES
+    reader.feed(b'\ndata: {"usage": {"prompt_tokens": 7, "completion_tokens": 5}}\n')
+    assert reader.usage(1) == Usage(1, 7, 5)
 
 
 def test_usage_is_found_in_the_tail_of_a_very_long_response() -> None:
@@ -136,3 +184,105 @@ def test_bytes_that_cannot_start_a_key_are_passed_at_once() -> None:
         ("x-echo", "key=******"),
         ("x", "y"),
     )
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda key: key,
+        lambda key: urllib.parse.quote(key, safe=""),
+        lambda key: base64.b64encode(key.encode()).decode(),
+        lambda key: base64.b64encode(f"x{key}y".encode()).decode(),
+    ],
+)
+def test_an_encoded_echo_of_the_key_is_redacted(encode: Callable[[str], str], size: int) -> None:
+    key = "AIza/canary+key=0123456789"
+    redactor, text = StreamRedactor(key), f'{{"echo": "{encode(key)}"}}'.encode()
+    passed = b"".join(redactor.feed(text[at : at + size]) for at in range(0, len(text), size))
+    passed += redactor.flush()
+    shown = passed.decode()
+    decoded = urllib.parse.unquote(shown) + str(base64.b64decode(shown[10:-2].replace("*", "A") + "=="))
+    assert len(passed) == len(text) and "canary" not in decoded
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_absolute_urls_lead_back_through_the_gateway(size: int) -> None:
+    rewriter = UrlRewriter("https://api.example.com", "http://localhost:1/anthropic", "token")
+    body = b'{"results_url": "https://api.example.com/v1/x", "other": "https://api.example.net/https:/"}'
+    passed = b"".join(rewriter.feed(body[at : at + size]) for at in range(0, len(body), size))
+    assert json.loads(passed + rewriter.flush()) == {
+        "results_url": "http://localhost:1/anthropic/v1/x",
+        "other": "https://api.example.net/https:/",
+    }
+    headers = (
+        ("location", "https://api.example.com/a"),
+        ("x-goog-upload-url", "https://api.example.com/b?c=1"),
+    )
+    assert [value for _, value in rewriter.headers(headers)] == [
+        "http://localhost:1/anthropic/a",
+        "http://localhost:1/anthropic/b?c=1&key=token",
+    ]
+
+
+def _head(path: str, body: bytes = b"", **headers: str) -> HttpRequest:
+    return HttpRequest(
+        "POST", path, tuple((name.replace("_", "-"), value) for name, value in headers.items()), body
+    )
+
+
+def test_the_model_of_a_large_or_compressed_request_is_the_outermost_one() -> None:
+    decoy = {"role": "user", "content": 'say {"model": "wrong"} ' + "x " * 150_000}
+    body = json.dumps({"messages": [decoy, {"model": "wrong"}], "model": "right"}).encode()
+    for content, headers in ((body, {}), (gzip.compress(body), {"content_encoding": "gzip"})):
+        request = parse_request(_head("/openai/v1/chat/completions", content, **headers))
+        assert request and request.model == "right" and request.input_tokens > 70_000
+
+
+@pytest.mark.parametrize(
+    ("path", "unmetered"),
+    [
+        ("/gemini/upload/v1beta/files", True),
+        ("/gemini/v1beta/models/m:batchGenerateContent", True),
+        ("/gemini/v1beta/models/m:generateContent", False),
+        ("/anthropic/v1/messages/batches", True),
+        ("/anthropic/messages", False),
+        ("/openai/v1/files", True),
+        ("/openai/v1/batches", True),
+        ("/openai/v1/responses", False),
+    ],
+)
+def test_files_and_batches_are_not_model_calls(path: str, unmetered: bool) -> None:
+    request = parse_request(_head(path))
+    assert request and request.is_unmetered is unmetered
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "%2e%2e/x", "v1/..;/x", "v1/%2E%2e%3bx", "v1%2fx", "v1/a%5Cb", "v1/a\\b", "./x"]
+)
+def test_paths_that_might_escape_the_provider_are_rejected(path: str) -> None:
+    assert parse_request(_head(f"/openai/{path}")) is None
+
+
+def test_an_agent_reaches_the_gateway_past_a_proxy() -> None:
+    variables = client_variables("http://127.0.0.1:1", ("openai",), "token", {"NO_PROXY": "corp,localhost"})
+    assert variables["NO_PROXY"] == variables["no_proxy"] == "corp,localhost,127.0.0.1,::1"
+
+
+def test_a_gateway_can_be_stopped_while_another_thread_reads_from_it() -> None:
+    """Another process keeps its pipes open, so the reader is still waiting."""
+    shell = subprocess.Popen(
+        ["sh", "-c", "sleep 3 & echo ready; read line; echo last"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    gateway = _GatewayProcess(shell, str)
+    while not gateway.records:
+        gateway.read(None)
+    reader = threading.Thread(target=lambda: [gateway.read(None) for _ in range(2)])
+    reader.start()
+    gateway.stop()
+    reader.join()
+    gateway.close_pipes()
+    assert gateway.records == [b"ready", b"last"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anthropic
 import openai
@@ -11,7 +12,7 @@ from google.genai import errors
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.harness import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway
+from tests.gateway.harness import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway, gemini_body
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 OVERLOADED = (
@@ -40,7 +41,7 @@ def test_a_call_refused_before_its_first_byte_is_repeated_with_another_key(
         assert [(call["key"], call["status"]) for call in server.calls()] == [
             ("key-1", 429),
             ("key-2", 200),
-            ("key-3", 200),
+            ("key-2", 200),
         ]
         assert "[GATEWAY] Rate limit hit on key-1. Backing off for 60s. Redistributing work..." in gate.stderr
         gate.wait_for("after 1 refusal")
@@ -131,7 +132,10 @@ def test_an_unreachable_provider_gives_a_503(harness: RunHarness) -> None:
     with gateway(harness, url="http://127.0.0.1:9") as gate:
         reply = gate.ask()
         assert (reply.status, reply.json["error"]["status"]) == (503, "UNAVAILABLE")
-        assert "gemini failed 4 times in a row (no response: ConnectError)" in reply.json["error"]["message"]
+        assert (
+            "gemini failed 4 times in a row (127.0.0.1:9 refused the connection)"
+            in reply.json["error"]["message"]
+        )
 
 
 # Streams
@@ -209,3 +213,23 @@ def _ask_claude(
     with scripted.provider(respond) as url, gateway(harness, provider="anthropic", url=url) as gate:
         reply = gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)
         return reply.body, then(gate)
+
+
+def test_a_model_that_no_key_may_use_gets_the_providers_own_answer_and_others_are_served(
+    harness: RunHarness,
+) -> None:
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
+        forbidden = "secret-model" in incoming.target
+        body = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "ask your administrator"}}
+        scripted.whole(out, 403 if forbidden else 200, json.dumps(body if forbidden else {}).encode())
+
+    harness.keys = KEYS[:3]
+    with scripted.provider(respond) as url, gateway(harness, url=url) as gate:
+        ask = partial(gate.call, "POST", body=gemini_body(), x_goog_api_key=gate.token)
+        refused = ask("/gemini/v1beta/models/secret-model:generateContent")
+        assert refused.status == 403 and b"ask your administrator" in refused.body
+        told = "may not use secret-model (403 ask your administrator)"
+        wait_until(lambda: gate.stderr.count(told) == 3)
+        assert ask("/gemini/v1beta/models/open-model:generateContent").status == 200
+        again = ask("/gemini/v1beta/models/secret-model:generateContent")
+        assert again.status == 403 and b"ask your administrator" in again.body

@@ -55,7 +55,7 @@ def rejected(why: str) -> Refusal:
         ),
         (401, "authentication_error", "", rejected("401 unauthorised")),
         (402, "billing_error", "", rejected("402 unpaid")),
-        (403, "permission_error", "", rejected("403 forbidden")),
+        (403, "permission_error", "", Refusal(RefusalKind.NO_ACCESS, "403 forbidden")),
         (500, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "500")),
         (502, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "502")),
         (503, "api_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "503")),

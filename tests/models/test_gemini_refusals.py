@@ -95,14 +95,18 @@ def test_the_longest_of_several_hints_counts() -> None:
 @pytest.mark.parametrize("value", ["0", 0])
 def test_a_limit_of_zero_means_no_access(value: object) -> None:
     found = read(429, quota(f"{DAY}-FreeTier", value=value), delay("36s"))
-    assert found == rejected(f"429 no access: limit 0 for {DAY}-FreeTier")
+    assert found == Refusal(RefusalKind.NO_ACCESS, f"429 no access: limit 0 for {DAY}-FreeTier")
 
 
-@pytest.mark.parametrize(
-    ("code", "why"), [(401, "401 unauthorised"), (402, "402 unpaid"), (403, "403 forbidden")]
-)
-def test_a_key_without_access_is_rejected(code: int, why: str) -> None:
+@pytest.mark.parametrize(("code", "why"), [(401, "401 unauthorised"), (402, "402 unpaid")])
+def test_an_invalid_or_unpaid_key_is_rejected(code: int, why: str) -> None:
     assert read(code) == rejected(why)
+
+
+def test_a_403_is_about_the_model_unless_it_names_the_key() -> None:
+    found = read(403)
+    assert found and found.kind is RefusalKind.NO_ACCESS and found.reason.startswith("403 ")
+    assert read(403, reason("CONSUMER_SUSPENDED")) == rejected("403 CONSUMER_SUSPENDED")
 
 
 def test_an_invalid_key_comes_as_a_400() -> None:

@@ -131,7 +131,7 @@ def test_a_models_name_of_megabytes_is_cut(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("count", [10**400, -5, "many", 1e308, None, 2.5, True])
-def test_a_token_count_that_is_none_counts_as_nothing(vendor: str, count: object) -> None:
+def test_an_invalid_token_count_counts_as_zero(vendor: str, count: object) -> None:
     body = changed(vendor, COUNT_PLACES[vendor], count)
     if vendor == "gemini" and not isinstance(count, int | None):
         with pytest.raises(Refused):  # google-genai reads no such response at all
@@ -166,18 +166,18 @@ def test_a_refusal_with_a_header_of_5000_digits_is_a_refusal(vendor: str) -> Non
 
 
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
-def test_an_answer_nested_10_000_deep_is_an_error_of_ours(vendor: str, status: int) -> None:
+def test_a_response_nested_10_000_levels_deep_is_one_of_our_errors(vendor: str, status: int) -> None:
     with pytest.raises((Refused, BadRequest)):
         ask(vendor, status, b"[" * 10_000 + b"]" * 10_000)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"<html>", b'{"a": 1}', b'"text"', b"\xff\xfe"])
-def test_what_is_no_answer_is_an_error_of_ours(vendor: str, body: bytes) -> None:
+def test_an_unusable_response_is_one_of_our_errors(vendor: str, body: bytes) -> None:
     with pytest.raises((Refused, BadRequest)):
         ask(vendor, 200, body)
 
 
-def test_an_error_inside_a_200_is_what_it_says() -> None:
+def test_an_error_in_a_response_with_status_200_is_read_as_that_error() -> None:
     body = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
     with pytest.raises(Refused) as caught:
         ask("openai", 200, json.dumps(body).encode())

@@ -45,7 +45,7 @@ def limited(why: str, seconds: float | None = None) -> Refusal:
         (403, "insufficient_quota", rejected("403 insufficient_quota")),
         (401, "invalid_api_key", rejected("401 unauthorised")),
         (402, None, rejected("402 unpaid")),
-        (403, "unsupported_country_region_territory", rejected("403 forbidden")),
+        (403, "unsupported_country_region_territory", Refusal(RefusalKind.NO_ACCESS, "403 forbidden")),
         (408, None, Refusal(RefusalKind.PROVIDER_ERROR, "408")),
         (500, None, Refusal(RefusalKind.PROVIDER_ERROR, "500")),
         (502, None, Refusal(RefusalKind.PROVIDER_ERROR, "502")),

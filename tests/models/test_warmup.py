@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from agentos.models.registry import PROVIDERS
-from agentos.models.warmup import RESPONSES, warm_up_sdk
+from agentos.models.warmup import STREAMS, warm_up_sdk
 
 # The audit hook sees every connect and name lookup; an event loop's own socket pair needs neither.
 PROBE = """
@@ -20,11 +20,11 @@ print(calls, threading.active_count())
 
 
 def test_every_provider_has_a_warm_up_response() -> None:
-    assert set(RESPONSES) == set(PROVIDERS)
+    assert set(STREAMS) == set(PROVIDERS)
 
 
-@pytest.mark.parametrize("vendor", RESPONSES)
-def test_the_sdk_accepts_the_canned_response(vendor: str) -> None:
+@pytest.mark.parametrize("vendor", STREAMS)
+def test_the_sdk_accepts_the_canned_stream(vendor: str) -> None:
     assert warm_up_sdk(vendor)
 
 

@@ -8,6 +8,10 @@ from string import Template
 import pytest
 from google.genai import types
 
+from agentos.core.planning.review_parser import read_review
+from agentos.core.planning.review_points import ReviewPoint, after_review, stuck_reason
+from agentos.core.protocol.results import Verdict
+from agentos.core.text.answer_text import apply_revision
 from agentos.offline.rules.engine import Role, answer_by_rules
 
 from .serving import running
@@ -38,16 +42,23 @@ EVERYTHING += [("issue", f"ideas/active/{name}", end) for name, end in BRIEFS.it
 
 def walk(kind: str, source: str, ask: Ask) -> tuple[int, str]:
     """The review loop of the workflows on its own."""
-    draft, feedback, blocking = "", "", None
+    draft, feedback = "", ""
+    points: tuple[ReviewPoint, ...] = ()
     for number in range(1, 6):
-        draft = ask(Role.DRAFT, _prompt(f"{kind}_draft", source=source, draft=draft, feedback=feedback))
-        verdict = json.loads(ask(Role.REVIEW, _prompt(f"{kind}_review", source=source, draft=draft)))
-        if verdict["verdict"] == "APPROVED":
+        answer = ask(
+            Role.DRAFT, _prompt(f"{kind}_draft", source=source, draft=draft, feedback=feedback, length="100")
+        )
+        draft = apply_revision(draft, answer) if draft else answer
+        shown = "\n".join(map(str, points))
+        answer = ask(Role.REVIEW, _prompt(f"{kind}_review", source=source, draft=draft, verdict=shown))
+        review = read_review(answer, [point.number for point in points])
+        if review.verdict is Verdict.APPROVED:
             return number, "APPROVED"
-        if verdict["blocking_issues"] == blocking:
+        after = after_review(points, review, max((point.number for point in points), default=0))
+        if stuck_reason(points, after):
             return number, "the same again"
-        blocking = verdict["blocking_issues"]
-        feedback += _as_markdown(number, verdict)
+        points = after.points
+        feedback = "\n".join([f"# Review {number}: needs revision", "", *map(str, points), ""])
     return 5, "no end"
 
 
@@ -83,7 +94,8 @@ def test_the_backlog_ends_the_same_way_through_the_sdk() -> None:
 
 
 def _prompt(name: str, **texts: str) -> str:
-    return Template(_package_file(f"prompts/{name}.md")).substitute(texts)
+    unused = dict.fromkeys(("project", "code", "check", "related"), "")
+    return Template(_package_file(f"prompts/{name}.md")).substitute({**unused, **texts})
 
 
 def _package_file(name: str) -> str:
@@ -92,10 +104,3 @@ def _package_file(name: str) -> str:
 
 def _source(name: str) -> str:
     return (resources.files("agentos.demo_backlog") / name).read_text("utf-8")
-
-
-def _as_markdown(number: int, verdict: dict[str, object]) -> str:
-    issues = verdict["blocking_issues"]
-    assert isinstance(issues, list)
-    lines = [f"- **{i['section']}** ({i['severity']}): {i['description']}" for i in issues]
-    return "\n".join([f"# Review {number}: needs revision", "", "Reviewer: offline-rules-1", "", *lines, ""])

@@ -2,6 +2,7 @@
 
 import json
 
+from agentos.core.text.answer_text import apply_revision
 from agentos.offline.rules.engine import Role, answer_by_rules, item_hint
 
 ISSUE = """<issue>
@@ -23,6 +24,11 @@ def draft(*parts: str) -> str:
     return answer_by_rules(Role.DRAFT, "\n".join(parts))
 
 
+def revised(previous: str, feedback: str) -> str:
+    """The previous draft with its sections replaced by those in the rule engine's answer."""
+    return apply_revision(previous, draft(ISSUE, DRAFT.format(previous), FEEDBACK.format(feedback)))
+
+
 def blocking(*parts: str) -> list[dict[str, str]]:
     found: list[dict[str, str]] = json.loads(answer_by_rules(Role.REVIEW, "\n".join(parts)))[
         "blocking_issues"
@@ -40,13 +46,13 @@ def test_the_same_prompt_gets_the_same_draft() -> None:
 
 def test_a_first_draft_lacks_what_the_issue_does_not_say() -> None:
     first = draft(ISSUE)
-    assert "## Failure modes" not in first
+    assert "## Failure modes\n\nNot described yet" in first
     assert [issue["section"] for issue in blocking(ISSUE, DRAFT.format(first))] == ["Failure modes"]
 
 
 def test_feedback_that_names_a_gap_gets_it_filled() -> None:
-    second = draft(ISSUE, DRAFT.format(draft(ISSUE)), FEEDBACK.format("Please add the failure modes."))
-    assert "## Failure modes" in second
+    second = revised(draft(ISSUE), "Please add the failure modes.")
+    assert "## Failure modes\n\n- A step of" in second
     assert [issue["description"] for issue in blocking(ISSUE, DRAFT.format(second))] == [
         "R2 has no named test."
     ]
@@ -55,7 +61,7 @@ def test_feedback_that_names_a_gap_gets_it_filled() -> None:
 def test_a_persons_edits_survive_the_next_draft() -> None:
     edited = draft(ISSUE).replace("## Rollout\n\n1. Ship", "## Rollout\n\n1. On a Tuesday, ship")
     edited += "\n## Cost\n\nTwo days.\n"
-    second = draft(ISSUE, DRAFT.format(edited), FEEDBACK.format("- R2 has no named test."))
+    second = revised(edited, "- R2 has no named test.")
     assert "On a Tuesday, ship" in second
     assert "## Cost\n\nTwo days." in second
     assert "(R2) passes when" in second
@@ -99,3 +105,23 @@ def test_an_issue_made_from_a_brief_can_be_designed() -> None:
     design = draft(f"<issue>\n{issue}\n</issue>")
     assert "- **R1** It must be silent from 22:00 to 07:00." in design
     assert design.count("rule engine") == 1
+
+
+def test_a_revision_is_only_the_sections_that_change() -> None:
+    answer = draft(ISSUE, DRAFT.format(draft(ISSUE)), FEEDBACK.format("Please add the failure modes."))
+    assert [line for line in answer.splitlines() if line.startswith("#")] == ["## Failure modes"]
+
+
+def test_an_earlier_point_is_open_while_its_rule_is_broken() -> None:
+    first = draft(ISSUE)
+    point = "- **Point 4, Failure modes** (major): {}"
+    description = blocking(ISSUE, DRAFT.format(first))[0]["description"]
+    prompt = [ISSUE, DRAFT.format(first), f"<verdict>\n{point.format(description)}\n</verdict>"]
+    verdict = json.loads(answer_by_rules(Role.REVIEW, "\n".join(prompt)))
+    assert verdict["earlier_points"] == [{"point": 4, "status": "open"}]
+    assert verdict["blocking_issues"] == [] and verdict["verdict"] == "REVISE"
+    second = revised(first, "failure mode")
+    prompt[1] = DRAFT.format(second)
+    verdict = json.loads(answer_by_rules(Role.REVIEW, "\n".join(prompt)))
+    assert verdict["earlier_points"] == [{"point": 4, "status": "resolved"}]
+    assert [issue["section"] for issue in verdict["blocking_issues"]] == ["Test plan"]

@@ -3,6 +3,7 @@
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Usage
 from agentos.core.run_state.run_stats import RunStats
+from agentos.outputs.console import progress_line
 from agentos.outputs.footer import TerminalSize, footer, rows_taken, snapshot, truncated
 
 
@@ -68,6 +69,28 @@ def test_the_footer_shows_slow_items_limited_keys_cost_and_pause() -> None:
     stats.handle(events.RunResumed(1.0), 111.0)
     text = "\n".join(footer(stats, 164.0, TerminalSize(200, 24)))
     assert "SLOW" not in text and "PAUSED" not in text and "rate limited" not in text
+
+
+def test_an_item_that_waits_for_a_key_says_so_until_it_has_one() -> None:
+    stats = run_stats(2)
+    stats.handle(events.LeaseRequested("LLD-1", "draft-1", ("gemini",)), 102.0)
+    rows = footer(stats, 110.0, TerminalSize(100, 24))
+    assert rows[0].endswith("10s  waits for a key") and "waits" not in rows[1]
+    assert "1 of 2 workers busy, 1 waiting for a key" in rows[2]
+    assert footer(stats, 110.0, TerminalSize(34, 24))[0] == "  LLD-1  10s  waits for a key"
+    assert "waits for a key" in snapshot(stats, 110.0)[1]
+    plain = progress_line(stats, 110.0)
+    assert "| running: LLD-2 N1_design | waiting for a key: LLD-1 |" in plain
+    stats.handle(events.LeaseGranted("LLD-1", "key-1", "lease", 8.0), 111.0)
+    assert "wait" not in " ".join((*footer(stats, 112.0, TerminalSize(100, 24)), progress_line(stats, 112.0)))
+
+
+def test_a_worker_that_dies_while_waiting_no_longer_waits() -> None:
+    stats = run_stats(1)
+    stats.handle(events.LeaseRequested("LLD-1", "draft-1", ("gemini",)), 102.0)
+    stats.handle(events.WorkerExited("LLD-1", "signal 9", clean=False), 103.0)
+    stats.handle(events.ItemStarted("LLD-1", 1, 2), 104.0)
+    assert "wait" not in footer(stats, 105.0, TerminalSize(100, 24))[0]
 
 
 def test_while_suspended_the_footer_says_so_and_item_ages_stop() -> None:

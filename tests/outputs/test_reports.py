@@ -1,6 +1,8 @@
 """Reports in every format, with hostile text in every field."""
 
+import base64
 import csv
+import hashlib
 import io
 import re
 from xml.etree import ElementTree as ET
@@ -11,10 +13,9 @@ from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
 from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.comparison import comparison
-from agentos.outputs.report.csv_table import render_csv
+from agentos.outputs.report.exports import render_csv, render_junit
 from agentos.outputs.report.facts import MAX_TEXT, tick_label
 from agentos.outputs.report.html import render_html
-from agentos.outputs.report.junit import render_junit
 from agentos.outputs.report.markdown import render_markdown
 from agentos.outputs.report.svg_timeline import MAX_ITEMS, MAX_TICKS, Axis, render_svg
 
@@ -48,13 +49,15 @@ def failed_run(*texts: str) -> RunRecord:
     return record
 
 
-def approved_run(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> RunRecord:
+def approved_run(
+    seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED, result: str = "docs/lld/active/LLD-001.md"
+) -> RunRecord:
     record = RunRecord("20261115T221504Z")
     record.handle(
         events.RunStarted(record.run, "lld", "/p", ("LLD-1",), 1, ("key-1",), titles=("One",)), 1000.0
     )
     record.handle(events.ItemStarted("LLD-1", 1, 1), 1000.5)
-    outcome = Outcome(Ending.FINISHED, verdict, 1, result="docs/lld/active/LLD-001.md")
+    outcome = Outcome(Ending.FINISHED, verdict, 1, result=result)
     record.handle(events.ItemEnded("LLD-1", outcome, seconds, Usage(2, 30, 4), 1), 1000.0 + seconds)
     record.handle(events.RunEnded(0, seconds, 0.0), 1000.0 + seconds)
     return record
@@ -63,7 +66,10 @@ def approved_run(seconds: float = 2.0, verdict: Verdict = Verdict.APPROVED) -> R
 def test_html_escapes_hostile_text() -> None:
     root = ET.fromstring(render_html(failed_run(*HOSTILE)))
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
-    assert not tags & {"script", "img", "a", "iframe", "link", "object", "foreignObject"}
+    assert not tags & {"img", "iframe", "link", "object", "foreignObject"}
+    (script,) = root.iter(f"{HTML}script")
+    digest = base64.b64encode(hashlib.sha256((script.text or "").encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in _policy(root), "only our own script may run"
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
     cells = ["".join(cell.itertext()) for cell in root.iter(f"{HTML}td")]
     for text in HOSTILE[:5]:
@@ -74,11 +80,63 @@ def test_the_html_page_is_self_contained() -> None:
     text = render_html(failed_run(*HOSTILE))
     root = ET.fromstring(text)
     names = {name.rpartition("}")[2] for element in root.iter() for name in element.attrib}
-    assert not names & {"src", "href", "srcset", "data", "action", "style"}
+    assert not names & {"src", "srcset", "data", "action", "style"}
+    assert {link.get("href") for link in root.iter(f"{HTML}a")} == {"#keys", "#items", "#timeline", "#log"}
     styles = "".join(element.text or "" for tag in (HTML, SVG) for element in root.iter(f"{tag}style"))
     assert styles and "url(" not in styles and "@import" not in styles
+    assert _policy(root).startswith("default-src 'none'")
+
+
+def _policy(root: ET.Element) -> str:
     policy = root.find(f".//{HTML}meta[@http-equiv='Content-Security-Policy']")
-    assert policy is not None and policy.get("content", "").startswith("default-src 'none'")
+    assert policy is not None
+    return policy.get("content", "")
+
+
+def test_results_link_to_documents_as_seen_from_the_page() -> None:
+    def links(result: str, folder: str = "/p/out") -> list[str | None]:
+        root = ET.fromstring(render_html(approved_run(result=result), folder))
+        return [link.get("href") for link in root.iter(f"{HTML}a") if "#" not in (link.get("href") or "#")]
+
+    assert links("docs/lld/active/LLD-001.md") == ["../docs/lld/active/LLD-001.md"]
+    assert links("docs/a b/é:1.md", "/p") == ["docs/a%20b/%C3%A9%3A1.md"]
+    assert links("javascript:alert(1)", "/p") == ["javascript%3Aalert%281%29"]
+    assert links("https://github.com/o/r/issues/7") == ["https://github.com/o/r/issues/7"]
+    assert links("javascript://x/%0aalert(1)") == []
+    assert links("docs/x.md", "") == []
+
+
+def test_verdicts_are_coloured_and_the_keys_stand_above_the_items() -> None:
+    for record, style in (
+        (approved_run(), "good"),
+        (approved_run(verdict=Verdict.NEEDS_REVISION), "warn"),
+        (failed_run("x"), "bad"),
+    ):
+        root = ET.fromstring(render_html(record))
+        (row,) = [row for row in root.iter(f"{HTML}tr") if row.get("data-state")]
+        assert [cell.get("class") for cell in row if cell.get("class") not in (None, "n")] == [style]
+    headings = [heading.get("id") for heading in root.iter(f"{HTML}h2")]
+    assert headings == ["keys", "items", "timeline", "log"]
+    places = {text.text: float(text.get("y", 0)) for text in root.iter(f"{SVG}text")}
+    assert places["key-1"] < places["LLD-1"]
+
+
+def test_a_shaded_pause_is_one_that_somebody_requested() -> None:
+    record = RunRecord("run")
+    record.handle(events.RunStarted("run", "lld", "/p", ("LLD-1",), 1, ("key-1",)), 0.0)
+    record.handle(events.PoolExhausted(1, 1), 1.0)
+    record.handle(events.RunPaused(), 2.0)
+    record.handle(events.RunResumed(1.0), 3.0)
+    record.handle(events.PoolRestored(3.0), 4.0)
+    record.handle(events.RunEnded(0, 5.0, 0.0), 5.0)
+    spans = [(span.kind.value, span.began, span.ended) for span in record.timeline.run.spans]
+    assert spans == [("pool exhausted", 1.0, 4.0), ("run paused", 2.0, 3.0)]
+    image = ET.fromstring(render_svg(record))
+    (item,) = [float(text.get("y", 0)) for text in image.iter(f"{SVG}text") if text.text == "LLD-1"]
+    drawn = {bar.get("class"): bar for bar in image.iter(f"{SVG}rect") if bar.get("rx")}
+    exhausted, pause = drawn["full"], drawn["pause"]
+    assert float(exhausted.get("y", 0)) + float(exhausted.get("height", 0)) < item - 12, "only over the keys"
+    assert float(pause.get("y", 0)) < item < float(pause.get("y", 0)) + float(pause.get("height", 0))
 
 
 def test_the_html_page_is_accessible() -> None:
@@ -142,7 +200,8 @@ def test_markdown_escapes_tags_links_and_table_cells() -> None:
         inside = inside != line.startswith("```")
         if not inside and not line.startswith("```"):
             outside.append(line)
-    prose = "\n".join(outside)
+    prose = "\n".join(line for line in outside if not line.startswith("| Command |"))
+    assert "| Command | `<script>alert(1)</script>` |" in outside, "code is not interpreted"
     assert (
         "<" not in prose and "](" not in prose.replace("\\](", "") and "@" not in prose and "://" not in prose
     )
@@ -169,7 +228,7 @@ def test_csv_has_one_row_per_item_and_no_formulas() -> None:
     rows = list(csv.DictReader(io.StringIO(render_csv(failed_run(*HOSTILE)))))
     assert [row["item"] for row in rows] == [f"LLD-{number}" for number in range(1, len(HOSTILE) + 1)]
     assert rows[4]["title"] == '\'=HYPERLINK("http://evil.example")'
-    assert rows[0]["title"] == HOSTILE[0] and rows[0]["waited"] == "0.300"
+    assert rows[0]["title"] == HOSTILE[0] and rows[0]["waited_seconds"] == "0.300"
     assert len(rows[6]["title"]) == MAX_TEXT + 1
 
 
@@ -188,7 +247,8 @@ def test_the_report_of_a_killed_run_says_how_to_resume_it() -> None:
     text = render_markdown(record)
     assert "Skipped 1 unreadable line of the journal (the last one is incomplete)." in text
     assert "The run was killed, or its machine went down" in text
-    assert "Resume with: lld-workflow --all\n" in text.replace("\\", "")
+    assert "Resume with: `lld-workflow --all`\n" in text
+    assert "<code>lld-workflow --all</code></p>" in render_html(record)
     suite = ET.fromstring(render_junit(record))[0]
     assert suite.get("errors") == "1"
 
@@ -211,3 +271,13 @@ def test_an_axis_has_a_few_round_ticks(seconds: float) -> None:
 
 def test_tick_labels_are_short() -> None:
     assert [tick_label(at) for at in (0, 0.5, 30, 90, 7200)] == ["0", "0.5s", "30s", "1:30", "2:00:00"]
+
+
+def test_a_command_in_markdown_can_be_copied_as_it_is() -> None:
+    command = "agentos exec --items '*.md' -- sh -c 'wc -w < {item} | tee `date`_#1.txt'"
+    record = RunRecord("r")
+    record.handle(events.RunStarted("r", "exec", "/p", ("1",), 1, (), command), 1.0)
+    text = render_markdown(record)
+    assert f"Resume with: `` {command} ``\n" in text
+    escaped = command.replace("|", r"\|")
+    assert f"| Command | `` {escaped} `` |" in text

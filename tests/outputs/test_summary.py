@@ -5,7 +5,7 @@ import pytest
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run_state.run_stats import RunStats
-from agentos.outputs.summary import as_json, overhead_text, summary_lines
+from agentos.outputs.summary import as_json, ending_lines, overhead_text, summary_lines
 
 
 def stopped(*before: events.Event) -> RunStats:
@@ -38,6 +38,16 @@ def worked(seconds: float, *before: events.Event, keys: tuple[str, ...] = ("key-
     for at, event in happened:
         stats.handle(event, at)
     return stats
+
+
+def test_cut_answers_are_counted_with_their_tokens() -> None:
+    cut = events.CallCut("LLD-1", "key-1", "m", "no token for 300 s", 1, Usage(1, 5, 1200))
+    stats = worked(22.0, cut)
+    line = next(line for line in summary_lines(stats) if line.startswith("  Cut: "))
+    assert line == (
+        "  Cut: 1 answer (LLD-1), for want of a token within call_timeout; 1,200 generated tokens are counted"
+    )
+    assert as_json(stats)["cuts"] == 1 and as_json(stats)["items"][0]["cuts"] == 1
 
 
 def test_overhead_is_the_share_of_the_time_after_start_up_that_is_no_call() -> None:
@@ -107,6 +117,23 @@ def test_of_many_items_approved_ones_are_counted_and_revisions_and_failures_come
     assert lines[1].startswith("LLD-7 ") and lines[2] == "  reason: not approved"
     assert lines[3] == "  fix: read docs/r.md, change the item's text, and run the same command again"
     assert lines[4].startswith("LLD-3 ") and lines[4].endswith("Invalid spec format")
-    assert lines[5:7] == ["  reason: no heading", "  fix: see agentos logs LLD-3, then retry it"]
+    assert lines[5:7] == ["  reason: no heading", "  fix: correct this, then retry it"]
     assert lines[7:11] == ["Execution complete:", "  Total: 30", "  Succeeded: 29", "  Failed: 1"]
     assert len(as_json(stats)["items"]) == 30
+
+
+def test_an_item_that_an_earlier_attempt_finished_is_reported_without_its_figures() -> None:
+    outcome = Outcome(Ending.FINISHED, Verdict.APPROVED, earlier_attempt=True)
+    ended = events.ItemEnded("LLD-1", outcome, 2.0, Usage(), 2)
+    assert ending_lines(ended) == ["Already finished by an earlier attempt: approved"]
+
+
+def test_many_parked_items_are_counted() -> None:
+    items = tuple(f"LLD-{number}" for number in range(1, 31))
+    stats = RunStats()
+    stats.handle(events.RunStarted("r", "lld", "/p", items, 2, ("key-1",), "lld-workflow --all"), 0.0)
+    for item in items:
+        stats.handle(events.ItemEnded(item, Outcome(Ending.PARKED), 1.0, Usage(), 1), 1.0)
+    stats.handle(events.RunEnded(0, 2.0, 0.0), 2.0)
+    parked = [line for line in summary_lines(stats) if line.startswith("  Parked: ")]
+    assert parked == ["  Parked: 30 items are waiting for a person: agentos review"]

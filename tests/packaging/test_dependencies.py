@@ -8,6 +8,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+from agentos.codebase.grammars import GRAMMARS
 from tests.audits import lowest
 from tests.audits.tree import ROOT, modules
 
@@ -45,7 +46,8 @@ def test_every_imported_package_is_declared() -> None:
 
 @pytest.mark.slow
 def test_every_declared_package_is_imported() -> None:
-    used = {name for package in imported() for name in providers(package)}
+    packages = imported() | {grammar.package for grammar in GRAMMARS.values()}  # imported by name
+    used = {name for package in packages for name in providers(package)}
     assert {plain(re.split(r"[><=]", requirement)[0]) for requirement in DECLARED} <= used
 
 

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 from langgraph.graph import END, START, StateGraph
 
-from agentos.models.client_base import read_bounded
+from agentos.models.client_base import bound_body
 from agentos.run.prestart import LAZY_PACKAGES
 from agentos.storage.checkpoints import open_checkpoint
 
@@ -24,7 +24,7 @@ class State(TypedDict):
 
 
 def test_the_runnable_of_a_graph_node_can_be_replaced() -> None:
-    """Used by workflows/node_events.py."""
+    """Used by worker/graph_runner.py."""
     graph: StateGraph[State, Any, Any, Any] = StateGraph(State)
     graph.add_node("write", lambda state: {"text": "original"})
     graph.add_edge(START, "write")
@@ -61,7 +61,7 @@ def test_a_response_body_that_a_hook_has_read_is_not_read_again() -> None:
 
     async def get() -> bytes:
         transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Once()))
-        hooks: Any = {"response": [read_bounded]}
+        hooks: Any = {"response": [bound_body]}
         async with httpx2.AsyncClient(transport=transport, event_hooks=hooks) as client:
             return (await client.get("http://model.invalid")).content
 
@@ -78,7 +78,7 @@ def test_the_http_library_of_the_sdks_makes_tls_contexts() -> None:
 
 
 def test_pydantic_models_defined_with_deferred_building_build_themselves_when_used() -> None:
-    """Used by workflows/import_tweaks.py."""
+    """Used by worker/main.py."""
     pydantic.BaseModel.model_config["defer_build"] = True
     try:
 
@@ -94,5 +94,5 @@ def test_pydantic_models_defined_with_deferred_building_build_themselves_when_us
 
 @pytest.mark.parametrize("module", [*LAZY_PACKAGES, "langchain_core.tracers.langchain"])
 def test_the_modules_whose_import_is_delayed_exist(module: str) -> None:
-    """Used by engines/lazy_modules.py and workflows/import_tweaks.py."""
+    """Used by engines/lazy_modules.py and worker/main.py."""
     assert importlib.util.find_spec(module) is not None

@@ -15,7 +15,7 @@ import pytest
 import agentos
 from tests.audits.tree import ROOT, tracked
 
-PACKAGED = ("src/", "pyproject.toml", "README.md", "LICENSE")
+PACKAGED = ("src/", "data/", "pyproject.toml", "README.md", "LICENSE")
 VERSION = f"agentos {agentos.__version__}"
 INSTALLERS = {
     "uv": ("uv", "tool", "install", "--python", sys.executable),
@@ -75,6 +75,7 @@ def test_the_wheel_has_the_name_the_version_and_the_data_files(wheel: Path) -> N
     }
     assert any(name.startswith("agentos/workflows/prompts/") for name in names)
     assert any(name.startswith("agentos/demo_backlog/issues/") for name in names)
+    assert any(name.endswith(".data/data/share/man/man1/agentos.1") for name in names)
     assert not [name for name in names if not name.startswith(("agentos/", "agentos_runner-"))]
 
 
@@ -97,6 +98,7 @@ def test_the_wheel_installs_with_pip_without_a_network(wheel: Path, tmp_path: Pa
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     assert run(python.with_name("agentos"), "--version", cwd=tmp_path) == VERSION
+    assert (tmp_path / "venv/share/man/man1/lld-workflow.1").exists(), "man finds pages beside the programs"
     assert run(python.with_name("lld-workflow"), "--help", cwd=tmp_path).startswith("Usage: lld-workflow")
 
 

@@ -18,10 +18,9 @@ from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
-from agentos.run.decision_watch import SETTLE_TIME, DecisionWatch
 from agentos.run.event_loop import DECISION_POLL_INTERVAL, Clock, EventLoop, ExternalInputs
 from agentos.storage.peer_log import NoPeers
-from agentos.storage.review_notes import PARKING, write_decision
+from agentos.storage.review_notes import PARKING, SETTLE_TIME, DecisionWatch, write_decision
 
 PARKED = 500
 EVENTS = 2000

@@ -15,7 +15,6 @@ from .harness import RunningCommand, command_line
 
 KEYS = tuple(f"AIza+Canary/{word}&%=9Qz7-{word}" for word in ("ash", "birch", "cedar", "elder"))
 FORK_SERVER = "agentos.engines.template"
-GATEWAY = "agentos gateway"
 """The gateway owns a key pool of its own, so its environment holds the keys legitimately."""
 MEMORIES = 2
 _BETWEEN = re.compile(rb"[\s\0\"',]+|\\[nrt]|\[(?:[A-Z]+-\d+|COORDINATOR)\]")
@@ -109,7 +108,8 @@ class Scan:
             self._scan_process(self.running.pid, ("cmdline", "comm"))
             children = self.running.processes()
             for child in children:
-                if GATEWAY not in command_line(child.pid):
+                # Between fork and exec a child still is a copy of the coordinator.
+                if command_line(child.pid) != command_line(self.running.pid):
                     self._scan_process(child.pid)
             # The coordinator's first child is the fork server: every worker inherits its memory.
             for child in children[:1] if self.memories < MEMORIES else ():

@@ -3,6 +3,7 @@
 import calendar
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ class FakeGitHub:
 
     def __init__(self) -> None:
         self.issues: list[Json] = []
+        self.pulls: list[Json] = []
         self.asked: list[str] = []
         self.faults: list[tuple[str, str]] = []
         self.scopes: str | None = "repo"
@@ -50,12 +52,14 @@ class FakeGitHub:
         return ""
 
     @contextlib.contextmanager
-    def serve(self) -> Iterator["FakeGitHub"]:
+    def serve(self, tls: ssl.SSLContext | None = None) -> Iterator["FakeGitHub"]:
         server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"github": self}))
         server.daemon_threads = True
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
         try:
             yield self
         finally:
@@ -97,6 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(201, self.github.create(body))
         if path == f"/repos/{REPOSITORY}/issues":
             return self._list()
+        if path == f"/repos/{REPOSITORY}/pulls":
+            if method == "POST":
+                address = f"https://github.example/{REPOSITORY}/pull/{len(self.github.pulls) + 1}"
+                self.github.pulls.append({**body, "head": {"ref": body["head"]}, "html_url": address})
+            return self._send(200, self.github.pulls[-1] if method == "POST" else self.github.pulls)
         if path == f"/repos/{REPOSITORY}":
             scopes = {} if self.github.scopes is None else {"X-OAuth-Scopes": self.github.scopes}
             return self._send(200, self.github.repository, scopes)

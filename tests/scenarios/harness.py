@@ -21,6 +21,8 @@ from typing import Any, Self
 PROGRAMS = Path(sys.executable).parent
 # Prefix for commands that must die with the test process, even when that is killed.
 DIE_WITH_PARENT = (found, "--pdeathsig", "KILL") if (found := shutil.which("setpriv")) else ()
+# `make test-portable` runs every command of the tests without the calls that only Linux has.
+PORTABLE_CALLS = {name: os.environ[name] for name in ("AGENTOS_PORTABLE",) if name in os.environ}
 KEYS = ("canary-key-alpha-9f31", "canary-key-beta-77c2", "canary-key-gamma-05de", "canary-key-delta-e410")
 _GOOD = """
 People need item {number} every day and have no way to do it.
@@ -301,6 +303,7 @@ class RunHarness:
             "HOME": str(self.user),
             "LANG": "C.UTF-8",
             "AGENTOS_HOME": str(self.home),
+            **PORTABLE_CALLS,
             **self._credentials(),
             **self.extra_env,
             **more,
@@ -396,7 +399,7 @@ class RunHarness:
         return pids[-1]
 
 
-_MOVES = re.compile(r"\r?\x1b\[[0-9;?]*[A-Za-z]")
+_MOVES = re.compile(r"\r?\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x1b]*\x1b\\|\a")
 _FOREGROUND = """
 import fcntl, os, sys, termios
 os.setsid()

@@ -30,7 +30,7 @@ class Screen:
         self._screen = pyte.HistoryScreen(self.columns, self.lines, history=5000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
 
-    def look(self) -> list[str]:
+    def rows(self) -> list[str]:
         """The visible rows, without trailing empty ones."""
         written = self.terminal.written
         self._stream.feed(written[self._fed :])
@@ -39,32 +39,32 @@ class Screen:
 
     def scrolled(self) -> list[str]:
         """The rows that have scrolled off the top."""
-        self.look()
+        self.rows()
         rows = self._screen.history.top
         return ["".join(row[column].data for column in range(self.columns)).rstrip() for row in rows]
 
     def everything(self) -> list[str]:
-        return [*self.scrolled(), *self.look()]
+        return [*self.scrolled(), *self.rows()]
 
     def footer(self) -> list[str]:
         """The rows from the first running item, or the progress bar, to the end."""
-        rows = self.look()
+        rows = self.rows()
         first = next(
             (n for n, row in enumerate(rows) if row.startswith(("  LLD-", "  ... and", "[=", "[>"))),
             len(rows),
         )
         return rows[first:]
 
-    def shows(self, text: str, seconds: float = 15.0) -> None:
-        wait_until(lambda: any(text in row for row in self.look()), seconds)
+    def wait_for(self, text: str, seconds: float = 15.0) -> None:
+        wait_until(lambda: any(text in row for row in self.rows()), seconds)
 
     def colours(self) -> set[str]:
-        self.look()
+        self.rows()
         buffer = self._screen.buffer
         return {buffer[row][column].fg for row in range(self.lines) for column in range(self.columns)}
 
     def resize(self, columns: int, lines: int) -> None:
-        self.look()
+        self.rows()
         self.columns, self.lines = columns, lines
         self._screen.resize(lines, columns)
         fcntl.ioctl(self.terminal.keyboard, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))
@@ -85,7 +85,7 @@ class Shell:
             **env,
         )
         self.screen = Screen(self.terminal)
-        self.screen.shows("$")
+        self.screen.wait_for("$")
 
     def type(self, line: str) -> None:
         self.terminal.press(f"{line}\n")

@@ -317,7 +317,7 @@ def test_an_invalid_flag_or_variable_is_a_usage_error(
     [
         (
             "# Mine\n\nparallel = 'x'\n",
-            "agentos.toml, line 3: invalid parallel = 'x': expected a whole number from 1 to 10",
+            "agentos.toml, line 3: invalid parallel = 'x': expected a whole number from 1 to 64",
         ),
         ("retries = 1\nparalel = 3\n", "agentos.toml, line 2: unknown setting 'paralel'"),
         ("retries = 1\n[prices.'a']\ninput = 1\n", "agentos.toml, line 2: invalid prices"),

@@ -70,9 +70,9 @@ ITEMS = (
 def offers(screen: Screen, typed: str, completed: str) -> None:
     """Compare the line on the screen, since a shell may overwrite typed text to change its case."""
     type_in(screen.terminal, f"{typed}\t")
-    wait_until(lambda: screen.look()[-1].rstrip() == f"ready> {completed}", 30)
+    wait_until(lambda: screen.rows()[-1].rstrip() == f"ready> {completed}", 30)
     type_in(screen.terminal, "\x15")
-    wait_until(lambda: screen.look()[-1].rstrip() == "ready>", 30)
+    wait_until(lambda: screen.rows()[-1].rstrip() == "ready>", 30)
 
 
 def backlog(harness: RunHarness) -> None:
@@ -193,3 +193,32 @@ def test_an_unsupported_shell_is_a_usage_error(harness: RunHarness) -> None:
     done = harness.run("completion", "tcsh", program="agentos")
     assert done.code == 2 and "bash" in done.err
     assert (PROGRAMS / "agentos").exists()
+
+
+def test_completion_is_installed_once_and_loaded_by_a_new_shell(harness: RunHarness) -> None:
+    start_file = harness.user / ".bashrc"
+    start_file.write_text("PS1='ready> '")
+    for _ in range(2):
+        done = harness.run("completion", "--install", program="agentos", SHELL="/bin/bash")
+        assert done.code == 0, done.err
+    assert "~/.bashrc reads it already" in done.out
+    lines = start_file.read_text().splitlines()
+    assert lines[0] == "PS1='ready> '" and len(lines) == 3
+    path = shutil.which("bash")
+    assert path
+    terminal = harness.terminal("-i", program=path)
+    terminal.wait_for("ready> ")
+    type_in(terminal, "lld-workflow --offl\t")
+    terminal.wait_for("lld-workflow --offline", 30)
+
+
+def test_fish_gets_a_file_for_each_program_and_an_unknown_shell_is_asked_for(harness: RunHarness) -> None:
+    assert harness.run("completion", "fish", "--install", program="agentos").code == 0
+    files = harness.user / ".config/fish/completions"
+    assert sorted(path.name for path in files.iterdir()) == [
+        "agentos.fish",
+        "issue-workflow.fish",
+        "lld-workflow.fish",
+    ]
+    done = harness.run("completion", "--install", program="agentos", SHELL="/bin/dash")
+    assert done.code == 2 and "your shell is dash: name one of bash, zsh, fish" in done.err

@@ -53,6 +53,9 @@ def test_pause_now_stops_the_workers_and_resume_restarts_their_items(harness: Ru
     assert done.code == 0 and "LLD-40 is checkpointed at N3_review" in done.out, done.out
     assert not server.repeated_prompts() and harness.databases() == []
     assert [event["attempt"] for event in harness.events("item_started")] == [1, 1, 2, 2]
+    assert {event["calls_done"] for event in harness.events("lease_requested")[-2:]} == {1}, (
+        "the drafts count"
+    )
 
 
 def test_a_log_is_followed_from_its_start_to_the_end_of_the_run(harness: RunHarness) -> None:

@@ -154,16 +154,16 @@ def test_a_damaged_checkpoint_is_set_aside_and_its_item_starts_over(harness: Run
     folder = next(harness.home.glob("checkpoints/*"))
     content = (folder / "lld_workflow_42.db").read_bytes()
     damaged = {42: b"not a database at all" * 400, 43: content[:5000], 44: bytes(len(content))}
-    for number, spoilt in damaged.items():
+    for number, corrupted in damaged.items():
         for ending in ("-wal", "-shm"):
             (folder / f"lld_workflow_{number}.db{ending}").unlink(missing_ok=True)
-        (folder / f"lld_workflow_{number}.db").write_bytes(spoilt)
+        (folder / f"lld_workflow_{number}.db").write_bytes(corrupted)
     done = harness.run("--all", "--parallel", 3)
     assert done.code == 0, done.out
-    for number, spoilt in damaged.items():
+    for number, corrupted in damaged.items():
         renamed = f"lld_workflow_{number}.db.broken-1"
         assert re.search(rf"\[LLD-{number}\] .*damaged.*{re.escape(renamed)}", done.out)
-        assert (folder / renamed).read_bytes() == spoilt
+        assert (folder / renamed).read_bytes() == corrupted
         assert [call["role"] for call in server.answered(number)] == ["draft", "draft", "review"]
     assert [call["role"] for call in server.answered(41)] == ["draft", "review"]
     assert len(harness.databases()) == 3

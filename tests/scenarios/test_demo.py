@@ -63,7 +63,7 @@ def test_a_second_demo_does_not_touch_one_that_is_starting(harness: RunHarness) 
     first.signal(signal.SIGSTOP)
     second = demo(harness, "try")
     assert second.code == 2, second.out + second.err
-    assert f"a run is in progress in {folder}, so nothing was changed there. Watch it with: " in second.err
+    assert "a run is in progress in try, so nothing was changed there. Watch it with: " in second.err
     assert "AGENTOS_HOME=try/.agentos-home agentos watch" in second.err
     first.signal(signal.SIGCONT)
     first.wait_for("Executing: N1_design")

@@ -41,8 +41,8 @@ def test_lines_scroll_above_a_footer_that_disappears_at_the_end(harness: RunHarn
     harness.issues(40, 41, 42, 43, 44)
     harness.server("--latency", "0.4,0.4")
     screen = Screen(harness.terminal("--all", "--parallel", 2, size=(90, 10), **OLD), 90, 10)
-    screen.shows("/5 workflows complete", TIMEOUT)
-    screen.shows("  LLD-", TIMEOUT)
+    screen.wait_for("/5 workflows complete", TIMEOUT)
+    screen.wait_for("  LLD-", TIMEOUT)
     deepest = 0
     while screen.terminal.process.poll() is None:
         deepest = max(deepest, len(screen.footer()))
@@ -66,7 +66,7 @@ NODES = ("N0_load_issue", "N1_design", "N2_human_edit", "N3_review", "N4_finaliz
 
 def test_the_footer_shows_workers_nodes_and_cost(harness: RunHarness) -> None:
     screen = start_live_run(harness)
-    screen.shows("keys in use: 3/4")
+    screen.wait_for("keys in use: 3/4")
     *items, first, _ = screen.footer()
     assert [row.split()[:2] for row in items] == [[f"LLD-{n}", "N1_design"] for n in (40, 41, 42)]
     assert all("tokens" in row and "$" in row and row.endswith("s") for row in items)
@@ -77,7 +77,7 @@ def test_the_footer_shows_workers_nodes_and_cost(harness: RunHarness) -> None:
 @pytest.mark.slow
 def test_a_small_terminal_shows_what_fits(harness: RunHarness) -> None:
     screen = start_live_run(harness, size=(36, 8))
-    screen.shows(BAR)
+    screen.wait_for(BAR)
     wait_until(lambda: len(screen.footer()) == 4)
     assert screen.footer()[0].startswith(("  LLD-", "  ... and 3 more")) or screen.footer()[0].startswith(
         "[>"
@@ -89,7 +89,7 @@ def test_a_small_terminal_shows_what_fits(harness: RunHarness) -> None:
 @pytest.mark.slow
 def test_a_resized_terminal_is_redrawn_without_artifacts(harness: RunHarness) -> None:
     screen = start_live_run(harness)
-    screen.shows(BAR)
+    screen.wait_for(BAR)
     for columns, lines in ((50, 24), (120, 30), (70, 30)):
         screen.resize(columns, lines)
         wait_until(lambda: "cost" in "".join(screen.footer()) and len(screen.footer()) >= 4)
@@ -113,10 +113,10 @@ def test_t_or_enter_prints_a_snapshot_and_other_keys_print_the_help(
     ):
         began = time.monotonic()
         screen.terminal.press(keys)
-        screen.shows(expected, 2)
+        screen.wait_for(expected, 2)
         assert time.monotonic() - began < 2.0
     wait_until(lambda: sum("Snapshot at" in row for row in screen.everything()) == 2, 2)
-    assert not [row for row in screen.look() if row in ("t", "x")], "keys are not echoed"
+    assert not [row for row in screen.rows() if row in ("t", "x")], "keys are not echoed"
     assert any(BAR in row for row in screen.footer()) is (display == "live")
     stop_run(screen)
     assert screen.terminal.modes()[3] & termios.ECHO, "the terminal is given back"
@@ -132,9 +132,9 @@ def test_keys_are_left_to_the_shell_when_the_run_does_not_own_the_screen(
     harness.server("--latency", "1,1")
     shell = Shell(harness)
     shell.type(f"lld-workflow 40 {suffix}")
-    shell.screen.shows(">>> Executing: N1_design", TIMEOUT)
+    shell.screen.wait_for(">>> Executing: N1_design", TIMEOUT)
     shell.type("echo it is $((40 + 2))")
-    shell.screen.shows("it is 42", TIMEOUT)
+    shell.screen.wait_for("it is 42", TIMEOUT)
     wait_until(lambda: "Read the results: ls docs/lld/active" in "".join(shell.screen.everything()), TIMEOUT)
     assert not [row for row in shell.screen.everything() if "Snapshot at" in row or "Keys: t" in row]
 
@@ -221,14 +221,14 @@ def test_the_terminal_is_restored_on_exit(harness: RunHarness) -> None:
 
     assert echo() == 0
     os.kill(harness.worker("LLD-40"), signal.SIGKILL)
-    screen.shows("killed by SIGKILL", TIMEOUT)
+    screen.wait_for("killed by SIGKILL", TIMEOUT)
     began = time.monotonic()
     screen.terminal.ctrl_c()
-    screen.shows("Shutting down... waiting for workers to checkpoint", 2)
+    screen.wait_for("Shutting down... waiting for workers to checkpoint", 2)
     assert time.monotonic() - began < 2.0
     assert screen.terminal.wait(30).code == 130
     assert echo() == termios.ICANON | termios.ECHO
-    assert screen.look()[-1].startswith("[COORDINATOR] Everything is saved. Resume with: lld-workflow")
+    assert screen.rows()[-1].startswith("[COORDINATOR] Everything is saved. Resume with: lld-workflow")
 
 
 @pytest.mark.slow
@@ -305,22 +305,22 @@ def test_ctrl_z_suspends_the_workers_too_and_fg_resumes_them(harness: RunHarness
     shell.type("lld-workflow --all --parallel 2")
     wait_until(lambda: len(harness.events("worker_started")) == 2, TIMEOUT)
     workers = [harness.worker("LLD-40"), harness.worker("LLD-41")]
-    shell.screen.shows("workflows complete")
+    shell.screen.wait_for("workflows complete")
     shell.terminal.press("\x1a")
-    shell.screen.shows("Stopped")
-    rows = shell.screen.look()
+    shell.screen.wait_for("Stopped")
+    rows = shell.screen.rows()
     assert "[COORDINATOR] Suspended (workers too). Resume with: fg" in rows
     assert not [row for row in rows if "workflows complete" in row], "the footer is gone"
     wait_until(lambda: [state(pid) for pid in workers] == ["T", "T"], 3)
     shell.type("echo it is $((40 + 2))")
-    shell.screen.shows("it is 42")
+    shell.screen.wait_for("it is 42")
     time.sleep(1.0)
     assert harness.events("item_ended") == [] and [state(pid) for pid in workers] == ["T", "T"]
     shell.type("fg")
-    shell.screen.shows("Continuing after")
-    shell.screen.shows("2 approved", TIMEOUT)
+    shell.screen.wait_for("Continuing after")
+    shell.screen.wait_for("2 approved", TIMEOUT)
     shell.type("echo code $?")
-    shell.screen.shows("code 0")
+    shell.screen.wait_for("code 0")
 
 
 # From another terminal
@@ -333,18 +333,18 @@ def test_watch_shows_the_same_display_and_quitting_it_stops_nothing(harness: Run
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: len(harness.events("node_started")) >= 4, TIMEOUT)
     first = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-    first.shows("Watching run")
-    first.shows("0/2 workflows complete")
-    first.shows("  LLD-40")
+    first.wait_for("Watching run")
+    first.wait_for("0/2 workflows complete")
+    first.wait_for("  LLD-40")
     first.terminal.press("q")
     assert first.terminal.wait(30).code == 0 and running.process.poll() is None
-    assert "continues. Watch it again with: agentos watch" in first.look()[-1]
+    assert "continues. Watch it again with: agentos watch" in first.rows()[-1]
     second = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-    second.shows("[LLD-40] >>> Executing: N3_review", TIMEOUT)
+    second.wait_for("[LLD-40] >>> Executing: N3_review", TIMEOUT)
     assert harness.run("stop", program="agentos").code == 0
     assert second.terminal.wait(30).code == running.wait(30).code == 143
     assert (
-        second.look()[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all --parallel 2"
+        second.rows()[-1] == "[COORDINATOR] Everything is saved. Resume with: lld-workflow --all --parallel 2"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,43 @@ def test_secrets_stay_out_of_the_program_unless_they_are_passed(harness: RunHarn
     assert written and not any(b"canary" in text for text in written)
 
 
+def test_values_that_look_like_credentials_are_withheld_and_named_once(
+    harness: RunHarness, project: Path
+) -> None:
+    work(
+        project,
+        **dict.fromkeys("ab", 'echo "url=$DATABASE_URL file=$PGPASSFILE proxy=$MY_PROXY plain=$PLAIN"'),
+    )
+    found = {
+        "DATABASE_URL": "postgres://app:canary-hunter2@db/app",
+        "PGPASSFILE": "/home/me/.pgpass",
+        "MY_PROXY": "http://proxy:3128",
+        "PLAIN": "seen",
+    }
+    command = ("exec", "work/a.sh", "work/b.sh", "--fresh")
+    done = harness.run(*command, "--", "./agent", "{item}", program="agentos", **found)
+    assert "url= file= proxy=http://proxy:3128 plain=seen" in done.lines_of("a")
+    assert done.out.count("Not passed to the programs") == 1
+    assert (
+        "Not passed to the programs, as they look like credentials: DATABASE_URL, PGPASSFILE. "
+        "To pass one: --env DATABASE_URL"
+    ) in done.lines_of("COORDINATOR")
+    passed = harness.run(
+        *command,
+        "--env",
+        "DATABASE_URL",
+        "--env",
+        "PGPASSFILE",
+        "--",
+        "./agent",
+        "{item}",
+        program="agentos",
+        **found,
+    )
+    assert "Not passed" not in passed.out and "canary" not in passed.out
+    assert "url=[secret] file=[secret] proxy=http://proxy:3128 plain=seen" in passed.lines_of("a")
+
+
 def test_items_come_from_lists_arguments_and_patterns(harness: RunHarness, project: Path) -> None:
     (project / "list").write_text("one\n\ntwo words\n")
     done = harness.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
@@ -233,3 +271,28 @@ def test_an_agent_unaware_of_agentos_shares_the_keys(harness: RunHarness, projec
         "exec", "a", "--fresh", "--no-gateway", "--", "python3", "agent.py", "{item}", program="agentos"
     )
     assert without.code == 1 and "KeyError: 'GEMINI_BASE_URL'" in without.out
+
+
+def test_a_run_of_piped_items_names_a_command_that_repeats_it(harness: RunHarness) -> None:
+    (harness.project / "many").write_text("one\ntwo words\n")
+    program = "test -e ready && echo did {item}"
+    piped = f"agentos exec --items-from - --retries 0 -- sh -c '{program}' < many"
+    first = subprocess.run(
+        ["bash", "-c", piped], cwd=harness.project, env=harness.environment(), capture_output=True, text=True
+    )
+    assert first.returncode == 1, first.stdout + first.stderr
+    retry = first.stdout.splitlines()[-1].partition(": ")[2]
+    assert "--items-from -" not in retry and "/items --retries 0 --failed -- sh" in retry
+    (harness.project / "ready").touch()
+    again = subprocess.run(
+        ["bash", "-c", retry], cwd=harness.project, env=harness.environment(), capture_output=True, text=True
+    )
+    assert again.returncode == 0 and "did two words" in again.stdout, again.stdout + again.stderr
+
+
+def test_a_list_without_items_is_no_finished_run(harness: RunHarness) -> None:
+    (harness.project / "none").write_text("\n")
+    done = harness.run("exec", "--items-from", "none", "--", "true", program="agentos")
+    assert done.code == 5 and "none names no item" in done.err
+    piped = harness.run("exec", "--items-from", "-", "--", "true", program="agentos")
+    assert piped.code == 5 and "standard input names no item" in piped.err

@@ -129,7 +129,7 @@ def test_an_edited_draft_becomes_the_draft_and_is_kept_until_the_decision(harnes
     empty = review(harness, "LLD-42", "--edit", "--approve", EDITOR=editor(harness, ': > "$1"'))
     assert empty.code == 2 and "the edited text is empty" in empty.err
     write = editor(harness, 'printf "\\n## By hand\\n\\nA line of mine.\\n" >> "$1"')
-    terminal = harness.terminal("review", "42", "--edit", program="agentos", EDITOR=write)
+    terminal = harness.terminal("review", "42", "--edit", program="agentos", EDITOR=write, PAGER="cat")
     terminal.wait_for("decide later?")
     os.write(terminal.keyboard, b"l\n")
     assert terminal.wait().code == 0
@@ -191,7 +191,7 @@ def test_in_a_terminal_review_shows_the_draft_and_prompts(harness: RunHarness) -
     harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
-    terminal = harness.terminal("review", "LLD-42", program="agentos")
+    terminal = harness.terminal("review", "LLD-42", program="agentos", PAGER="cat")
     terminal.wait_for("decide later?")
     assert "Low-level design: Thing 42 can be used" in terminal.screen
     os.write(terminal.keyboard, b"s\n")
@@ -309,3 +309,65 @@ def test_an_invalid_gate_in_the_project_file_is_reported(harness: RunHarness) ->
     Path(harness.project / "agentos.toml").write_text('review = "draft"\n')
     harness.server()
     assert "is waiting for a person" in harness.run("--all").out
+
+
+def test_several_items_are_decided_at_once(harness: RunHarness) -> None:
+    harness.issues(40, 41, 43)
+    harness.server()
+    harness.run("--all", "--parallel", "--review", "draft")
+    done = review(harness, "--approve", "LLD-40..42")
+    assert done.code == 0, done.err
+    assert [line.partition(" is ")[0] for line in done.lines if " is approved" in line] == [
+        "LLD-40",
+        "LLD-41",
+    ]
+    assert done.lines[2:] == ["Resume with:", "  lld-workflow --all --parallel --review draft"], "said once"
+    assert review(harness, "--approve", "40..42").code == 5, "both are decided"
+    assert review(harness, "--approve", "LLD-43..40").code == 2
+    mixed = review(harness, "--approve", "LLD-40", "LLD-43")
+    assert mixed.code == 5 and "LLD-40 has been decided" in mixed.err and "LLD-43 is approved" in mixed.out
+    assert harness.run("--all", "--parallel").code == 0
+    assert all(harness.document(number).exists() for number in (40, 41, 43))
+
+
+def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    harness.server()
+    harness.run("--all", "--parallel", 2, "--review", "draft")
+    pager = editor(harness, "cat; echo END OF PAGER")
+    terminal = harness.terminal(
+        "review", "LLD-40", program="agentos", PAGER=pager, EDITOR="sed -i s/Thing/Gadget/"
+    )
+    terminal.wait_for("END OF PAGER")
+    terminal.wait_for("? for all keys")
+    terminal.press("?\n")
+    terminal.wait_for("next item, without deciding on this one")
+    terminal.press("d\n")
+    terminal.wait_for("This is the first draft of LLD-40")
+    terminal.press("e\n")
+    terminal.wait_for("Your edited draft was saved.")
+    terminal.press("d\n")
+    terminal.wait_for("+# Low-level design: Gadget 40 can be used")
+    terminal.press("a\n")
+    terminal.wait_for("1 more waiting. Go on with LLD-41?")
+    terminal.press("y\n")
+    terminal.wait_for("LLD-41: Thing 41 can be used")
+    wait_until(lambda: terminal.screen.count("? for all keys") == 6)
+    terminal.press("n\n")
+    terminal.wait_for("This is the last one that is waiting.")
+    terminal.press("l\n")
+    assert terminal.wait().code == 0
+    assert "decision 1" in notes(harness, "lld_workflow_40.db")
+    assert "decision 1" not in notes(harness, "lld_workflow_41.db")
+
+
+def test_a_new_draft_is_compared_with_the_one_that_was_sent_back(harness: RunHarness) -> None:
+    harness.issue(42, "weak")
+    harness.server()
+    harness.run("--all", "--review", "draft")
+    assert "there is nothing to compare it with" in review(harness, "LLD-42", "--diff").out
+    assert review(harness, "LLD-42", "--send-back", "Say what happens when it fails.").code == 0
+    harness.run("--all", "--review", "draft")
+    found = review(harness, "LLD-42", "--diff")
+    assert found.code == 0 and found.lines[0] == "--- 002-draft.md", found.out
+    assert any(line.startswith("+") and "fail" in line for line in found.lines[2:])

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -265,13 +267,13 @@ def test_ctrl_z_while_waiting_for_githubs_limit_suspends_the_run(
     github.faults.append(("GET", "primary:600"))
     shell = Shell(harness, GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
     shell.type("lld-workflow --all")
-    shell.screen.shows("Waiting 60", 60)
+    shell.screen.wait_for("Waiting 60", 60)
     shell.terminal.press("\x1a")
-    shell.screen.shows("Stopped")
+    shell.screen.wait_for("Stopped")
     shell.type("fg")
     time.sleep(0.3)
     shell.terminal.ctrl_c()
-    shell.screen.shows("Nothing was started. Start it with: lld-workflow --all")
+    shell.screen.wait_for("Nothing was started. Start it with: lld-workflow --all")
 
 
 def test_a_dry_run_says_what_it_waits_for_but_doctor_does_not_wait(
@@ -329,3 +331,26 @@ def test_doctor_says_whether_issues_can_be_filed_on_github(harness: RunHarness, 
     github.repository["archived"] = True
     ill = run(harness, github, "doctor", program="agentos")
     assert ill.code == 3 and "cannot file: acme/shop is archived" in ill.out
+
+
+def test_a_certificate_that_is_not_trusted_is_named_at_once_and_ssl_cert_file_helps(
+    harness: RunHarness, github: FakeGitHub, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    secure = FakeGitHub()
+    add(secure, 42)
+    with secure.serve(tls):
+        began = time.monotonic()
+        refused = run(harness, secure, "--all", "--dry-run")
+        assert time.monotonic() - began < 10, "waiting does not help"
+        assert refused.code == 3 and "its certificate is not accepted (self-signed certificate" in refused.err
+        assert "set SSL_CERT_FILE" in refused.err and "try again later" not in refused.err
+        harness.extra_env["SSL_CERT_FILE"] = str(certificate)
+        assert "  - LLD-42" in run(harness, secure, "--all", "--dry-run").out

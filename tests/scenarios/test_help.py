@@ -2,11 +2,14 @@
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.audits.commands import flags_of, leaves
 
 from .harness import PROGRAMS, RunHarness
 
@@ -73,6 +76,36 @@ def test_a_mistyped_command_gets_a_suggestion(harness: RunHarness) -> None:
     assert done.code == 2 and "did you mean status" in done.err and "agentos --help" in done.err
     other = harness.run("xyzzyx", program="agentos")
     assert other.code == 2 and "did you mean" not in other.err
+
+
+def test_the_help_of_any_command_is_the_same_with_help_before_it(harness: RunHarness) -> None:
+    for words in ((), ("status",), ("keys", "add"), ("set", "parallel")):
+        asked = harness.run("help", *words, program="agentos")
+        assert asked.code == 0 and asked.out == harness.run(*words, "--help", program="agentos").out
+    asked = harness.run("help", "lld-workflow", program="agentos")
+    assert asked.out == harness.run("--help").out
+    assert harness.run("help", "stauts", program="agentos").code == 2
+    wrong = harness.run("help", "status", "now", program="agentos")
+    assert (wrong.code, wrong.err) == (2, "Error: agentos status has no command 'now': agentos help status\n")
+
+
+def test_the_manual_page_is_valid_and_has_every_command_and_option(harness: RunHarness) -> None:
+    page = harness.run("help", "--man", program="agentos")
+    assert page.code == 0
+    for name, command in leaves():
+        assert name == "agentos" or f'.SS "{name} '.replace("-", r"\-") in page.out
+        for option in flags_of(command) - {"--version"}:
+            assert option.replace("-", r"\-") in page.out, f"{name} {option}"
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-P-c", "-P-b", "-P-u"],
+        input=page.out,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == "" and "agentos keys add [OPTIONS]" in done.stdout
+    assert "agentos help --man | man -l -" in done.stdout, "examples can be copied"
 
 
 def test_help_writes_nothing(harness: RunHarness, tmp_path: Path) -> None:

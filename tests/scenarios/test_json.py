@@ -15,8 +15,8 @@ RESULTS = {
     "failed",
     "interrupted",
     "parked",
-    "elsewhere",
-    "finished_elsewhere",
+    "held_by_another_run",
+    "finished_by_another_run",
 }
 
 
@@ -62,7 +62,7 @@ def test_runs_and_their_comparison_and_the_items_that_wait(harness: RunHarness) 
 def test_keys_with_their_states(harness: RunHarness) -> None:
     assert read(harness, "keys") == {"keys": []}
     credentials(harness, "http://127.0.0.1:9", table(1, 'bucket = "team"', "rpm = 5"), table(2))
-    assert harness.run("keys", "rest", "key-1", "--for", "1h", program="agentos").code == 0
+    assert harness.run("keys", "cooldown", "key-1", "--for", "1h", program="agentos").code == 0
     assert harness.run("keys", "disable", "key-2", program="agentos").code == 0
     first, second = read(harness, "keys", "list")["keys"]
     assert first["name"] == "key-1" and first["provider"] == "gemini" and first["bucket"] == "team"

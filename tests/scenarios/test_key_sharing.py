@@ -1,5 +1,6 @@
 """Keys shared by several runs, providers and people: terminals, `agentos keys`, budgets, roles."""
 
+import contextlib
 import os
 import re
 import signal
@@ -10,6 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+
+from agentos.core.protocol.peer_notes import BucketLimitsLearned
+from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
+from agentos.platform_support import host_clock
+from agentos.storage.credentials.reader import CredentialSource
+from agentos.storage.home import Home
+from agentos.storage.peer_log import FilePeerLog
 
 from .harness import KEYS, RunHarness, wait_until
 from .keyrings import credentials, keys, line, table
@@ -87,7 +95,7 @@ def test_a_process_suspended_with_the_quota_lock_delays_calls_but_nothing_else(h
             running.signal(signal.SIGINT)
             done = running.wait()
             assert done.code == 130 and time.monotonic() - began < 5 and not server.calls()
-            refused = harness.run("keys", "rest", "key-1", "--for", "60", program="agentos")
+            refused = harness.run("keys", "cooldown", "key-1", "--for", "60", program="agentos")
             assert refused.code == 3 and "try again" in refused.err and len(refused.err.splitlines()) == 1
             running = harness.start("--all", "--parallel", 2)
             running.wait_for("N1_design", 30)
@@ -108,8 +116,8 @@ def test_a_key_that_is_cooled_down_by_hand_is_not_used_by_a_running_run(harness:
     with server.frozen():
         running = harness.start("--all", "--parallel", 2)
         wait_until(lambda: {event["key"] for event in harness.events("lease_granted")} == {"key-1", "key-2"})
-        rested = keys(harness, "rest", "key-1", "--for", "10m")
-    assert rested.code == 0 and "No run on this machine uses key-1 for 10m" in rested.out
+        cooled = keys(harness, "cooldown", "key-1", "--for", "10m")
+    assert cooled.code == 0 and "No run on this machine uses key-1 for 10m" in cooled.out
     done = running.wait(60)
     assert done.code == 0, done.out
     first, later = server.calls()[:2], server.calls()[2:]
@@ -118,6 +126,25 @@ def test_a_key_that_is_cooled_down_by_hand_is_not_used_by_a_running_run(harness:
     shown = keys(harness)
     assert "rate limited, until " in line(shown, "key-1") and "cooled down by hand" in line(shown, "key-1")
     assert "available" in line(shown, "key-2")
+
+
+def test_what_was_learned_about_a_key_is_shown_and_forgotten(harness: RunHarness) -> None:
+    credentials(harness, "http://127.0.0.1:9", table(1))
+    (wanted,) = CredentialSource(harness.home / "credentials.toml", {}).read()
+    limit = LearnedLimit(Dimension.REQUESTS, Counting.SLIDING, 10.0, 60.0)
+    learned = LearnedLimits((limit,), concurrency=2, refusals=3, since=host_clock())
+    with (
+        contextlib.closing(FilePeerLog(Home(harness.home).open().quota, "earlier")) as log,
+        log.lock_and_read(),
+    ):
+        log.append([BucketLimitsLearned("", wanted.quota, "pro", learned=learned)])
+    shown = line(keys(harness), "key-1")
+    assert (
+        "learned for pro: 10 requests in any 60 s and 2 calls at a time (explains 3 refusals, since" in shown
+    )
+    assert "Forgot what was learned about key-1" in keys(harness, "forget", "key-1").out
+    assert "learned" not in keys(harness).out
+    assert "Nothing was learned about key-1" in keys(harness, "forget", "key-1").out
 
 
 def test_an_added_key_is_listed_without_its_secret(harness: RunHarness) -> None:
@@ -161,10 +188,12 @@ def test_a_key_typed_into_a_terminal_is_not_echoed(harness: RunHarness) -> None:
         (("add", "--name", "spare"), f"{KEYS[0]}\n", "this key already exists, as 'key-1'"),
         (("add", "--name", "bad name!"), "another\n", "invalid name 'bad name!': a name has up to 32"),
         (("add", "--name", ""), "another\n", "invalid name ''"),
-        (("rest", "nobody"), "", "no key is named 'nobody'; the keys are: key-1"),
+        (("cooldown", "nobody"), "", "no key is named 'nobody'; the keys are: key-1"),
         (("disable", "nobody"), "", "no key is named"),
         (("check", "nobody"), "", "no key is named"),
-        (("rest", "key-1", "--for", "soon"), "", "--for"),
+        (("forget", "nobody"), "", "no key is named"),
+        (("cooldown", "key-1", "--for", "soon"), "", "--for"),
+        (("rest", "nobody"), "", "no key is named 'nobody'; the keys are: key-1"),  # the former name
     ],
 )
 def test_an_invalid_keys_command_says_why_and_changes_nothing(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import KEYS, CompletedCommand, RunHarness, wait_until
+from .harness import KEYS, CompletedCommand, RunHarness, title_of, wait_until
 
 
 def count_lines(done: CompletedCommand, text: str) -> int:
@@ -181,7 +181,7 @@ def test_an_exhausted_quota_is_tracked_per_model(harness: RunHarness) -> None:
     (harness.project / "agentos.toml").write_text('reviewer = "gemini/gemini-2.5-flash"\n')
     assert harness.run("--all").code == 75
     (row,) = harness.run("keys", program="agentos").lines
-    until = r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(in \d+h \d\dm\)"
+    until = r"until (?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \(in \d+h \d\dm\)"  # without the date if it is today
     found = re.match(
         rf"key-1  gemini    available for ([\w.-]+); exhausted for the day for ([\w.-]+), {until}, ", row
     )
@@ -199,7 +199,7 @@ def test_a_rejected_key_is_quarantined_after_one_wasted_call(harness: RunHarness
     server = harness.server("--faults", str(file), keys=(*KEYS, "canary-key-epsilon-1b2c"))
     done = harness.run("--all", "--parallel", 3)
     assert done.code == 0, done.out
-    assert count_lines(done, " was rejected (") == 4
+    assert count_lines(done, " was rejected (") == 3 and count_lines(done, "key-4 may not use ") == 1
     refused = {call["key"]: call["status"] for call in server.calls() if call["status"] != 200}
     assert refused == {"key-1": 400, "key-2": 401, "key-3": 402, "key-4": 403}
     assert len(server.calls()) == 4 + 6 and {call["key"] for call in server.answered()} == {"key-5"}
@@ -316,3 +316,20 @@ def test_a_quarantined_key_is_used_again_when_it_gets_a_new_secret(harness: RunH
     done = running.wait()
     assert done.code == 0
     wait_until(lambda: "key-3" in {call["key"] for call in server.answered()}, 1)
+
+
+def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(harness: RunHarness) -> None:
+    harness.server(keys=KEYS[:2], fault={"kind": "hang", "matching": title_of(1), "times": None})
+    harness.issues(1, 2)
+    (harness.project / "agentos.toml").write_text("call_timeout = 1\n")
+    done = harness.run("--all")
+    text = f"{done.out}\n{done.err}"
+    assert done.code == 1
+    assert text.count("LLD-1: the answer on key-") == 2 and text.count("Asking once more.") == 1
+    assert (
+        "[LLD-1] FAILED: the answer was cut 2 times in a row (no token for 1 s; then no token for 1 s)"
+        in text
+    )
+    assert "call_timeout = 900 for key-" in text
+    assert "  Cut: 2 answers (LLD-1), for want of a token within call_timeout" in text
+    assert "[LLD-2] Approved after 1 review" in text

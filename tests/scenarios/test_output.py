@@ -100,12 +100,13 @@ def test_a_hostile_model_cannot_forge_prefixes_or_send_terminal_escapes(harness:
     assert written == {"LLD-042.md", "LLD-043.md"}
 
 
-def test_a_verdict_in_prose_is_not_an_approval(harness: RunHarness) -> None:
+def test_a_verdict_in_prose_is_asked_for_once_more_and_never_an_approval(harness: RunHarness) -> None:
     harness.issue(42)
-    harness.server(fault={"kind": "hostile", "payload": "prose", "role": "review", "times": None})
+    server = harness.server(fault={"kind": "hostile", "payload": "prose", "role": "review", "times": None})
     done = harness.run("--all")
-    assert done.code == 0 and "0 approved, 1 needs revision" in done.out
-    assert not harness.document(42).exists() and harness.revision(42).exists()
+    assert done.code == 1 and "FAILED: the reviewer's answers cannot be read" in done.out
+    assert len(server.calls()) == 3  # one draft, two reviews
+    assert not harness.document(42).exists() and not harness.revision(42).exists()
 
 
 def test_a_closed_pipe_does_not_affect_the_run(harness: RunHarness) -> None:

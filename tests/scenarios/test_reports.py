@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
+from agentos.core.run_state.run_record import RunRecord
+from agentos.outputs.report.html import render_html
 
 from .harness import CompletedCommand, RunHarness, wait_until
 
@@ -37,7 +43,9 @@ def test_a_run_with_refusals_and_waits_is_reported_in_every_format(harness: RunH
     rows = list(csv.DictReader(io.StringIO(report(harness, "--format", "csv").out)))
     assert [row["item"] for row in rows] == ["LLD-1", "LLD-2", "LLD-3", "LLD-4"]
     assert sum(int(row["refusals"]) for row in rows) == 1
-    assert sum(float(row["waited"]) for row in rows) == pytest.approx(harness.summary()["waited"], abs=0.2)
+    assert sum(float(row["waited_seconds"]) for row in rows) == pytest.approx(
+        harness.summary()["waited_seconds"], abs=0.2
+    )
     suite = ET.fromstring(report(harness, "--format", "junit").out)[0]
     assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
     assert f"LLD-4 {TITLE}" in [case.get("name") for case in suite.iter("testcase")]
@@ -63,7 +71,10 @@ def test_a_killed_run_with_an_incomplete_last_line_is_reported_up_to_there(harne
     running = harness.start("--all", "--parallel", 2)
     wait_until(lambda: len(harness.events("lease_granted")) == 2, 60)
     underway = report(harness)
-    assert underway.code == 0 and "The run is running. This report shows its progress so far." in underway.out
+    assert (
+        underway.code == 0
+        and "The run is in progress. This report shows its progress so far." in underway.out
+    )
     assert "running" in underway.out and "| killed |" not in underway.out
     running.signal(signal.SIGKILL)
     running.process.wait()
@@ -133,17 +144,17 @@ def test_runs_are_compared_and_pruned_except_live_ones(harness: RunHarness) -> N
     harness.server("--latency", "60,60")
     running = harness.start("2")
     wait_until(lambda: "LLD-2" in [event["item"] for event in harness.events("lease_granted")], 60)
-    living = harness.runs()[-1]
+    live_run = harness.runs()[-1]
     harness.server("--latency", "0.05,0.05")
     assert harness.run("1", "--fresh").code == 0
     listed = harness.run("runs", "prune", "--keep", 1, "--dry-run", program="agentos")
     assert "Would remove 2 runs" in listed.out and len(harness.runs()) == 4
     done = harness.run("runs", "prune", "--keep", 1, program="agentos")
     assert done.code == 0 and "Removed 2 runs" in done.out
-    assert len(harness.runs()) == 2 and living in harness.runs()
+    assert len(harness.runs()) == 2 and live_run in harness.runs()
     running.signal(signal.SIGINT)
     running.wait()
-    assert (living / "summary.json").exists()
+    assert (live_run / "summary.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -176,13 +187,53 @@ def test_a_browser_renders_the_page_as_written(harness: RunHarness, tmp_path: Pa
     assert harness.run("--all", "--offline").code == 0
     file = tmp_path / "r.html"
     assert report(harness, "-o", file).code == 0
-    shown = subprocess.run(
+    shown = in_browser(file, tmp_path)
+    assert "<title>Run " in shown and "owned</title>" not in shown
+    assert "&lt;script&gt;document.title=" in shown
+    assert "1 of 1 items" in shown, "the policy lets our own script run"
+    assert shown.count("<script") == 1 and shown.count("<rect") >= 10
+
+
+_CLICKS = """<script>
+const press = (text) => Array.from(document.querySelectorAll('button'))
+  .find((button) => button.textContent.startsWith(text)).click();
+press('Time'); press('Time');
+press('approved');
+document.body.dataset.shown = Array.from(document.querySelectorAll('tbody tr[data-state]'))
+  .filter((row) => !row.hidden).map((row) => row.cells[0].textContent).join(' ');
+</script></body>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no browser found; other tests parse the page strictly")
+def test_the_items_can_be_filtered_by_state_and_sorted_by_a_column(tmp_path: Path) -> None:
+    record = RunRecord("run")
+    record.handle(events.RunStarted("run", "lld", "/p", ("LLD-1", "LLD-2", "LLD-3"), 1, ("key-1",)), 0.0)
+    approved, revise = (Outcome(Ending.FINISHED, verdict, 1) for verdict in Verdict)
+    for item, outcome, seconds in (
+        ("LLD-1", approved, 9.0),
+        ("LLD-2", revise, 50.0),
+        ("LLD-3", approved, 100.0),
+    ):
+        record.handle(events.ItemEnded(item, outcome, seconds, Usage(), 1), 200.0)
+    file = tmp_path / "r.html"
+    page = re.sub("<meta http-equiv[^>]*>", "", render_html(record)).replace("</body>", _CLICKS)
+    file.write_text(page, "utf-8")
+    shown = in_browser(file, tmp_path)
+    assert (
+        'data-shown="LLD-3 LLD-1"' in shown and "2 of 3 items" in shown and 'aria-sort="descending"' in shown
+    )
+
+
+def in_browser(file: Path, folder: Path) -> str:
+    """The page as a browser has built it."""
+    return subprocess.run(
         [
             str(BROWSER),
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--user-data-dir={folder / 'profile'}",
             "--dump-dom",
             file.as_uri(),
         ],
@@ -191,6 +242,3 @@ def test_a_browser_renders_the_page_as_written(harness: RunHarness, tmp_path: Pa
         timeout=60,
         check=True,
     ).stdout
-    assert "<title>Run " in shown and "owned</title>" not in shown
-    assert "&lt;script&gt;document.title=" in shown
-    assert shown.count("<script") == 0 and shown.count("<rect") >= 10

@@ -105,7 +105,7 @@ def test_init_says_why_it_cannot(harness: RunHarness) -> None:
 def test_the_getting_started_page_counts_the_lines_of_the_settings() -> None:
     page = Path(__file__).parents[2] / "docs/how-to/begin.md"
     lines = resources.files("agentos.project_template").joinpath("agentos.toml").read_text().splitlines()
-    assert f"/shelf/agentos.toml:{len(lines) + 1}\n" in page.read_text()
+    assert f" agentos.toml:{len(lines) + 1}\n" in page.read_text()
 
 
 READERS = [
@@ -144,7 +144,7 @@ def test_a_tilde_in_the_home_setting_is_expanded(harness: RunHarness) -> None:
     assert (harness.user / "mine/logs/parallel/latest").exists() and not (harness.project / "~").exists()
 
 
-def test_doctor_names_a_cure_for_each_trouble_and_changes_nothing(harness: RunHarness) -> None:
+def test_doctor_names_a_fix_for_each_problem_and_changes_nothing(harness: RunHarness) -> None:
     harness.issues(1)
     harness.home.mkdir(mode=0o700)
     (harness.home / "logs").mkdir(mode=0o755)
@@ -249,8 +249,8 @@ def test_every_setting_says_where_it_comes_from(harness: RunHarness) -> None:
     found = {line.split()[0]: re.split(r"  +", line)[1:] for line in done.lines}
     assert found["budget"] == ["7", "flag --budget"]
     assert found["credential_limit"] == ["2", "environment AGENTOS_CREDENTIAL_LIMIT"]
-    assert found["parallel"] == ["2", f"{project}:2"]
-    assert found["drafter"] == ["gemini/a, gemini/b", f"{project}:3"]
+    assert found["parallel"] == ["2", "agentos.toml:2"]
+    assert found["drafter"] == ["gemini/a, gemini/b", "agentos.toml:3"]
     assert found["timeout"] == ["60 (1m)", f"{harness.home}/config.toml:4"]
     assert found["retries"] == ["1", f"{harness.home}/config.toml:1"]
     assert found["max_wait"] == ["3600 (1h)", "default"]

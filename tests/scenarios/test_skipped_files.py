@@ -61,7 +61,7 @@ def test_a_brief_that_is_not_named_md_is_named(harness: RunHarness) -> None:
     assert "would process 1 item:" in done.out and "1 file skipped: not named .md: light.markdown" in done.out
 
 
-def test_dry_run_and_doctor_tell_what_will_fail(harness: RunHarness) -> None:
+def test_dry_run_and_doctor_report_what_will_fail(harness: RunHarness) -> None:
     harness.issue(40)
     write(harness, "041-latin.md", text="# Größe\n\nEs gibt nur eine.\n".encode("latin-1"))
     write(harness, "042-yaml.md", text=f"---\nlabels: [\n---\n{BODY}")

@@ -7,7 +7,7 @@ import sys
 from .harness import RunHarness
 from .test_own_workflows import tutorial_code
 
-EARLY_IMPORTS = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.request, agentos.core.planning.plan, sys"
+EARLY_IMPORTS = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.api, agentos.core.planning.plan, sys"
 
 
 def test_a_worker_imports_nothing(harness: RunHarness) -> None:

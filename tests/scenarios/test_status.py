@@ -20,22 +20,22 @@ def test_every_command_reports_a_run_suspended_with_ctrl_z(harness: RunHarness) 
         shell.type("lld-workflow --all --parallel 2")
         wait_until(lambda: len(harness.events("lease_granted")) == 2, TIMEOUT)
         shell.terminal.press("\x1a")
-        shell.screen.shows("Stopped")
+        shell.screen.wait_for("Stopped")
         first, second = (harness.run("status", program="agentos") for _ in range(2))
         waited = harness.run("wait", "--timeout", "0.1s", program="agentos")
         watching = Screen(harness.terminal("watch", program="agentos", size=WIDE, **OLD))
-        watching.shows("SUSPENDED (fg)", TIMEOUT)
+        watching.wait_for("SUSPENDED (fg)", TIMEOUT)
         watching.terminal.press("q")
         watching.terminal.wait(30)
         shell.type("fg")
-        shell.screen.shows("Continuing after")
+        shell.screen.wait_for("Continuing after")
     still = re.compile(r"is suspended \(Ctrl-Z\): type fg in its terminal, or kill -CONT \d+\.")
     assert "(lld) is suspended (Ctrl-Z), started" in first.out and "busy" not in first.out, first.out
     assert re.fullmatch(r"Wake it: type fg in its terminal, or kill -CONT \d+", first.lines[-1])
     assert first.out == second.out, "the rows grow no older"
     assert waited.code == 124 and len(still.findall(waited.err)) == 2, waited.err
-    assert still.search(" ".join(watching.look())), watching.look()
-    shell.screen.shows("2 approved", TIMEOUT)
+    assert still.search(" ".join(watching.rows())), watching.rows()
+    shell.screen.wait_for("2 approved", TIMEOUT)
 
 
 def test_a_run_suspended_with_sigstop_is_reported_as_suspended(harness: RunHarness) -> None:

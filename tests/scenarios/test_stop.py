@@ -110,7 +110,8 @@ def test_repeated_ctrl_c_until_exit_still_gives_130(harness: RunHarness) -> None
         pressed += 1
         time.sleep(0.005)
     done = running.wait()
-    assert done.code == 130 and pressed > 10 and "Traceback" not in done.err, done.err
+    # How many fit in depends on the machine; the second one kills the workers.
+    assert done.code == 130 and pressed > 2 and "Traceback" not in done.err, done.err
     assert re.search("Execution (stopped|complete):", done.out)
 
 

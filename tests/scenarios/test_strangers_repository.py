@@ -76,7 +76,7 @@ def test_what_is_no_regular_file_ends_planning_with_one_line(
     began = time.monotonic()
     done = harness.run("--all", "--offline", "--dry-run", program=program)
     assert done.code == 3 and time.monotonic() - began < 10
-    assert done.err.startswith(f"Error: {harness.project / place}: it is a ")
+    assert done.err.startswith(f"Error: {place}: it is a ")
     assert done.err.count("\n") == 1 and "expected a regular file: move it away" in done.err
 
 
@@ -105,7 +105,7 @@ def test_a_folder_that_is_a_link_out_of_the_project_is_named_and_not_read(
         link.rename(tmp_path / "away")
     link.symlink_to(private)
     done = harness.run("--all", "--offline", program=program)
-    assert done.code == 3 and f"{link}: it is a symbolic link, expected a folder" in done.err
+    assert done.code == 3 and f"{place}: it is a symbolic link, expected a folder" in done.err
     assert "Diary" not in done.out + done.err and sorted(private.iterdir()) == [
         private / "042-diary.md",
         private / "prompts",
@@ -186,4 +186,4 @@ def test_a_prompt_that_is_not_utf8_is_refused_before_a_call(harness: RunHarness)
     (prompts / "lld-review.md").write_bytes("Prüfe\nden Entwurf für $draft\n".encode("latin-1"))
     done = harness.run("--all", "--offline", "--dry-run")
     assert done.code == 3
-    assert f"{prompts}/lld-review.md, line 1: it is not UTF-8 (byte 0xfc): save it as UTF-8" in done.err
+    assert ".agentos/prompts/lld-review.md, line 1: it is not UTF-8 (byte 0xfc): save it as UTF-8" in done.err

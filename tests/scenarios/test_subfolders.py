@@ -31,6 +31,7 @@ def test_a_run_in_a_subfolder_finds_the_project_and_shows_paths_from_there(harne
     done = run_in(below, harness, "--all", "--offline", program="lld-workflow")
     assert done.code == 0 and harness.document(40).exists(), done.out
     assert "../../../docs/lld/active" in done.out and f"{harness.project}/docs" not in done.out
+    assert any(": ../../../docs/lld/active/LLD-040.md" in line for line in done.lines_of("LLD-40"))
     assert sorted(path.name for path in below.iterdir()) == []
 
 
@@ -70,6 +71,19 @@ def test_doctor_and_config_look_at_the_project_around_the_current_folder(harness
     checked = run_in(below, harness, "doctor", "--offline")
     assert checked.code == 0 and "issues/ has 1 file" in checked.out, checked.out
     assert "written to .." in checked.out
+
+
+def test_errors_name_files_as_seen_from_the_current_folder(harness: RunHarness) -> None:
+    (harness.project / "agentos.toml").write_text("paralel = 3\n")
+    complaint = "agentos.toml, line 1: unknown setting 'paralel'"
+    for folder, path in ((harness.project, ""), (harness.project / "src/deep", "../../")):
+        for words in (("run", "lld", "--all"), ("config", "show"), ("trust",)):
+            assert f"Error: {path}{complaint}" in run_in(folder, harness, *words).err
+        assert f"settings: {path}{complaint}" in run_in(folder, harness, "doctor").out
+        assert (
+            "Error: no/such is not a folder"
+            in run_in(folder, harness, "config", "show", "--repo", "no/such").err
+        )
 
 
 def test_exec_runs_where_the_user_stands_with_the_settings_of_the_project(harness: RunHarness) -> None:

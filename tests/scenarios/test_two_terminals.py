@@ -59,7 +59,7 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
     (line,) = [line for line in lines if line.startswith("  Other runs: ")]
     assert line == "  Other runs: 23 finished (LLD-2, LLD-3, LLD-4, LLD-5, LLD-6 ... LLD-24)"
     assert "  Succeeded: 23" in other.lines_of("COORDINATOR") and "  Other runs:" not in other.out
-    (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row]
+    (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row.split()]
     assert "24 items: 1 approved, 0 need revision, 0 failed, 23 finished by other runs" in row, row
 
 

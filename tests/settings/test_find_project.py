@@ -57,7 +57,7 @@ def test_the_search_ends_at_a_repository_and_includes_its_root(tmp_path: Path, g
     assert found(docs) == repository
 
 
-def test_the_home_directory_is_searched_only_by_those_who_stand_in_it(tmp_path: Path) -> None:
+def test_the_home_directory_is_searched_only_from_within_it(tmp_path: Path) -> None:
     folder(tmp_path / "issues")
     home = folder(tmp_path / "home")
     (home / "agentos.toml").touch()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentos.config.file import read_file
+from agentos.config.file import NamedValue, read_file
+from agentos.config.settings import Flags, read_settings
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
 
@@ -34,6 +35,21 @@ def test_values_are_converted_to_the_types_that_a_run_needs(tmp_path: Path) -> N
     }
 
 
+def test_limits_of_answers_are_for_all_or_for_each_role_or_model(tmp_path: Path) -> None:
+    text = """
+        max_output_tokens = { drafter = 20000, reviewer = 6000 }
+        effort = "low"
+        call_timeout = { "my-own-model" = 900 }
+    """
+    path = tmp_path / "agentos.toml"
+    path.write_text(text)
+    settings = read_settings(Flags(repo=tmp_path), {"AGENTOS_HOME": str(tmp_path / "home")})
+    assert (settings.output_limit("drafter"), settings.output_limit("reviewer")) == (20000, 6000)
+    assert settings.effort_of("drafter") == settings.effort_of("reviewer") == "low"
+    assert settings.call_timeouts() == {"": 300.0, "my-own-model": 900.0}
+    assert read(tmp_path, "effort = { reviewer = 4096 }")["effort"] == (NamedValue("reviewer", "4096"),)
+
+
 def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
     assert read_file(tmp_path / "agentos.toml") == {}
 
@@ -42,10 +58,17 @@ def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("paralel = 3", "unknown setting 'paralel'; known: drafter,"),
-        ("parallel = 11", "a whole number from 1 to 10"),
-        ("parallel = 2.0", "a whole number from 1 to 10"),
+        ("parallel = 65", "a whole number from 1 to 64"),
+        ("parallel = 2.0", "a whole number from 1 to 64"),
+        ("max_parallel = 65", "a whole number from 1 to 64"),
+        ("max_parallel = 0", "a whole number from 1 to 64"),
         ("retries = true", "a whole number from 0"),
         ("timeout = 0", "a number from 0.001"),
+        ("max_output_tokens = 0", "a whole number from 16"),
+        ("max_output_tokens = { writer = 500 }", "a table with drafter and reviewer, or one value for both"),
+        ("effort = 'a lot'", "one of minimal, low, medium, high, xhigh, max, or a number of tokens"),
+        ("effort = -1", "one of minimal, low"),
+        ("call_timeout = 0.5", "a whole number from 1"),
         ("timeout = nan", "a number from 0.001"),
         ("budget = nan", "a number from 1e-06"),
         ("budget = 0", "a number from 1e-06"),

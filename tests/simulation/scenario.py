@@ -236,9 +236,9 @@ class _CheckedRun:
                         self.scenario.disk.calls.get(observed.item, 0) + 1
                     )
                 elif observed.refusal.kind is RefusalKind.RATE_LIMITED and lease.key in self._usable_names():
-                    bucket = self.buckets[lease.key]
-                    until = at + (60.0 if observed.refusal.seconds is None else observed.refusal.seconds)
-                    self.closed_until[bucket] = max(self.closed_until.get(bucket, 0.0), until)
+                    # Without a hint the limiter probes when it sees fit; only a hint is a promise to keep.
+                    bucket, hint = self.buckets[lease.key], observed.refusal.seconds or 0.0
+                    self.closed_until[bucket] = max(self.closed_until.get(bucket, 0.0), at + hint)
             case events.WorkerReported() if observed.outcome.ending is Ending.FINISHED:
                 self.scenario.disk.documents.add(observed.item)
             case events.WorkerReported() if observed.outcome.error == "Invalid spec format":

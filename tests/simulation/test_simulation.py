@@ -104,16 +104,17 @@ class ReportsEndsTwice(Scheduler):
 
     def handle(self, event: events.Event, now: float) -> StepResult:
         step = super().handle(event, now)
-        step.news += [news for news in step.news if isinstance(news, events.ItemEnded)]
+        step.events += [event for event in step.events if isinstance(event, events.ItemEnded)]
         return step
 
 
 class IgnoresSignals(Scheduler):
     """Keeps starting items after a signal."""
 
-    def _handle_stop_request(self, event: events.StopRequested, step: StepResult, now: float) -> None:
-        super()._handle_stop_request(event, step, now)
-        self._shutdown.reason = ""
+    def _handle_event(self, event: events.Event, step: StepResult, now: float) -> None:
+        super()._handle_event(event, step, now)
+        if isinstance(event, events.StopRequested):
+            self._shutdown._reason = ""
 
 
 def _failure(seed: int, scheduler: type[Scheduler]) -> tuple[str, list[str]] | None:

@@ -13,8 +13,7 @@ from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, Cal
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import MAX_OVERTAKING, Pool
-from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
-from agentos.core.ratelimit.provider_profile import Counting
+from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, Rate
 from agentos.core.text.secrets import Secret
 from tests.core.builders import proven_pool
 

@@ -7,6 +7,7 @@ import pytest
 
 from agentos.core.errors import PreflightError
 from agentos.core.quota.credentials import Credential
+from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.storage.credentials.reader import CredentialSource
 
 
@@ -113,6 +114,21 @@ def test_the_file_can_set_every_field_of_a_key(tmp_path: Path) -> None:
     )
     assert (first.base_url, first.model, first.enabled) == ("http://there", "pro", True)
     assert (second.name, second.secret.reveal(), second.enabled) == ("key-2", "from-a-variable", False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rate"),
+    [
+        (("rpm = 60",), Rate(60.0, 60.0)),
+        (("rpm = 60", "window = 10"), Rate(10.0, 10.0)),
+        (("rpm = 60", "burst = 5"), Rate(5.0, 5.0)),
+    ],
+)
+def test_window_and_burst_say_in_which_portions_a_limit_is_enforced(
+    tmp_path: Path, lines: tuple[str, ...], rate: Rate
+) -> None:
+    (found,) = read(tmp_path, {}, "\n".join(("[[credential]]", 'key = "x"', *lines)))
+    assert dict(found.rates) == {Dimension.REQUESTS: rate}
 
 
 def test_variables_and_file_are_merged_variables_first(tmp_path: Path) -> None:

@@ -13,8 +13,15 @@ from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.core.text.secrets import MASK, Redactor, Secret
-from agentos.storage.follow import Follower
-from agentos.storage.journal import NAME, Journal, check_format, lines_with, read_first_record, read_journal
+from agentos.storage.journal import (
+    NAME,
+    Follower,
+    Journal,
+    check_format,
+    lines_with,
+    read_first_record,
+    read_journal,
+)
 
 STARTED = events.ItemStarted("LLD-1", 1, 1)
 ENDED = events.ItemEnded("LLD-1", Outcome(Ending.PARKED), 2.0, Usage(), 1)

@@ -27,9 +27,17 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
-from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen, Rate
+from agentos.core.ratelimit.limits import (
+    CallCost,
+    Counting,
+    Dimension,
+    LearnedLimit,
+    LearnedLimits,
+    LimitSeen,
+    Rate,
+)
 from agentos.core.text.secrets import Secret
-from agentos.storage.clock import boot_id, host_clock
+from agentos.platform_support import boot_id, host_clock
 from agentos.storage.peer_log import NOTES_FILE, READ_SIZE, FilePeerLog, read_notes
 from agentos.storage.peer_log_views import other_version_warning
 
@@ -61,6 +69,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))
 with log.lock_and_read() as notes:
     print(len(notes), log.append([CallEnded("", "lease-9")]), log.gone({"there"}))
 """
+LEARNED = LearnedLimits((LearnedLimit(Dimension.REQUESTS, Counting.SLIDING, 10.0, 60.0),), refusals=2)
 SENT = CallStarted("", "lease-1", "fingerprint", "bucket", "pro", 5.0, CallCost(3, 4))
 
 
@@ -144,7 +153,7 @@ def test_a_note_is_read_as_it_was_written_with_its_run(tmp_path: Path, log: File
         CallEnded("", "lease-1", CallCost(1, 2)),
         CooldownStarted("", "bucket", "pro", 6.5, 0.0, "429"),
         CooldownCleared("", "bucket", "pro"),
-        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), 2.5),
+        BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 9.0),), LEARNED),
     ]
     append_notes(log, *notes)
     with contextlib.closing(FilePeerLog(tmp_path, "second")) as second:
@@ -329,7 +338,7 @@ def ahead(model: str = "pro", seconds: float = 100.0) -> CooldownStarted:
 
 
 def test_compaction_keeps_cooldowns_and_learned_limits_only(tmp_path: Path) -> None:
-    learnt = BucketLimitsLearned("", "bucket", "pro", requests_per_second=2.5)
+    learnt = BucketLimitsLearned("", "bucket", "pro", learned=LEARNED)
     rest, over = ahead(), ahead("flash", -1.0)
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         append_notes(
@@ -382,7 +391,7 @@ def test_the_newest_of_each_learned_limit_is_kept(tmp_path: Path) -> None:
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 5.0),)),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.INPUT, 900.0),)),
         BucketLimitsLearned("", "bucket", "pro", (LimitSeen(Dimension.REQUESTS, 10.0),)),
-        BucketLimitsLearned("", "bucket", "flash", requests_per_second=2.5),
+        BucketLimitsLearned("", "bucket", "flash", learned=LEARNED),
     ]
     with contextlib.closing(FilePeerLog(tmp_path, "before")) as log:
         append_notes(log, *notes)
@@ -395,11 +404,9 @@ def test_the_newest_of_each_learned_limit_is_kept(tmp_path: Path) -> None:
         for limit in note.limits
     }
     assert limits == {("pro", Dimension.REQUESTS): 10.0, ("pro", Dimension.INPUT): 900.0}
-    assert [
-        note.requests_per_second
-        for note in found
-        if isinstance(note, BucketLimitsLearned) and note.requests_per_second
-    ] == [2.5]
+    assert [note.learned for note in found if isinstance(note, BucketLimitsLearned) and note.learned] == [
+        LEARNED
+    ]
 
 
 def test_a_killed_run_does_not_prevent_compaction(tmp_path: Path) -> None:

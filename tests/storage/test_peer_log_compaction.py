@@ -23,7 +23,7 @@ from agentos.core.protocol.peer_notes import (
     QuarantineLifted,
 )
 from agentos.core.ratelimit.limits import CallCost
-from agentos.storage.clock import host_clock
+from agentos.platform_support import host_clock
 from agentos.storage.peer_log import NOTES_FILE, FilePeerLog, read_findings, read_notes
 from agentos.storage.peer_log_compaction import NoteCompactor
 

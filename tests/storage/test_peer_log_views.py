@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentos.core.protocol.peer_notes import CallEnded, CallStarted, CooldownCleared, Note
 from agentos.core.ratelimit.limits import CallCost
-from agentos.storage.clock import host_clock
+from agentos.platform_support import host_clock
 from agentos.storage.peer_log import FilePeerLog
 from agentos.storage.peer_log_compaction import RECENT
 from agentos.storage.peer_log_views import recent_calls

@@ -18,6 +18,7 @@ from agentos.storage.runs import (
     is_alive,
     last_run_of,
     load_run_stats,
+    load_run_totals,
     new_run,
     prune,
     run_folders,
@@ -146,3 +147,29 @@ def test_the_failed_items_of_the_last_run_are_found(runs: Path, tmp_path: Path) 
 def test_a_run_without_a_journal_has_empty_statistics(runs: Path) -> None:
     assert load_run_stats(finished(runs, WALL)).rows == {}
     assert run_folders(runs.parent / "nothing") == []
+
+
+def test_the_totals_of_an_ended_run_are_those_of_its_whole_journal(runs: Path, tmp_path: Path) -> None:
+    run, usage = new_run(runs, WALL), Usage(2, 100, 50)
+    write_journal(
+        run,
+        started(str(tmp_path)),
+        events.NodeStarted("LLD-1", "N1_design", 1),
+        events.CallCompleted("LLD-1", "key-1", "m", usage, 0.25),
+        events.ItemEnded("LLD-1", Outcome(Ending.FINISHED, Verdict.APPROVED, 1), 3.0, usage, 1),
+        events.RunEnded(0, 4.0, 0.0),
+    )
+    totals, stats = load_run_totals(run.path), load_run_stats(run.path)
+    assert totals and (totals.over, totals.cost, totals.usage) == (stats.over, stats.cost, stats.usage) == (
+        1,
+        0.25,
+        usage,
+    )
+    assert totals.ended == stats.ended and totals.verdicts(Verdict.APPROVED)
+
+
+def test_a_run_that_has_not_ended_has_no_totals(runs: Path, tmp_path: Path) -> None:
+    run = new_run(runs, WALL)
+    write_journal(run, started(str(tmp_path)))
+    assert load_run_totals(run.path) is None
+    assert load_run_totals(finished(runs, WALL + 1)) is None

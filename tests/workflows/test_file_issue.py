@@ -8,7 +8,7 @@ import pytest
 
 from agentos.storage.files import ProjectFolder
 from agentos.workflows.file_issue import Filing, file_issue, slug_of
-from agentos.workflows.sources.markdown import read_page
+from agentos.workflows.markdown import read_page
 
 FILING = Filing("ISSUE-17", "dark-mode", ("ui",), "# Dark mode\n\nPeople want it dark.\n")
 

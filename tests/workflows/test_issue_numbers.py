@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentos.storage.files import ProjectFolder
-from agentos.workflows.sources.issue_numbers import number_issues, plan_numbers
-from agentos.workflows.sources.markdown import file_number
+from agentos.workflows.file_issue import number_issues, plan_numbers
+from agentos.workflows.markdown import file_number
 
 BODY = "# Login\n\nIt is slow.\n"
 
@@ -36,7 +36,7 @@ def test_files_without_a_number_get_the_next_ones_in_the_order_of_their_names(pr
     assert number_issues(ProjectFolder(project)).renamings == ()
 
 
-def test_a_number_in_use_is_never_given_again(project: Path) -> None:
+def test_a_number_in_use_is_never_assigned_again(project: Path) -> None:
     add(
         project, **{"named.md": "---\nnumber: 12\n---\n" + BODY, "014-old.md": "---\nnumber: 3\n---\n" + BODY}
     )
@@ -57,7 +57,7 @@ def test_other_markdown_endings_become_md(project: Path) -> None:
     assert plan_numbers(project).renamings == ()
 
 
-def test_what_may_hide_a_number_or_shares_one_is_left_alone(project: Path) -> None:
+def test_files_with_an_unreadable_or_shared_number_are_left_alone(project: Path) -> None:
     add(project, **{"open.md": "---\nnumber: 8\n" + BODY, "4-a.md": BODY, "4-a.MD": BODY})
     (project / "issues/link.md").symlink_to("/etc/passwd")
     plan = number_issues(ProjectFolder(project))
@@ -65,12 +65,12 @@ def test_what_may_hide_a_number_or_shares_one_is_left_alone(project: Path) -> No
     assert names(project) == ["4-a.MD", "4-a.md", "link.md", "open.md"]
 
 
-def test_the_largest_number_leaves_none_to_give(project: Path) -> None:
+def test_no_number_is_assigned_above_the_largest(project: Path) -> None:
     add(project, **{"999999999-last.md": BODY, "login.md": BODY})
     assert [file.source for file in number_issues(ProjectFolder(project)).left] == ["issues/login.md"]
 
 
-def test_two_at_once_give_each_number_once(project: Path) -> None:
+def test_two_concurrent_commands_assign_each_number_once(project: Path) -> None:
     add(project, **{f"thing-{letter}.md": BODY for letter in "abcdefgh"})
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: number_issues(ProjectFolder(project)), range(4)))

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentos.core.planning.plan import SkipReason
-from agentos.workflows.sources.markdown import (
+from agentos.workflows.markdown import (
     MAX_BYTES,
     Page,
     file_number,
@@ -195,7 +195,7 @@ def test_the_number_is_what_the_file_name_begins_with(name: str, number: int) ->
         "\u0664\u0662-dark.md",
     ],
 )
-def test_digits_elsewhere_and_dates_are_no_number(name: str) -> None:
+def test_digits_in_other_places_and_dates_are_not_numbers(name: str) -> None:
     assert file_number(Path(name)) is None
 
 
@@ -217,12 +217,12 @@ def test_an_underlined_line_is_a_heading(tmp_path: Path, text: str, title: str) 
     assert found.title == title and found.problems == ()
 
 
-def test_an_underlined_heading_alone_is_no_spec(tmp_path: Path) -> None:
+def test_an_underlined_heading_alone_is_not_a_spec(tmp_path: Path) -> None:
     assert "nothing follows its heading 'Dark mode'" in page(tmp_path, "Dark mode\n=====\n").problems[0]
     assert "no heading" in page(tmp_path, "text\n\n---\n\nmore\n").problems[0]
 
 
-def test_files_that_are_no_items_are_listed_with_the_reason(tmp_path: Path) -> None:
+def test_files_that_are_not_items_are_listed_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "issues"
     (folder / "archive").mkdir(parents=True)
     for name in (

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentos.core.protocol.results import Verdict
-from agentos.workflows.review_metadata import ReviewMetadata, read_metadata, with_metadata
-from agentos.workflows.sources.markdown import read_page
+from agentos.workflows.markdown import read_page
+from agentos.workflows.review_loop import ReviewMetadata, read_metadata, with_metadata
 
 EVIDENCE = ReviewMetadata(
     "LLD-42", Verdict.APPROVED, 2, "gemini-pro", "gemini-pro", "2026-07-01", "issues/42.md", "ab" * 32

@@ -1,4 +1,4 @@
-"""Round robin with aiolimiter, one limiter per key and process; refusals are waited out, longer each time."""
+"""Round robin with aiolimiter, one limiter per key and process; backs off after refusals."""
 
 import asyncio
 import contextlib
@@ -7,32 +7,32 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bench.keypool.call import Wire
-from bench.keypool.drive import Ask
-from bench.keypool.job import Job, JobKey, Told
+from bench.keypool.call import GeminiConnections
+from bench.keypool.drive import SendCall
+from bench.keypool.job import Job, JobKey, KnownLimit
 
 CHARACTERS_A_TOKEN = 4
 ANSWER_TOKENS = 40
-FIRST_PATIENCE = 0.1
+FIRST_RETRY_DELAY = 0.1
 
 
 @contextlib.asynccontextmanager
-async def prepared(job: Job) -> AsyncIterator[Ask]:
-    wire = Wire(job.url)
+async def open_client(job: Job) -> AsyncIterator[SendCall]:
+    connections = GeminiConnections(job.url)
     keys = itertools.cycle([_Limited(key) for key in job.keys])
 
-    async def ask(_: int, call: int) -> None:
+    async def send(_: int, call: int) -> None:
         prompt = job.prompt(call)
         for attempt in itertools.count():
             key = next(keys)
             await key.wait(len(prompt) // CHARACTERS_A_TOKEN + ANSWER_TOKENS)
-            heard = await wire.ask(key.secret, prompt)
-            if heard.status == 200:
+            response = await connections.send(key.secret, prompt)
+            if response.status == 200:
                 return
-            await asyncio.sleep((heard.retry_after or 0.0) + min(FIRST_PATIENCE * 2**attempt, 60))
+            await asyncio.sleep((response.retry_after or 0.0) + min(FIRST_RETRY_DELAY * 2**attempt, 60))
 
-    yield ask
-    await wire.close()
+    yield send
+    await connections.close()
 
 
 class _Limited:
@@ -48,5 +48,5 @@ class _Limited:
             await self._tokens.acquire(min(tokens, self._tokens.max_rate))
 
 
-def _limiter(told: Told | None) -> Any:
-    return importlib.import_module("aiolimiter").AsyncLimiter(told.amount, told.seconds) if told else None
+def _limiter(known: KnownLimit | None) -> Any:
+    return importlib.import_module("aiolimiter").AsyncLimiter(known.amount, known.seconds) if known else None

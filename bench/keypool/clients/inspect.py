@@ -5,12 +5,12 @@ import importlib
 import itertools
 from collections.abc import AsyncIterator
 
-from bench.keypool.drive import Ask
+from bench.keypool.drive import SendCall
 from bench.keypool.job import Job
 
 
 @contextlib.asynccontextmanager
-async def prepared(job: Job) -> AsyncIterator[Ask]:
+async def open_client(job: Job) -> AsyncIterator[SendCall]:
     inspect_ai = importlib.import_module("inspect_ai.model")
     models = itertools.cycle(
         [
@@ -24,9 +24,9 @@ async def prepared(job: Job) -> AsyncIterator[Ask]:
         ]
     )
 
-    async def ask(_: int, call: int) -> None:
+    async def send(_: int, call: int) -> None:
         output = await next(models).generate(job.prompt(call))
         if output.error:
             raise RuntimeError(output.error)
 
-    yield ask
+    yield send

@@ -1,24 +1,24 @@
-"""LiteLLM's Router as it comes, told the calls and tokens per minute of each key."""
+"""LiteLLM's Router with its defaults, given the calls and tokens per minute of each key."""
 
 import contextlib
 import importlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bench.keypool.drive import Ask
+from bench.keypool.drive import SendCall
 from bench.keypool.job import Job, JobKey
 
 GROUP = "drafter"
 
 
 @contextlib.asynccontextmanager
-async def prepared(job: Job) -> AsyncIterator[Ask]:
+async def open_client(job: Job) -> AsyncIterator[SendCall]:
     router = make_router(job)
 
-    async def ask(_: int, call: int) -> None:
+    async def send(_: int, call: int) -> None:
         await complete(router, job.prompt(call))
 
-    yield ask
+    yield send
 
 
 def make_router(job: Job) -> Any:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bench.keypool.call import Wire
-from bench.keypool.drive import Ask
+from bench.keypool.call import GeminiConnections
+from bench.keypool.drive import SendCall
 from bench.keypool.job import Job
 
 
@@ -18,9 +18,9 @@ class Refused(Exception):
 
 
 @contextlib.asynccontextmanager
-async def prepared(job: Job) -> AsyncIterator[Ask]:
+async def open_client(job: Job) -> AsyncIterator[SendCall]:
     tenacity = importlib.import_module("tenacity")
-    wire, keys = Wire(job.url), itertools.cycle(job.keys)
+    connections, keys = GeminiConnections(job.url), itertools.cycle(job.keys)
     grown = tenacity.wait_random_exponential(multiplier=0.1, max=60)
 
     def wait(state: Any) -> float:
@@ -29,12 +29,12 @@ async def prepared(job: Job) -> AsyncIterator[Ask]:
 
     @tenacity.retry(wait=wait, retry=tenacity.retry_if_exception_type(Refused))  # type: ignore[untyped-decorator]
     async def attempt(prompt: str) -> None:
-        heard = await wire.ask(next(keys).secret, prompt)
-        if heard.status != 200:
-            raise Refused(heard.retry_after)
+        response = await connections.send(next(keys).secret, prompt)
+        if response.status != 200:
+            raise Refused(response.retry_after)
 
-    async def ask(_: int, call: int) -> None:
+    async def send(_: int, call: int) -> None:
         await attempt(job.prompt(call))
 
-    yield ask
-    await wire.close()
+    yield send
+    await connections.close()

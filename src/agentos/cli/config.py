@@ -1,24 +1,31 @@
 """`agentos config`: shows the settings and where they come from."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentos.cli.json_output import json_option, print_json, setting_json
-from agentos.cli.param_types import Duration, Workers, capped
+from agentos.cli.param_types import Duration, Workers
+
+if TYPE_CHECKING:
+    from agentos.config.origins import SettingOrigin
 
 DURATIONS = ("timeout", "max_wait")
 
 
 def _show(origin: bool, as_json: bool, **flags: Any) -> int:
     from agentos.config.origins import origins
-    from agentos.config.settings import Flags
+    from agentos.config.project import with_paths_from_here
+    from agentos.config.settings import Flags, environment
     from agentos.core.text.line_assembler import one_line
 
-    if flags["parallel"]:
-        flags["parallel"] = capped(flags["parallel"])
-    rows = origins(Flags(**flags))
+    def shown(source: str) -> str:
+        return with_paths_from_here(one_line(source), environment())
+
+    found = origins(Flags(**flags))
+    rows = [_capped(row, found) for row in found]
     if as_json:
         settings = {row.name: {"value": setting_json(row.value), "source": row.source} for row in rows}
         print_json({"settings": settings})
@@ -29,10 +36,20 @@ def _show(origin: bool, as_json: bool, **flags: Any) -> int:
     ]
     names, values = max(len(row.name) for row in rows), min(48, max(len(text) for text in texts))
     for row, text in zip(rows, texts, strict=True):
-        click.echo(
-            f"{row.name:<{names}}  {text:<{values}}  {one_line(row.source) if origin else ''}".rstrip()
-        )
+        click.echo(f"{row.name:<{names}}  {text:<{values}}  {shown(row.source) if origin else ''}".rstrip())
     return 0
+
+
+def _capped(row: "SettingOrigin", rows: "list[SettingOrigin]") -> "SettingOrigin":
+    """The number of workers as a run would have it, if there is enough memory."""
+    from agentos.outputs.format import over_maximum
+
+    maximum = next(other.value for other in rows if other.name == "max_parallel")
+    if row.name != "parallel" or not isinstance(row.value, int) or not isinstance(maximum, int):
+        return row
+    if row.value > maximum:
+        click.echo(f"Warning: {over_maximum(row.value, maximum)}", err=True)
+    return replace(row, value=min(row.value, maximum))
 
 
 def _duration_text(seconds: Any) -> str:

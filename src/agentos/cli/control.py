@@ -1,17 +1,17 @@
-"""`agentos pause`, `resume`, `retry`, `set` and `stop`: requests to a run in progress."""
+"""`agentos pause`, `retry`, `set` and `stop`: requests to a run in progress."""
 
 import time
 
 import click
 
 from agentos.cli.find_run import describe_end, find_live_run, run_option
-from agentos.cli.param_types import Workers, capped
+from agentos.cli.param_types import Workers
 from agentos.cli.shell_complete import completer, failed_items
 from agentos.control.client import NotListening, ask
 from agentos.core.constants import MAX_PARALLEL
 from agentos.core.errors import UsageError
 from agentos.core.protocol import events
-from agentos.outputs.format import event_text
+from agentos.outputs.format import event_text, over_maximum
 
 REPLIES = (
     events.RunPaused
@@ -39,18 +39,24 @@ def send_request(run_id: str | None, request: events.Request, subcommand: str) -
             click.echo(f"Run {run.name}: {event.reason}", err=bool(event.exit_code))
             exit_code = exit_code or event.exit_code
         elif isinstance(event, REPLIES):
+            _warn_if_capped(request, event)
             click.echo(f"Run {run.name}: {event_text(event, time.time())}")
     if not replies:
         click.echo(f"Run {run.name} is already in that state.")
     return exit_code
 
 
+def _warn_if_capped(request: events.Request, reply: events.Event) -> None:
+    """Only the run knows its maximum."""
+    match request, reply:
+        case events.WorkerCountRequested(requested), events.WorkerCountChanged(workers) if (
+            workers < requested
+        ):
+            click.echo(f"Warning: {over_maximum(requested, workers)}", err=True)
+
+
 def _pause(now: bool, run_id: str | None) -> int:
     return send_request(run_id, events.PauseRequested(now), "pause --now" if now else "pause")
-
-
-def _resume(run_id: str | None) -> int:
-    return send_request(run_id, events.ResumeRequested(), "resume")
 
 
 def _stop(run_id: str | None) -> int:
@@ -62,7 +68,7 @@ def _retry(item: str, run_id: str | None) -> int:
 
 
 def _set_parallel(parallel: int, run_id: str | None) -> int:
-    return send_request(run_id, events.WorkerCountRequested(capped(parallel)), f"set parallel {parallel}")
+    return send_request(run_id, events.WorkerCountRequested(parallel), f"set parallel {parallel}")
 
 
 commands: dict[str, click.Command] = {
@@ -75,13 +81,6 @@ commands: dict[str, click.Command] = {
         ],
         callback=_pause,
         epilog="\b\nExamples:\n  agentos pause\n  agentos pause --now",
-    ),
-    "resume": click.Command(
-        "resume",
-        help="Continue a paused run. To continue a run that has ended, repeat the command that started it.",
-        params=[run_option()],
-        callback=_resume,
-        epilog="\b\nExample:\n  agentos resume",
     ),
     "stop": click.Command(
         "stop",
@@ -104,7 +103,7 @@ commands: dict[str, click.Command] = {
         commands=[
             click.Command(
                 "parallel",
-                help=f"Change the number of workers, up to {MAX_PARALLEL}. Busy workers finish their items first.",
+                help=f"Change the number of workers, up to {MAX_PARALLEL} or the run's max_parallel. Busy workers finish their items first.",
                 params=[click.Argument(["parallel"], type=Workers(), metavar="N"), run_option()],
                 callback=_set_parallel,
                 epilog="\b\nExample:\n  agentos set parallel 5",

@@ -1,13 +1,22 @@
 """`agentos demo`: creates an example project and runs it offline."""
 
+import contextlib
+import errno
+import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import click
 
-from agentos.cli.param_types import Workers, capped
+from agentos.cli.param_types import Workers
+from agentos.core.errors import PreflightError, UsageError
+from agentos.storage.home import Home
+from agentos.storage.locks import ItemLocks, LockFile, is_locked
+from agentos.storage.runs import is_alive, run_folders
 
 RATE_LIMIT_FAULT = '{"kind": "429-minute", "nth": 9, "retry_delay": 5}'
 OFFLINE_SERVER_ARGUMENTS = (
@@ -18,12 +27,11 @@ OFFLINE_SERVER_ARGUMENTS = (
     "--fault",
     RATE_LIMIT_FAULT,
 )
+MARKER = ".agentos-demo"
+HOME = ".agentos-home"
 
 
 def _run(directory: Path, parallel: int) -> int:
-    from agentos.cli.demo_folder import DemoInUse, demo_folder
-
-    parallel = capped(parallel)
     try:
         with demo_folder(directory) as project:
             return _run_demo(directory, project, parallel)
@@ -35,13 +43,14 @@ def _run(directory: Path, parallel: int) -> int:
 
 
 def _run_demo(directory: Path, project: Path, parallel: int) -> int:
-    from agentos.cli.demo_folder import HOME
+    from agentos.cli.worker_limit import limit_workers
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
-    from agentos.run.api import run_workflow
-    from agentos.run.request import RunRequest
+    from agentos.run.api import RunRequest, run_workflow
 
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
+    settings = limit_workers(settings)
+    parallel = settings.parallel
     click.echo(f"Example project in {directory}: turning ten issues into designs, {parallel} at a time.")
     click.echo(
         "Using the built-in model server: no API key, no network, no cost. It simulates one rate limit.\n"
@@ -112,3 +121,68 @@ command = click.Command(
     callback=_run,
     epilog="\b\nExample:\n  agentos demo /tmp/try --parallel 5",
 )
+
+
+class DemoInUse(UsageError):
+    """A run or another demo uses the folder."""
+
+
+@contextlib.contextmanager
+def demo_folder(directory: Path) -> Iterator[Path]:
+    """Prepare the folder and keep other demos out of it until this one ends."""
+    try:
+        lock = _prepare(directory.absolute())
+    except OSError as error:
+        raise PreflightError(
+            f"cannot create a demo in {directory}: {error.filename or directory}: {error.strerror}; "
+            "choose a writable folder: agentos demo DIR"
+        ) from error
+    try:
+        yield directory.absolute()
+    finally:
+        lock.release()
+
+
+def _prepare(project: Path) -> LockFile:
+    """Recreate a finished demo, keep an unfinished one to resume, refuse any other non-empty folder."""
+    lock = LockFile(project / MARKER)
+    project.mkdir(parents=True, exist_ok=True)
+    if any(project.iterdir()) and not lock.path.exists():
+        raise UsageError(f"{project} is not empty and not a demo; choose another folder: agentos demo DIR")
+    if not lock.acquire():
+        if is_locked(lock.path):
+            raise DemoInUse(str(project))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(lock.path))
+    try:
+        if _in_use(project):
+            raise DemoInUse(str(project))
+        if not any((project / HOME).glob("checkpoints/*/*.db")):
+            _clear(project)
+        _copy_backlog(project)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _in_use(project: Path) -> bool:
+    """Whether a live run uses the demo's home, or works on its items from another home."""
+    runs = run_folders(Home(project / HOME).runs)
+    return any(is_alive(run) for run in runs) or bool(ItemLocks(project).held())
+
+
+def _clear(project: Path) -> None:
+    """Remove everything but the locked marker, so that no other demo can start meanwhile."""
+    for entry in project.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != MARKER:
+            entry.unlink()
+
+
+def _copy_backlog(project: Path) -> None:
+    with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
+        for folder in ("issues", "ideas"):
+            shutil.copytree(backlog / folder, project / folder, dirs_exist_ok=True)
+        compiled = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(backlog / "codebase", project, ignore=compiled, dirs_exist_ok=True)

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
-    from agentos.config.project import find_project, working_folder
+    from agentos.config.project import find_project, with_paths_from_here, working_folder
     from agentos.config.settings import environment
     from agentos.core.text.line_assembler import one_line
     from agentos.diagnostics.doctor import run_checks
+    from agentos.outputs.colour import painter
 
     project = repo or find_project(working_folder(), environment())
     github = list(_check_github(project, offline))
@@ -28,6 +29,11 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
         if not (github and finding.what == "project" and finding.fix)
     ]
     findings += github
+    paint = painter()
+
+    def shown(text: str) -> str:
+        return with_paths_from_here(one_line(text), environment())
+
     failures = [finding for finding in findings if finding.fix]
     if as_json:
         checks = [
@@ -39,9 +45,9 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
     for finding in findings:
         reference = f"  -> fix {failures.index(finding) + 1}" if finding.fix else ""
         result = "FAIL" if finding.fix else "ok"
-        click.echo(f"{result:<5}{finding.what:<12} {one_line(finding.found)}{reference}")
+        click.echo(f"{paint(f'{result:<5}')}{finding.what:<12} {shown(finding.found)}{reference}", color=True)
     for number, finding in enumerate(failures, 1):
-        click.echo(f"{number}. {finding.what}: {one_line(finding.fix)}")
+        click.echo(f"{number}. {finding.what}: {shown(finding.fix)}")
     flag = " --offline" if offline else ""
     click.echo(
         f"Fix these, then run: agentos doctor{flag}"

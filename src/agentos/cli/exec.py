@@ -6,14 +6,19 @@ import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.param_types import Duration, Workers, capped
+from agentos.cli.page import page_if_wanted
+from agentos.cli.param_types import Duration, Workers
 from agentos.cli.trust import warn_held_back
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
+
+if TYPE_CHECKING:
+    from agentos.core.planning.exec_command import WorkspaceKind
 
 EXAMPLES = """\b
 Examples:
@@ -56,31 +61,42 @@ class ExecCommand(click.Command):
 
 @click.pass_context
 def _run(ctx: click.Context, /, **options: Any) -> int:
+    from agentos.cli.worker_limit import limit_workers
     from agentos.config.project import working_folder
     from agentos.config.settings import Flags, read_settings
+    from agentos.core.errors import NothingMatches
     from agentos.core.planning.plan import Selection
     from agentos.exec.builder import ExecRequest, run_exec
 
     program: tuple[str, ...] = ctx.meta["agentos.program"]
     if not program:
         raise click.UsageError("no command after --: expected the program and its arguments")
-    parallel = None if options["parallel"] is None else capped(options["parallel"])
     settings = read_settings(
         Flags(
             options["repo"],
             timeout=options["timeout"],
             retries=options["retries"],
-            parallel=parallel,
+            parallel=options["parallel"],
             display=options["display"],
+            on_done=options["on_done"],
+            budget=options["budget"],
+            max_wait=options["max_wait"],
         )
     )
+    settings = limit_workers(settings)
     if options["repo"] is None:
         # Items and program are meant from where the user stands; the settings are the project's.
         settings = replace(settings, project=working_folder())
     warn_held_back(settings, err=options["json"])
+    if options["no_gateway"] and (options["offline"] or options["budget"] or options["max_wait"]):
+        raise click.UsageError("--no-gateway: --budget, --max-wait and --offline need the gateway; drop one")
     codes, any_code = _retry_codes(options["retry_on"])
+    source = options["items_from"]
+    listed = () if source is None else tuple(_split_list(source.read()))
+    if source is not None and not listed:
+        raise NothingMatches(f"{'standard input' if source.name == '<stdin>' else source.name} names no item")
     request = ExecRequest(
-        sources=tuple(_sources(options, settings.project)),
+        sources=(*_sources(options, settings.project), *listed),
         program=program,
         selection=Selection(
             everything=True, limit=options["limit"], failed=options["failed"], fresh=options["fresh"]
@@ -94,15 +110,29 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         json=options["json"],
         display=settings.display,
         gateway=not options["no_gateway"],
+        piped=listed if source and source.name == "<stdin>" else (),
         repo=options["repo"],
+        offline=options["offline"],
+        max_wait=options["max_wait"],
+        isolation=_isolation(options["worktree"], options["copy"]),
     )
     if options["dry_run"]:
         return _dry_run(request)
-    return run_exec(request, lambda text: click.echo(text, err=request.json))
+    echo = partial(click.echo, err=request.json)
+    with page_if_wanted(options["page"], echo):
+        return run_exec(request, echo)
+
+
+def _isolation(worktree: bool, copy: bool) -> "WorkspaceKind | None":
+    from agentos.core.planning.exec_command import WorkspaceKind
+
+    if worktree and copy:
+        raise click.UsageError("--worktree and --copy: choose one")
+    return WorkspaceKind.WORKTREE if worktree else WorkspaceKind.COPY if copy else None
 
 
 def _sources(options: dict[str, Any], project: Path) -> list[str]:
-    """The named items, the matches of the patterns and the lines of the list, in this order."""
+    """The matches of the patterns and the named items, in this order."""
     from agentos.core.errors import NothingMatches
 
     if not options["items"] and not options["named"] and options["items_from"] is None:
@@ -113,8 +143,6 @@ def _sources(options: dict[str, Any], project: Path) -> list[str]:
         if not matches and glob.has_magic(pattern):
             raise NothingMatches(f"nothing matches {pattern!r} in {project}")
         found += matches or [pattern]
-    if options["items_from"] is not None:
-        found += _split_list(options["items_from"].read())
     return found
 
 
@@ -190,7 +218,7 @@ command = ExecCommand(
             type=Workers(),
             is_flag=False,
             flag_value=str(DEFAULT_PARALLEL),
-            help=f"Number of parallel programs, at most {MAX_PARALLEL}. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
+            help=f"Number of parallel programs, at most {MAX_PARALLEL} (max_parallel). Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(["--dry-run", "-n"], is_flag=True, help="List what would run; start nothing."),
         click.Option(["--timeout"], type=Duration(), help="Time limit per attempt (30m)."),
@@ -210,9 +238,27 @@ command = ExecCommand(
             help="Environment variable to pass to the program; repeatable.",
         ),
         click.Option(
+            ["--worktree"],
+            is_flag=True,
+            help="Give each item a git worktree and a branch of its own; see: agentos worktrees.",
+        ),
+        click.Option(
+            ["--copy"], is_flag=True, help="Give each item a copy of the folder, where there is no git."
+        ),
+        click.Option(
             ["--joblog"],
             type=click.Path(path_type=Path, dir_okay=False),
             help="Append a line per attempt, in the format of GNU parallel.",
+        ),
+        click.Option(
+            ["--budget"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="USD",
+            help="Stop before the model calls of the programs cost more than this.",
+        ),
+        click.Option(["--max-wait"], type=Duration(), help="How long a model call may wait for a key (5m)."),
+        click.Option(
+            ["--offline"], is_flag=True, help="Answer model calls with built-in rules: no key, no network."
         ),
         click.Option(
             ["--no-gateway"],
@@ -225,6 +271,11 @@ command = ExecCommand(
             help="Fixed footer (live), plain lines (plain) or only the next command (none); auto checks the terminal.",
         ),
         click.Option(
+            ["--on-done"],
+            metavar="CMD",
+            help="Run this command line when the run has ended, with its figures in AGENTOS_ variables.",
+        ),
+        click.Option(
             ["--json"], is_flag=True, help="One JSON event per line on stdout; text for people on stderr."
         ),
         click.Option(
@@ -232,6 +283,7 @@ command = ExecCommand(
             type=click.Path(path_type=Path, file_okay=False),
             help="Folder to run the program in (current folder).",
         ),
+        click.Option(["--page"], is_flag=True, help="Serve the page beside the run and print its address."),
     ],
     help="Run any program once per item, in parallel, and resume where it stopped.",
     epilog=EXAMPLES,

@@ -5,9 +5,10 @@ import errno
 import click
 
 from agentos.core.errors import AgentosError
+from agentos.core.text.values import MORE_PROCESSES
 
 _UNEXPECTED = "agentos did not expect this: run it with AGENTOS_DEBUG=1 for the traceback, and report it"
-_MORE_PROCESSES = "raise the limit of processes (ulimit -u 256) and run the same command again"
+_MORE_PROCESSES = f"{MORE_PROCESSES} and run the same command again"
 
 
 def run_command(command: click.Command, args: list[str], name: str) -> int:
@@ -57,12 +58,21 @@ def _system_error(error: OSError) -> str:
             return f"{error.strerror}: raise the limit (ulimit -n 256) and run the same command again"
         case errno.EAGAIN if not error.filename:
             return f"{error.strerror} (no process could be started): {_MORE_PROCESSES}"
+        case errno.ENOTDIR | errno.EISDIR | errno.ELOOP if error.filename:
+            return (
+                f"{error.strerror}: {error.filename}. Move away what is in the place of that file or folder"
+            )
+        case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
+            return f"{error.strerror}: {error.filename}. Make it accessible to you, or move it away"
     where = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{where}. {_UNEXPECTED}"
 
 
 def _show(text: str) -> None:
-    click.echo(f"Error: {text}", err=True)
+    from agentos.config.project import with_paths_from_here
+    from agentos.config.settings import environment
+
+    click.echo(f"Error: {with_paths_from_here(text, environment())}", err=True)
 
 
 def _discard_stdout() -> None:

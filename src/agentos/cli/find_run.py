@@ -81,9 +81,9 @@ def find_live_run(name: str | None, subcommand: str) -> Path:
     if name is None:
         live = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
         project = str(find_project(working_folder(), environment()))
-        here = [folder for folder in live if _project(folder) == project]
+        here = [folder for folder in live if run_project(folder) == project]
         if len(live) > 1 and len(here) != 1:
-            choices = (f"\n  agentos {subcommand} --run {run.name}   ({_project(run)})" for run in live)
+            choices = (f"\n  agentos {subcommand} --run {run.name}   ({run_project(run)})" for run in live)
             raise UsageError(f"{len(live)} runs are in progress; choose one:{''.join(choices)}")
         run = here[0] if len(live) > 1 else run
     if not is_alive(run):
@@ -115,7 +115,7 @@ def describe_end(run: Path) -> str:
 
 
 def completion_text(stats: "RunStats") -> str:
-    """What holds for all items of a run that has nothing left to do."""
+    """The common state of all items of a run that has nothing left to do."""
     return "every item reached a verdict" if stats.reviewed else "every item is done"
 
 
@@ -131,7 +131,7 @@ def wake_hint(pid: int) -> str:
     return f"type fg in its terminal, or kill -CONT {pid}"
 
 
-def _project(run: Path) -> str:
+def run_project(run: Path) -> str:
     from agentos.storage.runs import load_run_stats
 
     started = load_run_stats(run).started

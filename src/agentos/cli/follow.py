@@ -1,4 +1,4 @@
-"""`agentos watch`, `wait` and `logs`: commands that follow a run started elsewhere."""
+"""`agentos watch`, `wait` and `logs`: commands that follow a run started in another terminal."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from agentos.core.constants import DISPLAYS
 
 if TYPE_CHECKING:
     from agentos.outputs.display import Display
-    from agentos.storage.follow import Follower
+    from agentos.storage.journal import Follower
 
 POLL_INTERVAL = 0.1  # seconds
 KILLED, TIMED_OUT = 137, 124  # exit codes
@@ -25,7 +25,7 @@ def _watch(run_id: str | None, display: str) -> int:
     from agentos.cli.find_run import describe_end, find_run, liveness_text
     from agentos.config.settings import terminal_info
     from agentos.outputs.display import open_display
-    from agentos.storage.follow import Follower
+    from agentos.storage.journal import Follower
     from agentos.storage.runs import is_alive, load_run_stats
 
     run = find_run(run_id)
@@ -65,7 +65,7 @@ def _follow(run: Path, follower: "Follower", shown: "Display", quit_requested: t
         for line in follower.log_lines():
             shown.on_event(line, time.time())
         for entry in follower.new_events():
-            # How an item ended stands in its log too, in order with its other lines: do not print it twice.
+            # The end of an item is in its log too, in order with its other lines: do not print it twice.
             show = shown.update_only if isinstance(entry.event, events.ItemEnded) else shown.on_event
             show(entry.event, entry.at)
 

@@ -18,7 +18,7 @@ Examples:
   agentos gateway --port 8484 --max-wait 10m
   agentos gateway --item writer --item critic --format json
   agentos gateway --budget 5 > gateway.env &
-  until [ -s gateway.env ]; do sleep 0.1; done; . ./gateway.env; my-agent
+  while kill -0 $! && ! [ -s gateway.env ]; do sleep 0.1; done; . ./gateway.env; my-agent
   agentos gateway --offline
 
 \b
@@ -52,8 +52,14 @@ def _run(
     from agentos.gateway.server import GatewayOptions, run_gateway
 
     settings = read_settings(Flags(repo=repo, budget=budget))
-    warn_held_back(settings, err=True)
-    items = item or ("agent",)
+    if not die_with_parent:  # else its parent has already printed this
+        warn_held_back(settings, err=True)
+    items = tuple(dict.fromkeys(item)) or ("agent",)
+    if len(items) > 1 and format == "env":
+        raise click.UsageError(
+            f"{len(items)} items would set the same variables, so only the last would count: add --format json, "
+            "or start one gateway per item"
+        )
     options = GatewayOptions(
         settings, max_wait, port, offline, ends_with_stdin=die_with_parent, emit_events=format == "events"
     )
@@ -66,18 +72,18 @@ def _run(
 
 
 def _variables_text(ready: "Ready", items: tuple[str, ...], format: str) -> str:
+    from agentos.config.settings import environment
     from agentos.gateway.tokens import client_variables, shell_exports
 
     if format == "events":
         return json.dumps({"url": ready.url, "providers": ready.providers}) + "\n"
     variables = {
-        item: client_variables(ready.url, ready.providers, ready.signer.token(item)) for item in items
+        item: client_variables(ready.url, ready.providers, ready.signer.token(item), environment())
+        for item in items
     }
     if format == "json":
         return json.dumps({"url": ready.url, "items": variables}) + "\n"
-    if len(items) == 1:
-        return shell_exports(variables[items[0]])
-    return "".join(f"# {item}\n{shell_exports(values)}" for item, values in variables.items())
+    return shell_exports(variables[items[0]])
 
 
 command = click.Command(
@@ -97,7 +103,7 @@ command = click.Command(
             ["--item"],
             multiple=True,
             metavar="NAME",
-            help="Name to issue a token for and count calls by; repeatable (agent).",
+            help="Name to issue a token for and count calls by; repeatable with --format json (agent).",
         ),
         click.Option(
             ["--format"],
@@ -128,7 +134,7 @@ command = click.Command(
         click.Option(
             ["--die-with-parent"],
             is_flag=True,
-            help="Exit when stdin closes; its first line is the seed of the tokens.",
+            help="Exit when stdin closes. The first line of stdin must be JSON with the keys and the token seed.",
         ),
     ],
 )

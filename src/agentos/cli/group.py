@@ -7,16 +7,20 @@ import click
 COMMANDS = {
     "run": "Run a workflow on backlog items: agentos run lld --all --parallel 3",
     "exec": "Run any program once per item: agentos exec --items '*.md' -- my-agent {item}",
+    "worktrees": "Show, merge and remove what the items of exec --worktree changed",
     "demo": "Create an example project and run it offline",
     "init": "Create a project in a folder of your own",
     "number": "Give a number to each issue that has none",
+    "context": "Show what the models would see of the code: agentos context LLD-42",
+    "prompts": "Show the prompts a project uses, or copy them to edit: agentos prompts eject",
     "status": "Show what the last run did or is doing",
     "watch": "Show the live display of a run started in another terminal",
     "wait": "Wait for a run to end and exit with its code",
+    "page": "Watch, read, decide and steer in a browser: agentos page --open",
     "logs": "Print an item's output: agentos logs LLD-42",
     "review": "Decide on items that are waiting for a person: agentos review LLD-42",
     "pause": "Start no new items and no new model calls",
-    "resume": "Continue a paused run",
+    "resume": "Continue a paused run, or start one that has ended again",
     "stop": "Checkpoint and end a run, as Ctrl-C does",
     "retry": "Retry a failed item of the run in progress: agentos retry LLD-42",
     "set": "Change the run in progress: agentos set parallel 5",
@@ -27,13 +31,13 @@ COMMANDS = {
     "doctor": "Check this machine and this project",
     "config": "Show the settings and where they come from",
     "trust": "Trust a project's agentos.toml to set a GitHub repository, prices and retention",
-    "completion": "Print a completion script for bash, zsh or fish",
+    "completion": "Print or install a completion script for bash, zsh or fish",
+    "help": "Show the help of a command: agentos help keys add",
     "offline-server": "Run the built-in model server on its own",
 }
 MODULES = {
-    **dict.fromkeys(("pause", "resume", "stop", "retry", "set"), "control"),
+    **dict.fromkeys(("pause", "stop", "retry", "set"), "control"),
     **dict.fromkeys(("watch", "wait", "logs"), "follow"),
-    "completion": "shell_complete",
 }
 """Modules that define several commands, or whose name differs from their command's."""
 
@@ -59,8 +63,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, 3, 0.5)
-            suggestion = f"did you mean {' or '.join(close)}? " if close else ""
-            ctx.fail(f"unknown command {args[0]!r}; {suggestion}List all commands: agentos --help")
+            suggestion = f"did you mean {' or '.join(close)}? List" if close else "list"
+            ctx.fail(f"unknown command {args[0]!r}; {suggestion} all commands: agentos --help")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""`agentos keys`: shows the state of the API keys, and adds, checks, enables, disables and removes them."""
+"""`agentos keys`: shows the state of the API keys, and adds, checks, enables, disables, forgets and removes them."""
 
 import sys
 import time
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.json_output import check_json_position, json_option, key_json, print_json
+from agentos.cli.json_output import check_json_position, json_option, print_json
 from agentos.cli.param_types import BaseUrl, Duration
 
 if TYPE_CHECKING:
     from agentos.core.quota.credentials import Credential
     from agentos.core.quota.key_status import KeyStatus
+    from agentos.diagnostics.key_admin import LearnedRow
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 MAX_LIMIT = 10**12  # the largest that credentials.toml may have
@@ -19,7 +20,8 @@ MAX_LIMIT = 10**12  # the largest that credentials.toml may have
 
 def _list(as_json: bool = False) -> int:
     from agentos.config.settings import usable_home
-    from agentos.diagnostics.key_admin import view_keys
+    from agentos.diagnostics.key_admin import key_json, view_keys
+    from agentos.outputs.colour import painter
     from agentos.storage.home import Home
     from agentos.storage.peer_log_views import other_version_warning
 
@@ -32,17 +34,27 @@ def _list(as_json: bool = False) -> int:
     if not rows:
         click.echo("No keys. Set GEMINI_API_KEY_1 or run: agentos keys add")
         return 0
-    width = max(len(row.credential.name) for row in rows)
+    width, paint = max(len(row.credential.name) for row in rows), painter()
     for row in rows:
-        states = "; ".join(_status_text(status) for status in row.statuses)
+        states = paint("; ".join(_status_text(status) for status in row.statuses))
         parts = [f"{row.credential.name:<{width}}  {row.credential.provider:<9} {states}"]
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
+        parts += [_learned_text(learned) for learned in row.learned]
         parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]
         if row.reason:
             parts.append(f"last refusal: {row.reason}")
-        click.echo(", ".join(parts))
+        click.echo(", ".join(parts), color=True)
     return 0
+
+
+def _learned_text(learned: "LearnedRow") -> str:
+    """`learned for gemini-2.5-pro: 10 requests in any 60 s (explains 3 refusals, since 12:04:10)`."""
+    from agentos.outputs.format import clock
+
+    model = f" for {learned.model}" if learned.model else ""
+    since = clock(learned.since, time.time())
+    return f"learned{model}: {learned.limits} ({learned.certainty}, since {since})"
 
 
 def _status_text(status: "KeyStatus") -> str:
@@ -82,11 +94,11 @@ def _add(provider: str | None, name: str | None, base_url: str | None, no_check:
 
 
 def _provider(key: str, given: str | None, base_url: str | None) -> str:
-    """The provider that was named, that the key's form tells, or that the user answers with."""
-    from agentos.core.quota.key_forms import provider_of
+    """The provider given by flag, recognised by the form of the key, or chosen by the user."""
+    from agentos.core.quota.credentials import provider_of
 
     recognised = provider_of(key)
-    # A server of one's own may use keys of any form.
+    # A custom server may accept keys of any form.
     if given and recognised not in (None, given) and base_url is None:
         raise click.UsageError(
             f"this looks like a key for {recognised}, not for {given}; nothing was written. Type: agentos keys add "
@@ -137,7 +149,7 @@ def _check(names: tuple[str, ...]) -> int:
     return 4 if all(findings.values()) else 0
 
 
-def _rest(name: str, seconds: float) -> int:
+def _cooldown(name: str, seconds: float) -> int:
     from agentos.diagnostics.key_admin import cool_down_key
     from agentos.outputs.format import duration
 
@@ -146,13 +158,22 @@ def _rest(name: str, seconds: float) -> int:
     return 0
 
 
-def _switch_command(enabled: str) -> click.Command:
-    verb = {"true": "enable", "false": "disable"}[enabled]
+def _forget(name: str) -> int:
+    from agentos.diagnostics.key_admin import forget_key
+
+    if forget_key(name):
+        click.echo(f"Forgot what was learned about {name}. Runs learn its limits again.")
+    else:
+        click.echo(f"Nothing was learned about {name}.")
+    return 0
+
+
+def _switch_command(verb: str) -> click.Command:
 
     def run(name: str) -> int:
         from agentos.diagnostics.key_admin import set_key_enabled
 
-        set_key_enabled(name, enabled)
+        set_key_enabled(name, enabled=verb == "enable")
         click.echo(f"{name} is {verb}d. Runs in progress pick it up automatically.")
         return 0
 
@@ -162,6 +183,20 @@ def _switch_command(enabled: str) -> click.Command:
         params=[click.Argument(["name"])],
         callback=run,
         epilog=f"\b\nExample:\n  agentos keys {verb} key-2",
+    )
+
+
+def _cooldown_command(name: str, hidden: bool = False) -> click.Command:
+    return click.Command(
+        name,
+        help="Do not use a key for a while, in any run on this machine.",
+        callback=_cooldown,
+        params=[
+            click.Argument(["name"]),
+            click.Option(["--for", "seconds"], type=Duration(), default="10m", help="How long (10m)."),
+        ],
+        epilog="\b\nExample:\n  agentos keys cooldown key-2 --for 30m",
+        hidden=hidden,
     )
 
 
@@ -231,17 +266,16 @@ command = click.Group(
             params=[click.Argument(["names"], nargs=-1)],
             epilog="\b\nExamples:\n  agentos keys check\n  agentos keys check key-2",
         ),
-        "rest": click.Command(
-            "rest",
-            help="Do not use a key for a while, in any run on this machine.",
-            callback=_rest,
-            params=[
-                click.Argument(["name"]),
-                click.Option(["--for", "seconds"], type=Duration(), default="10m", help="How long (10m)."),
-            ],
-            epilog="\b\nExample:\n  agentos keys rest key-2 --for 30m",
+        "cooldown": _cooldown_command("cooldown"),
+        "forget": click.Command(
+            "forget",
+            help="Drop what was learned about the limits of a key; runs learn them again.",
+            callback=_forget,
+            params=[click.Argument(["name"])],
+            epilog="\b\nExample:\n  agentos keys forget key-2",
         ),
-        "enable": _switch_command("true"),
-        "disable": _switch_command("false"),
+        "rest": _cooldown_command("rest", hidden=True),  # its former name
+        "enable": _switch_command("enable"),
+        "disable": _switch_command("disable"),
     },
 )

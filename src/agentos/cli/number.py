@@ -12,8 +12,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
     from agentos.outputs.format import count
     from agentos.outputs.plan_text import skipped_lines
     from agentos.storage.files import ProjectFolder
-    from agentos.workflows.file_issue import ISSUES
-    from agentos.workflows.sources.issue_numbers import number_issues, plan_numbers
+    from agentos.workflows.file_issue import ISSUES, number_issues, plan_numbers
 
     settings = read_settings(Flags(repo=repo))
     project = settings.project
@@ -27,7 +26,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
             "Go to a project, name one with --repo PATH, or create one: agentos init"
         )
     try:
-        plan = plan_numbers(project) if dry_run else number_issues(ProjectFolder(project))
+        plan = plan_numbers(project) if dry_run else number_issues(ProjectFolder(project, click.echo))
     except OSError as error:
         raise PreflightError(
             f"cannot rename the files in {project / ISSUES}: {error.strerror}; make the folder writable, "

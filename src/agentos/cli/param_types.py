@@ -26,7 +26,7 @@ class Age(Duration):
     """`12h`, `30d`. The unit is required: a bare number could mean seconds or days."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if str(value).strip().isdigit():
+        if re.fullmatch(r"[\d.]+", str(value).strip()):
             self.fail(f"{value!r} has no unit: expected a value such as 12h or 30d", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -68,7 +68,7 @@ class ImpliedInt(int):
 
 
 class Workers(click.ParamType[int]):
-    """A number of workers; `capped` lowers one above the maximum, with a warning."""
+    """A number of workers; `limit_workers` lowers one above the maximum, with a warning."""
 
     name = "n"
 
@@ -83,11 +83,3 @@ class Workers(click.ParamType[int]):
             )
             self.fail(f"invalid worker count {text}: must be 1 to {MAX_PARALLEL}{optional}", param, ctx)
         return int(text)
-
-
-def capped(workers: int) -> int:
-    from agentos.outputs.format import over_maximum
-
-    if workers > MAX_PARALLEL:
-        click.echo(f"Warning: {over_maximum(workers)}", err=True)
-    return min(workers, MAX_PARALLEL)

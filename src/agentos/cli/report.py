@@ -16,6 +16,7 @@ SUFFIXES = {".md": "md", ".html": "html", ".htm": "html", ".xml": "junit", ".csv
 
 def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
     from agentos.cli.find_run import find_run
+    from agentos.config.project import working_folder
     from agentos.core.errors import NothingMatches
     from agentos.outputs.format import count
     from agentos.storage.runs import load_run_record
@@ -28,7 +29,7 @@ def _run(run_id: str | None, form: str | None, output: Path | None) -> int:
         raise NothingMatches(
             f"run {run.name} has no journal ({error.filename}); list other runs with: agentos runs"
         ) from error
-    text = write_report(record, chosen)
+    text = write_report(record, chosen, output.absolute().parent if output else working_folder())
     if output is None:
         click.echo(text, nl=False)
         return 0
@@ -49,18 +50,19 @@ def _format_for(output: Path | None) -> str:
     return SUFFIXES[output.suffix.lower()]
 
 
-def write_report(record: "RunRecord", form: str) -> str:
+def write_report(record: "RunRecord", form: str, folder: Path) -> str:
+    """The report; its links to documents start in `folder`."""
     match form:
         case "html":
             from agentos.outputs.report.html import render_html
 
-            return render_html(record)
+            return render_html(record, str(folder))
         case "junit":
-            from agentos.outputs.report.junit import render_junit
+            from agentos.outputs.report.exports import render_junit
 
             return render_junit(record)
         case "csv":
-            from agentos.outputs.report.csv_table import render_csv
+            from agentos.outputs.report.exports import render_csv
 
             return render_csv(record)
         case _:

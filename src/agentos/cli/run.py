@@ -5,19 +5,21 @@ import os.path
 import re
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.param_types import ImpliedInt, Workers, capped
+from agentos.cli.page import page_if_wanted
+from agentos.cli.param_types import ImpliedInt, Workers
 from agentos.cli.run_options import EXAMPLES, RunOptions, run_parameters
 from agentos.cli.shell_complete import completer, workflows
 from agentos.cli.trust import warn_held_back
 from agentos.core.constants import MAX_PARALLEL
 
 if TYPE_CHECKING:
-    from agentos.run.request import RunRequest
+    from agentos.run.api import RunRequest
 
 HELP = {
     "lld": "Turn issues into reviewed low-level designs (docs/lld/active/).",
@@ -73,10 +75,10 @@ def execute(workflow: str, options: RunOptions, name: str) -> int:
 
 
 def _execute(workflow: str, options: RunOptions, name: str) -> int:
+    from agentos.cli.worker_limit import limit_workers
     from agentos.config.settings import Flags, read_settings
     from agentos.core.planning.plan import Selection
-    from agentos.run.api import run_workflow
-    from agentos.run.request import RunRequest
+    from agentos.run.api import RunRequest, run_workflow
 
     _check_selection(options, name)
     settings = read_settings(
@@ -86,13 +88,16 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
             timeout=options.timeout,
             retries=options.retries,
             max_wait=options.max_wait,
-            parallel=None if options.parallel is None else capped(options.parallel),
+            parallel=options.parallel,
             budget=options.budget,
             review=options.review,
             display=options.display,
+            on_done=options.on_done,
+            context=context_files(options.context, options.repo),
             trust=options.trust or None,
         )
     )
+    settings = limit_workers(settings)
     _name_project(settings.project, options)
     warn_held_back(settings, workflow, err=options.json)
     selection = Selection(
@@ -114,7 +119,9 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
     )
     if options.dry_run:
         return _dry_run(request)
-    return run_workflow(request, lambda text: click.echo(text, err=options.json))
+    echo = partial(click.echo, err=options.json)
+    with page_if_wanted(options.page, echo):
+        return run_workflow(request, echo)
 
 
 def _check_selection(options: RunOptions, name: str) -> None:
@@ -142,6 +149,21 @@ def _name_project(project: Path, options: RunOptions) -> None:
 
     if options.repo is None and project != working_folder():
         click.echo(f"Project: {one_line(str(project))}", err=options.json)
+
+
+def context_files(given: tuple[str, ...], repo: Path | None) -> tuple[str, ...] | None:
+    """The files to show whole, by their paths from the project's folder; None if none were given."""
+    from agentos.config.file import is_project_path
+    from agentos.config.project import find_project, working_folder
+    from agentos.config.settings import environment
+
+    if not given:
+        return None
+    project = repo.absolute() if repo else find_project(working_folder(), environment())
+    paths = tuple(_relative_to(project, path) for path in given)
+    if outside := [path for path in paths if not is_project_path(path)]:
+        raise click.UsageError(f"--context {outside[0]}: expected a file inside the project {project}")
+    return paths
 
 
 def _relative_to(project: Path, word: str) -> str:

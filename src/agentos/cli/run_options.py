@@ -23,9 +23,12 @@ Examples:
   {name} --all --max-wait 10m          stop if no key is usable again within ten minutes
   {name} --all --budget 5              stop (resumable) before the cost exceeds five dollars
   {name} --all --review draft          park every draft for a person: agentos review
+  {name} 42 --context docs/api.md      show the models this file whole
   {name} --all --display plain         lines only, no footer
+  {name} --all --on-done 'notify-send "agentos: $AGENTOS_APPROVED of $AGENTOS_TOTAL approved"'
   {name} --all --json                  one JSON event per line on stdout
   {name} --all --repo ../shop          another project
+  {name} --all --page                  watch and control it in a browser
 
 \b
 Exit codes: 0 every item reached a verdict or is waiting for a person; 1 an item failed; 2 usage error;
@@ -54,9 +57,12 @@ class RunOptions:
     budget: float | None
     review: str | None
     display: str | None
+    on_done: str | None
+    context: tuple[str, ...]
     json: bool
     repo: Path | None
     trust: bool
+    page: bool = False
 
 
 def run_parameters() -> list[click.Parameter]:
@@ -82,7 +88,7 @@ def run_parameters() -> list[click.Parameter]:
             type=Workers(),
             is_flag=False,
             flag_value=ImpliedInt(DEFAULT_PARALLEL),
-            help=f"Number of parallel workers, at most {MAX_PARALLEL}. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
+            help=f"Number of parallel workers, at most {MAX_PARALLEL} (max_parallel). Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(
             ["--dry-run", "-n"],
@@ -131,6 +137,17 @@ def run_parameters() -> list[click.Parameter]:
             help="Fixed footer (live), plain lines (plain) or only the next command (none); auto checks the terminal.",
         ),
         click.Option(
+            ["--on-done"],
+            metavar="CMD",
+            help="Run this command line when the run has ended, with its figures in AGENTOS_ variables.",
+        ),
+        click.Option(
+            ["--context"],
+            multiple=True,
+            metavar="PATH",
+            help="Show this file of the project whole to the models; repeatable (see: agentos context).",
+        ),
+        click.Option(
             ["--json"],
             is_flag=True,
             help="One JSON event per line on stdout; text for people on stderr.",
@@ -144,5 +161,10 @@ def run_parameters() -> list[click.Parameter]:
             ["--trust"],
             is_flag=True,
             help="Use all settings of the project's agentos.toml for this run (see: agentos trust).",
+        ),
+        click.Option(
+            ["--page"],
+            is_flag=True,
+            help="Serve the page beside the run and print its address (see: agentos page).",
         ),
     ]

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.find_run import complete_runs
-from agentos.cli.json_output import (
-    check_json_position,
-    json_option,
-    print_json,
-    run_json,
-    unreadable_run_json,
-)
+from agentos.cli.json_output import check_json_position, json_option, print_json
 from agentos.cli.param_types import Age, ByteSize
 from agentos.core.constants import DAY
 
@@ -24,10 +18,11 @@ if TYPE_CHECKING:
 def _list(limit: int, as_json: bool = False) -> int:
     from agentos.cli.find_run import runs_folder
     from agentos.core.errors import UnsupportedFormat
+    from agentos.outputs.colour import painter
     from agentos.outputs.format import count, duration
     from agentos.storage.runs import is_alive, load_run_stats, run_folders
 
-    folders = run_folders(runs_folder())
+    folders, paint = run_folders(runs_folder()), painter()
     if as_json:
         shown = [found for folder in folders[:limit] if (found := _run_json(folder))]
         print_json({"runs": shown, "older": max(0, len(folders) - limit)})
@@ -47,8 +42,9 @@ def _list(limit: int, as_json: bool = False) -> int:
         state = f"exit {end.exit_code}" if end else ("running" if is_alive(folder) else "killed")
         seconds = end.seconds if end else stats.last - stats.began
         click.echo(
-            f"{folder.name:<20} {stats.started.workflow:<6} {state:<9} {duration(seconds):>8}  "
-            f"{count(len(stats.rows), 'item')}: {_outcomes(stats)}  {stats.started.project}"
+            f"{folder.name:<20} {stats.started.workflow:<6} {paint(f'{state:<9}')} {duration(seconds):>8}  "
+            f"{count(len(stats.rows), 'item')}: {paint(_outcomes(stats))}  {stats.started.project}",
+            color=True,
         )
     if len(folders) > limit:
         click.echo(
@@ -63,6 +59,7 @@ def _list(limit: int, as_json: bool = False) -> int:
 def _run_json(folder: Path) -> dict[str, object] | None:
     """None if the run has written nothing yet."""
     from agentos.core.errors import UnsupportedFormat
+    from agentos.outputs.run_json import run_json, unreadable_run_json
     from agentos.storage.runs import is_alive, load_run_stats
 
     try:
@@ -89,8 +86,8 @@ def _outcomes(stats: "RunStats") -> str:
         "waiting for a person": stats.ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not started": [row for row in stopped if not row.attempts],
-        "finished by other runs": stats.ending(Ending.FINISHED_ELSEWHERE),
-        "on another run": stats.ending(Ending.ELSEWHERE),
+        "finished by other runs": stats.ending(Ending.FINISHED_BY_OTHER_RUN),
+        "held by other runs": stats.ending(Ending.HELD_BY_OTHER_RUN),
     }
     groups = {**always, **{word: rows for word, rows in if_any.items() if rows}}
     return ", ".join(f"{len(rows)} {word}" for word, rows in groups.items())
@@ -160,7 +157,7 @@ def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry
 
 
 def format_size(number: int) -> str:
-    """12 kB, 3.4 MB."""
+    """Format a size in decimal units: 512 B, 12.0 kB, 3.4 MB."""
     for unit, factor in (("GB", 1000**3), ("MB", 1000**2), ("kB", 1000)):
         if number >= factor:
             return f"{number / factor:.1f} {unit}"

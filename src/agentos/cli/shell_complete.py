@@ -1,4 +1,4 @@
-"""`agentos completion`, and the candidates a shell offers: read from disk alone, never failing."""
+"""The candidates that a shell offers for completion: read from disk alone, never failing."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
 Source = Callable[[click.Context], Iterable[CompletionItem]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-PROGRAMS = ("agentos", "lld-workflow", "issue-workflow")
-SHELLS = ("bash", "zsh", "fish")
-INSTALL = {
-    "bash": "echo 'source <(agentos completion bash)' >> ~/.bashrc",
-    "zsh": "echo 'source <(agentos completion zsh)' >> ~/.zshrc   (after compinit)",
-    "fish": "agentos completion fish > ~/.config/fish/completions/agentos.fish",
-}
 
 
 def completer(source: Source) -> Complete:
@@ -134,29 +126,3 @@ def _items_of_last_run(runs: Path, workflow: str, project: Path) -> "list[Candid
         for name in last.started.items
     ]
     return [Candidate(item, ItemStatus.PENDING) for item in items]
-
-
-def _completion(shell: str) -> int:
-    from click.shell_completion import get_completion_class
-
-    from agentos.cli.group import LazyGroup
-
-    completion_class = get_completion_class(shell)
-    assert completion_class is not None
-    for program in PROGRAMS:
-        variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-        completion = completion_class(LazyGroup(), {}, program, variable)
-        # Not source(): it runs bash to check its version, even when the script is for another machine.
-        click.echo(completion.source_template % completion.source_vars())
-    return 0
-
-
-commands: dict[str, click.Command] = {
-    "completion": click.Command(
-        "completion",
-        help="Print a script that makes a shell complete commands, flags, items and runs.",
-        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
-        callback=_completion,
-        epilog="\b\nInstall it once:\n" + "\n".join(f"  {line}" for line in INSTALL.values()),
-    )
-}

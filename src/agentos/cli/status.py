@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 def _run(run_id: str | None, run_option: str | None, as_json: bool, failed: bool, verbose: bool) -> int:
     from agentos.cli.find_run import find_run
+    from agentos.config.settings import current_folder
     from agentos.core.protocol.events import RunSuspended
+    from agentos.outputs.colour import painter
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.format import clock
     from agentos.outputs.item_list import fix_lines
+    from agentos.outputs.resume_command import path_to_project
     from agentos.outputs.summary import as_json as summary_json
     from agentos.storage.runs import is_alive, load_run_stats, stopped_process
 
@@ -38,7 +41,7 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool, failed: bool
     if stats.started is None:
         click.echo(f"Run {run.name} has written nothing yet.")
         return 0
-    now = time.time()
+    now, paint = time.time(), painter()
     click.echo(
         f"Run {run.name} ({stats.started.workflow}) {_state(stats, alive)}, started {clock(stats.began, now)}"
     )
@@ -46,16 +49,20 @@ def _run(run_id: str | None, run_option: str | None, as_json: bool, failed: bool
     width = max((len(item) for item in stats.rows), default=0)
     at = stats.present(now) if alive else stats.last
     found = _item_list(stats, failed, verbose)
+    path, waiting = path_to_project(stats.started, current_folder()), stats.waiting_for_keys
     if found.counts:
-        click.echo(f"  {', '.join(found.counts)} (list them: agentos status -v)")
+        click.echo(paint(f"  {', '.join(found.counts)} (list them: agentos status -v)"), color=True)
     for row in found.rows:
-        click.echo(f"  {row.item:<{width}}  {_item_text(row, alive, at)}")
-        for line in fix_lines(row) if failed or found.counts else ():
+        click.echo(
+            f"  {row.item:<{width}}  {paint(_item_text(row, alive, at, row in waiting))}{_error(row)}",
+            color=True,
+        )
+        for line in fix_lines(row, path) if failed or found.counts else ():
             click.echo(f"    {line}")
     if failed and not found.rows:
         click.echo("  No item failed.")
     if alive:
-        click.echo("\n".join(progress_rows(stats, now)))
+        click.echo(paint("\n".join(progress_rows(stats, now))), color=True)
     click.echo(_next_step(stats, alive, stopped_pid))
     return 0
 
@@ -70,19 +77,23 @@ def _item_list(stats: "RunStats", failed: bool, verbose: bool) -> "ItemList":
     return ItemList((), rows) if verbose else item_list(rows)
 
 
-def _item_text(row: "ItemStats", alive: bool, at: float) -> str:
-    from agentos.core.text.line_assembler import one_line
+def _item_text(row: "ItemStats", alive: bool, at: float, waits: bool) -> str:
     from agentos.outputs.format import count, duration, tokens
 
-    state = "killed" if row.running and not alive else row.status
+    state = "killed" if row.running and not alive else "waiting for a key" if waits else row.status
     if state in ("waiting", "not started") and not row.usage.calls:
         return state
     where = f" at {row.node}" if row.running and row.node else ""
-    error = f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
     return (
-        f"{state + where:<26} {count(row.round, 'round'):<9} {duration(row.age(at)):>7} "
-        f"{tokens(row.usage.tokens):>6} tokens{error}"
+        f"{state + where:<31} {count(row.round, 'round'):<9} {duration(row.age(at)):>7} "
+        f"{tokens(row.usage.tokens):>6} tokens"
     )
+
+
+def _error(row: "ItemStats") -> str:
+    from agentos.core.text.line_assembler import one_line
+
+    return f"  {one_line(row.outcome.error)}" if row.outcome and row.outcome.error else ""
 
 
 def _state(stats: "RunStats", alive: bool) -> str:

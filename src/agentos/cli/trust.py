@@ -9,7 +9,7 @@ import click
 
 def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     from agentos.config.file import read_file
-    from agentos.config.project import PROJECT_FILE, find_project, working_folder
+    from agentos.config.project import PROJECT_FILE, find_project, path_from_here, working_folder
     from agentos.config.settings import environment, usable_home
     from agentos.config.trust import (
         NEEDS_TRUST,
@@ -35,17 +35,19 @@ def _run(project: Path | None, yes: bool, revoke: bool, list_all: bool) -> int:
     settings = read_file(path, folder)
     asked = [name for name in settings if name in NEEDS_TRUST]
     if not asked:
-        click.echo(f"Nothing to trust: {path} sets nothing that needs it.")
+        click.echo(f"Nothing to trust: {path_from_here(path)} sets nothing that needs it.")
         return 0
     if is_trusted(home, folder, path):
         click.echo(f"{folder} is trusted already. To take it back: agentos trust --revoke")
         return 0
-    click.echo(f"{path} sets what is yours to decide:")
+    click.echo(f"{path_from_here(path)} sets what is yours to decide:")
     for name in asked:
         click.echo(f"  {name} = {one_line(_shown(settings[name]))}  ({NEEDS_TRUST[name]})")
     if not yes:
         if not sys.stdin.isatty():
-            raise PreflightError("nobody can be asked here: if you have read it, type agentos trust --yes")
+            raise PreflightError(
+                "no terminal to ask for confirmation: if you have read the settings, type agentos trust --yes"
+            )
         if not click.confirm("Trust this project with these settings?"):
             click.echo("Not trusted; nothing changed.")
             return 1

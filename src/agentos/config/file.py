@@ -1,17 +1,31 @@
-"""Reads and checks a settings file: agentos.toml or config.toml."""
+"""Reads and checks a settings file, agentos.toml or config.toml, and the price list that is shipped."""
 
 import contextlib
 import re
 import tomllib
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from agentos.core.constants import DISPLAYS, MAX_PARALLEL, REVIEWS
+from agentos.core.constants import DISPLAYS, HIGHEST_MAX_PARALLEL, NOTIFICATIONS, REVIEWS
 from agentos.core.errors import PreflightError
-from agentos.core.quota.budget import Price
+from agentos.core.quota.budget import Price, PriceList
 from agentos.regular_files import read_regular
 
+
+@dataclass(frozen=True, slots=True)
+class NamedValue:
+    """A value for one role or model; with an empty name, for all."""
+
+    name: str
+    value: int | str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value}" if self.name else str(self.value)
+
+
+MAX_CODE_TOKENS = 1_000_000
 FILE_KEYS: dict[str, type] = {
     "drafter": tuple,
     "reviewer": tuple,
@@ -22,20 +36,35 @@ FILE_KEYS: dict[str, type] = {
     "retries": int,
     "max_wait": float,
     "parallel": int,
+    "max_parallel": int,
     "keep_runs": int,
     "review": str,
     "display": str,
+    "on_done": str,
+    "notify": str,
     "github": str,
+    "max_output_tokens": NamedValue,
+    "effort": NamedValue,
+    "call_timeout": NamedValue,
+    "code_tokens": int,
+    "context": list,
 }
-_CHOICES: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS}
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+_ROLES = ("drafter", "reviewer")
+_CHOICES: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS, "notify": NOTIFICATIONS}
 # Smallest and largest value; numbers that are not listed start at 0.
 _BOUNDS: dict[str, tuple[float, float | None]] = {
-    "parallel": (1, MAX_PARALLEL),
+    "parallel": (1, HIGHEST_MAX_PARALLEL),
+    "max_parallel": (1, HIGHEST_MAX_PARALLEL),
     "max_iterations": (1, None),
     "keep_runs": (1, None),
     "timeout": (0.001, None),  # seconds
+    "code_tokens": (0, MAX_CODE_TOKENS),
     "budget": (1e-6, None),  # dollars; less than any call costs
+    "max_output_tokens": (16, 10_000_000),
+    "call_timeout": (1, 86_400),  # seconds
 }
+MAX_LINES = 2000  # lines of a file that are searched
 
 
 def read_file(path: Path, root: Path | None = None) -> dict[str, object]:
@@ -75,8 +104,12 @@ def _check(location: _SettingLocation, value: object) -> object:
         raise PreflightError(f"{location}: unknown setting {location.name!r}; known: {', '.join(FILE_KEYS)}")
     if kind is tuple:
         return _models(location, value)
+    if kind is list:
+        return _paths(location, value)
     if kind is dict:
         return _prices(location, value)
+    if kind is NamedValue:
+        return _named_values(location, value)
     if kind is str:
         return _text(location, value)
     return _number(location, kind, value)
@@ -95,6 +128,28 @@ def _number(location: _SettingLocation, kind: type, value: object) -> object:
     raise location.invalid(value, f"{noun} from {least:g}" + ("" if most is None else f" to {most:g}"))
 
 
+def _named_values(location: _SettingLocation, value: object) -> tuple[NamedValue, ...]:
+    """One value for all, or a table with one for each role (`call_timeout`: for each model)."""
+    table = value if isinstance(value, dict) else {"": value}
+    by_model = location.name == "call_timeout"
+    for name in table:
+        if name and not by_model and name not in _ROLES:
+            raise location.invalid(value, f"a table with {' and '.join(_ROLES)}, or one value for both")
+    return tuple(NamedValue(name, _role_value(location, single)) for name, single in table.items())
+
+
+def _role_value(location: _SettingLocation, value: object) -> int | str:
+    if location.name == "effort":
+        if type(value) is int and value > 0:
+            return str(value)
+        if isinstance(value, str) and value in EFFORTS:
+            return value
+        raise location.invalid(value, f"one of {', '.join(EFFORTS)}, or a number of tokens to think with")
+    number = _number(location, int, value)
+    assert isinstance(number, int)
+    return number
+
+
 def _models(location: _SettingLocation, value: object) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and names and all(isinstance(name, str) and name for name in names):
@@ -102,11 +157,27 @@ def _models(location: _SettingLocation, value: object) -> tuple[str, ...]:
     raise location.invalid(value, "a model, or a list of models")
 
 
+def _paths(location: _SettingLocation, value: object) -> tuple[str, ...]:
+    if isinstance(value, list) and all(isinstance(path, str) and is_project_path(path) for path in value):
+        return tuple(value)
+    raise location.invalid(value, "a list of files in the project, by their paths from its folder")
+
+
+def is_project_path(path: str) -> bool:
+    """Whether a path stays inside the project that it is relative to."""
+    parts = path.split("/")
+    return bool(path) and not path.startswith(("/", "~")) and ".." not in parts and "." not in parts
+
+
 def _text(location: _SettingLocation, value: object) -> str:
     if location.name == "github":
         if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,100}/[\w.-]{1,100}", value, re.ASCII):
             return value
         raise location.invalid(value, '"owner/repository"')
+    if location.name == "on_done":
+        if isinstance(value, str) and value.isprintable():
+            return value
+        raise location.invalid(value, "a command line")
     choices = _CHOICES[location.name]
     if isinstance(value, str) and value in choices:
         return value
@@ -133,9 +204,6 @@ def _dollars(value: Any) -> float:
     raise ValueError(f"{value!r} is not a price")
 
 
-MAX_LINES = 2000  # lines of a file that are searched
-
-
 def line_in(text: str, name: str) -> int | None:
     """Return the line of a top-level setting; None if it is not set, 0 if its line cannot be determined.
 
@@ -155,3 +223,12 @@ def line_in(text: str, name: str) -> int | None:
             return last_valid + 1
         last_valid = number
     return 0
+
+
+def price_list(overrides: tuple[tuple[str, Price], ...] = ()) -> PriceList:
+    """The shipped prices; `overrides` from the settings take precedence."""
+    table = tomllib.loads((resources.files("agentos.config") / "prices.toml").read_text("utf-8"))
+    shipped = {
+        name: Price(entry["input"], entry["output"]) for name, entry in table.items() if name != "date"
+    }
+    return PriceList(tuple({**shipped, **dict(overrides)}.items()))

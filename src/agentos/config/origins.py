@@ -20,6 +20,7 @@ VARIABLES = {
     "step_summary": "GITHUB_STEP_SUMMARY",
     "engine": "AGENTOS_ENGINE",
     "display": "AGENTOS_DISPLAY",
+    "max_parallel": "AGENTOS_MAX_PARALLEL",
     "github_url": "GITHUB_API_URL",
 }
 

@@ -1,6 +1,7 @@
 """Finds the project that a command works on, upward from the current folder."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,6 +41,23 @@ def path_from_here(path: Path) -> str:
     if path.is_relative_to(here) or here.is_relative_to(path) or here.is_relative_to(path.parent):
         return os.path.relpath(path, here)
     return str(path)
+
+
+def with_paths_from_here(text: str, environment: Mapping[str, str]) -> str:
+    """The text with paths in the current folder, and in a project found above it, relative to the current folder."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return text
+    # The current folder first: a path in it is also one in the project.
+    for folder in dict.fromkeys((here, find_project(here, environment))):
+        if folder != folder.parent:
+            relative = os.path.relpath(folder, here)
+            prefix = "" if relative == "." else f"{relative}/"
+            # A path behind = is the value of a variable or an option, which may be typed in another folder.
+            path = rf"(?<![\w./=-]){re.escape(str(folder))}/(?=\S)"
+            text = re.sub(path, lambda found, prefix=prefix: prefix, text)  # type: ignore[misc]
+    return text
 
 
 def _upward(start: Path, home: str) -> Iterator[Path]:

@@ -8,25 +8,40 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.file import FILE_KEYS, read_file
+from agentos.config.file import FILE_KEYS, NamedValue, read_file
 from agentos.config.project import PROJECT_FILE, find_project, working_folder
+from agentos.config.secret_variables import TRACING_PREFIXES, is_secret_name, is_secret_value
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
-from agentos.core.constants import DISPLAYS
+from agentos.core.constants import DEFAULT_CALL_TIMEOUT, DISPLAYS, HIGHEST_MAX_PARALLEL, MAX_PARALLEL
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.quota.budget import Limits, Price, PriceList
 from agentos.core.text.secrets import Secret
 from agentos.core.text.values import shortened, split_url
 
+_TERMS_WITH_TITLE = (
+    "xterm",
+    "tmux",
+    "screen",
+    "rxvt",
+    "alacritty",
+    "foot",
+    "konsole",
+    "gnome",
+    "vte",
+    "wezterm",
+    "iterm",
+)
 ENGINES = ("process", "inline")
+PORTABLE = "AGENTOS_PORTABLE"
+DEFAULT_OUTPUT_TOKENS = 16_000  # of one answer, thoughts included
 _NUMBER = re.compile(r"[0-9]{1,9}")
+DEBUG = "AGENTOS_DEBUG"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 GITHUB_URL = "https://api.github.com"
-_TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
 _NO_TRACING = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
-_SECRET_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *_TRACING_PREFIXES, "AGENTOS_")
-_SECRET_WORDS = ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +54,25 @@ class Settings:
     reviewer: tuple[str, ...] = ()
     budget: float | None = None
     prices: tuple[tuple[str, Price], ...] = ()
+    max_output_tokens: tuple[NamedValue, ...] = (NamedValue("", DEFAULT_OUTPUT_TOKENS),)
+    effort: tuple[NamedValue, ...] = ()
+    call_timeout: tuple[NamedValue, ...] = (
+        NamedValue("", int(DEFAULT_CALL_TIMEOUT)),
+    )  # seconds without a token
     max_iterations: int = 5
     timeout: float = 1800.0  # seconds
     retries: int = 2
     max_wait: float = 3600.0  # seconds
     parallel: int = 1
+    max_parallel: int = MAX_PARALLEL
     keep_runs: int = 50
     review: str = "none"
     display: str = "auto"
+    on_done: str = ""
+    notify: str = "auto"
     github: str = ""
+    code_tokens: int = 8000
+    context: tuple[str, ...] = ()
     github_url: str = GITHUB_URL
     database: Path | None = None
     credential_limit: int | None = None
@@ -58,7 +83,31 @@ class Settings:
     held_back: tuple[str, ...] = ()
 
     def limits(self, prices: PriceList) -> Limits:
-        return Limits(self.parallel, self.retries, self.timeout, self.max_wait, self.budget, prices)
+        longest_call = max(self.call_timeouts().values())
+        return Limits(
+            self.parallel,
+            self.retries,
+            self.timeout,
+            self.max_wait,
+            self.budget,
+            prices,
+            longest_call,
+            self.max_parallel,
+        )
+
+    def call_timeouts(self) -> dict[str, float]:
+        """Seconds without a token by model; "" stands for all others."""
+        default = {"": DEFAULT_CALL_TIMEOUT}
+        return default | {entry.name: float(entry.value) for entry in self.call_timeout}
+
+    def output_limit(self, role: str) -> int:
+        """The most tokens that one answer of the role may have."""
+        found = _for_role(self.max_output_tokens, role)
+        return found if isinstance(found, int) else DEFAULT_OUTPUT_TOKENS
+
+    def effort_of(self, role: str) -> str:
+        """How much the model of the role thinks; empty: the provider's default."""
+        return str(_for_role(self.effort, role) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +123,8 @@ class Flags:
     budget: float | None = None
     review: str | None = None
     display: str | None = None
+    on_done: str | None = None
+    context: tuple[str, ...] | None = None
     trust: bool | None = None
 
 
@@ -90,6 +141,8 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
     vetted = _project_settings(home, project, user, bool(flags.trust) or _switch(env, "AGENTOS_TRUST"))
     merged = {**user, **vetted.settings}
     given = {name: value for name in FILE_KEYS if (value := getattr(flags, name, None)) is not None}
+    if flags.context:
+        given["context"] = (*merged.get("context", ()), *flags.context)  # type: ignore[misc]
     return Settings(
         home=home,
         project=project,
@@ -101,8 +154,14 @@ def read_settings(flags: Flags, environment: Mapping[str, str] | None = None) ->
         engine=_engine(env),
         github_url=_api_url(env),
         held_back=vetted.held_back,
-        **{**merged, **_display(env), **given},
+        **{**merged, **_display(env), **_max_parallel(env), **given},
     )
+
+
+def _for_role(entries: tuple[NamedValue, ...], role: str) -> int | str | None:
+    """The value for the role, else the one for all roles, else None."""
+    found = {entry.name: entry.value for entry in entries}
+    return found.get(role, found.get(""))
 
 
 def home_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -111,6 +170,11 @@ def home_folder(environment: Mapping[str, str] | None = None) -> Path:
     named = env.get("AGENTOS_HOME") or "~/.agentos"
     first, _, rest = named.partition("/")
     return (Path(env.get("HOME", "~")).expanduser() / rest if first == "~" else Path(named)).absolute()
+
+
+def set_home(home: Path) -> None:
+    """Use this home in the rest of the process, as if AGENTOS_HOME had been set to it."""
+    os.environ["AGENTOS_HOME"] = str(home)
 
 
 def usable_home(environment: Mapping[str, str] | None = None) -> Path:
@@ -134,6 +198,22 @@ def moved_home(home: Path) -> str:
     return "" if home == default else str(home)
 
 
+_reader_folder: str | None = None
+
+
+def enter_folder(folder: str) -> None:
+    """Go to another folder to run a command there, while the user who reads its output stays in this one."""
+    global _reader_folder
+    here = current_folder()
+    os.chdir(folder)
+    _reader_folder = here
+
+
+def reader_folder() -> str | None:
+    """Where the user will type the commands that we print; None if that folder was deleted."""
+    return _reader_folder or current_folder() or None
+
+
 def current_folder() -> str:
     """The current folder; empty if it no longer exists."""
     with contextlib.suppress(OSError):
@@ -150,16 +230,40 @@ def worker_environment(
     kept = {
         name: value
         for name, value in env.items()
-        if not is_secret_name(name) and not any(secret in value for secret in revealed)
+        if name == DEBUG or (not is_secret_name(name) and not any(secret in value for secret in revealed))
     }
-    return {**kept, **_NO_TRACING, "PYTHONUNBUFFERED": "1"}
+    portable = {PORTABLE: env[PORTABLE]} if env.get(PORTABLE) else {}
+    return {**kept, **portable, **_NO_TRACING, **direct_loopback(env), "PYTHONUNBUFFERED": "1"}
+
+
+def program_environment(
+    secrets: tuple[Secret, ...], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of programs under `agentos exec`: that of workers, without values that look like credentials."""
+    found = worker_environment(secrets, environment)
+    return {name: value for name, value in found.items() if not is_secret_value(value)}
+
+
+def direct_loopback(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep calls to this machine away from a proxy, which would see keys and prompts."""
+    if not any(name.casefold() in ("http_proxy", "https_proxy", "all_proxy") for name in env):
+        return {}
+    direct = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    hosts = dict.fromkeys([*(host.strip() for host in direct.split(",") if host.strip()), *LOOPBACK_HOSTS])
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))
+
+
+def reach_loopback_directly() -> None:
+    """The same for calls that this process makes itself."""
+    os.environ.update(direct_loopback(os.environ))
 
 
 def disable_tracing() -> None:
     """Disable tracing in this process, for workers that are its threads."""
-    for name in [name for name in os.environ if name.upper().startswith(_TRACING_PREFIXES)]:
+    for name in [name for name in os.environ if name.upper().startswith(TRACING_PREFIXES)]:
         del os.environ[name]
     os.environ.update(_NO_TRACING)
+    reach_loopback_directly()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,36 +273,61 @@ class TerminalInfo:
     colours: forced on or off; None if the environment does not say.
     is_simple: no cursor movement: a dumb terminal or a CI log.
     reflows: whether lines are wrapped anew when the terminal becomes narrower.
+    titles: whether its title can be set, and restored.
+    progress: whether it shows progress, in the task bar or a tab (OSC 9;4).
+    bell: whether it should ring when a long run ends.
     """
 
     colours: bool | None = None
     is_simple: bool = False
     reflows: bool = True
+    titles: bool = False
+    progress: bool = False
+    bell: bool = True
+
+    def without_notifications(self) -> "TerminalInfo":
+        return replace(self, titles=False, progress=False, bell=False)
 
 
 def terminal_info(environment: Mapping[str, str] | None = None) -> TerminalInfo:
     env = os.environ if environment is None else environment
     is_forced = env.get("FORCE_COLOR", "") not in ("", "0")
+    is_simple = env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false")
     return TerminalInfo(
         colours=False if env.get("NO_COLOR") else (True if is_forced else None),
-        is_simple=env.get("TERM", "dumb") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"),
+        is_simple=is_simple,
         reflows="XTERM_VERSION" not in env and env.get("TERM") not in ("linux", "vt100", "screen"),
+        titles=not is_simple and env.get("TERM", "").startswith(_TERMS_WITH_TITLE),
+        progress=not is_simple and _shows_progress(env),
+        bell=not is_simple,
+    )
+
+
+def _shows_progress(env: Mapping[str, str]) -> bool:
+    """Terminals that are known to: others take the same sequence for a notification. tmux and screen pass nothing on."""
+    if env.get("TERM", "").startswith(("tmux", "screen")):
+        return False
+    vte = env.get("VTE_VERSION", "")
+    return (
+        "WT_SESSION" in env
+        or env.get("ConEmuANSI") == "ON"
+        or env.get("TERM_PROGRAM") in ("ghostty", "WezTerm")
+        or (vte.isascii() and vte.isdigit() and int(vte) >= 7900)
     )
 
 
 def wants_traceback() -> bool:
-    """Whether errors that nobody expected are shown with their traceback."""
-    return os.environ.get("AGENTOS_DEBUG", "").casefold() not in ("", "0", "false", "no")
+    """Whether unexpected errors are shown with their traceback."""
+    return os.environ.get(DEBUG, "").casefold() not in ("", "0", "false", "no")
+
+
+def wants_portable_calls() -> bool:
+    """Whether the calls that only Linux has are to be avoided, as on another system."""
+    return _switch(os.environ, PORTABLE)
 
 
 def environment() -> Mapping[str, str]:
     return os.environ
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name is likely to hold a secret, or must not reach a worker."""
-    upper = name.upper()
-    return upper.startswith(_SECRET_PREFIXES) or any(word in upper for word in _SECRET_WORDS)
 
 
 def calls_before_429(env: Mapping[str, str], default: int) -> int | None:
@@ -220,7 +349,7 @@ def _project_settings(home: Path, project: Path, user: dict[str, object], truste
     path = project / PROJECT_FILE
     found = read_file(path, project)
     if not trusted and not NEEDS_TRUST.keys().isdisjoint(found) and not is_trusted(home, project, path):
-        from agentos.config.prices import price_list
+        from agentos.config.file import price_list
 
         own = user.get("prices", ())
         assert isinstance(own, tuple)
@@ -254,13 +383,18 @@ def _api_url(env: Mapping[str, str]) -> str:
     )
 
 
-def _number(env: Mapping[str, str], name: str) -> int | None:
+def _number(env: Mapping[str, str], name: str, most: int = 999999999) -> int | None:
     value = env.get(name, "")
     if not value:
         return None
-    if not _NUMBER.fullmatch(value) or int(value) < 1:
-        raise UsageError(f"invalid {name}={shortened(value)}: expected a whole number from 1 to 999999999")
+    if not _NUMBER.fullmatch(value) or not 1 <= int(value) <= most:
+        raise UsageError(f"invalid {name}={shortened(value)}: expected a whole number from 1 to {most}")
     return int(value)
+
+
+def _max_parallel(env: Mapping[str, str]) -> dict[str, int]:
+    value = _number(env, "AGENTOS_MAX_PARALLEL", HIGHEST_MAX_PARALLEL)
+    return {} if value is None else {"max_parallel": value}
 
 
 def _engine(env: Mapping[str, str]) -> str:

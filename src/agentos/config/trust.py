@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentos.core.constants import MAX_PARALLEL
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
 from agentos.regular_files import read_regular
@@ -22,9 +23,11 @@ TRUST_FILE = "trusted.json"
 # Why each setting requires trust. Settings that are not listed may come from any project.
 NEEDS_TRUST: Mapping[str, str] = {
     "github": "your token would read and file issues there",
+    "on_done": "it runs a command on your machine",
     "keep_runs": "it deletes records of your other projects",
     "prices": "a price below the known one weakens --budget",
     "budget": "it is higher than the budget in your own settings",
+    "max_parallel": "it is higher than your own settings allow",
 }
 
 
@@ -57,7 +60,16 @@ def vet(
         if own is None or (isinstance(own, float) and isinstance(asked, float) and asked <= own):
             allowed["budget"] = asked
             held_back.remove("budget")
+    if "max_parallel" in project and _count(project) <= _count(user):
+        allowed["max_parallel"] = project["max_parallel"]
+        held_back.remove("max_parallel")
     return VettedSettings(allowed, tuple(held_back))
+
+
+def _count(settings: Mapping[str, object]) -> int:
+    value = settings.get("max_parallel", MAX_PARALLEL)
+    assert isinstance(value, int)
+    return value
 
 
 def is_trusted(home: Path, project: Path, project_file: Path) -> bool:

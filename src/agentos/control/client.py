@@ -2,13 +2,13 @@
 
 import contextlib
 import socket
-import struct
 from pathlib import Path
 
 from agentos.control.server import socket_path
 from agentos.core.errors import UsageError
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import CodecError, dumps, loads
+from agentos.platform_support import platform
 
 REPLY_TIMEOUT = 5.0  # seconds
 CHUNK = 65536  # bytes
@@ -18,7 +18,7 @@ class NotListening(Exception):
     """The run has ended, was killed, or never opened its socket."""
 
 
-def ask(folder: Path, request: events.Request, timeout: float = REPLY_TIMEOUT) -> list[events.News]:
+def ask(folder: Path, request: events.Request, timeout: float = REPLY_TIMEOUT) -> list[events.SchedulerEvent]:
     """The events that the request caused. Raises NotListening, or UsageError if the run does not reply in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
@@ -36,22 +36,19 @@ def ask(folder: Path, request: events.Request, timeout: float = REPLY_TIMEOUT) -
             raise NotListening(str(error)) from error
 
 
-def _parse_reply(content: bytes) -> list[events.News]:
-    news = []
+def _parse_reply(content: bytes) -> list[events.SchedulerEvent]:
+    reply = []
     for line in content.splitlines():
         # A run of a newer version may send events that this one does not know.
         with contextlib.suppress(CodecError):
-            news.append(loads(line))
-    return news
+            reply.append(loads(line))
+    return reply
 
 
 def _timeout_text(run: str, connection: socket.socket, timeout: float) -> str:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid: int = struct.unpack("3i", credentials)[0]
-    try:
-        is_suspended = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
-    except OSError:
-        is_suspended = False
-    if is_suspended:
+    pid = platform().peer(connection).pid
+    if pid is None:
+        return f"run {run} did not answer within {timeout:.0f} s: if it is suspended (Ctrl-Z), type fg in its terminal; else try again"
+    if platform().is_stopped(pid):
         return f"run {run} is suspended (Ctrl-Z): type fg in its terminal, or kill -CONT {pid}"
     return f"run {run} (process {pid}) did not answer within {timeout:.0f} s; try again"

@@ -4,27 +4,36 @@ import contextlib
 import os
 import selectors
 import socket
-import struct
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import CodecError, dumps, loads
+from agentos.platform_support import platform
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST = 4096  # bytes
 MAX_CONNECTIONS = 16
+LINK_LENGTH = 40  # bytes that a temporary folder, the link in it and the socket's name add
+MAX_PATH = 103  # bytes; macOS accepts no longer path, Linux 107
 
 
 @contextlib.contextmanager
 def socket_path(folder: Path) -> Iterator[str]:
-    """A path to the socket for bind and connect, which accept at most 107 bytes however deep the folder is."""
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
-    finally:
-        os.close(descriptor)
+    """A path to the socket for bind and connect, short enough however deep the folder is."""
+    path = str(folder / SOCKET_NAME)
+    if len(os.fsencode(path)) <= MAX_PATH:
+        yield path
+        return
+    # TMPDIR may be as deep as the folder itself.
+    parent = tempfile.gettempdir()
+    is_deep = len(os.fsencode(parent)) + LINK_LENGTH > MAX_PATH
+    with tempfile.TemporaryDirectory(prefix="agentos-", dir="/tmp" if is_deep else parent) as short:  # noqa: S108
+        link = Path(short, "run")
+        link.symlink_to(folder.absolute())
+        yield str(link / SOCKET_NAME)
 
 
 @dataclass(slots=True)
@@ -40,9 +49,9 @@ class PendingRequest:
     request: events.Request
     connection: socket.socket
 
-    def reply(self, news: Sequence[events.News]) -> None:
+    def reply(self, answer: Sequence[events.SchedulerEvent]) -> None:
         """Send the events that the request caused, one per line, and close the connection."""
-        _reply_and_close(self.connection, news)
+        _reply_and_close(self.connection, answer)
 
 
 class ControlSocket:
@@ -55,23 +64,26 @@ class ControlSocket:
     def __init__(self, folder: Path) -> None:
         self._path = folder / SOCKET_NAME
         self._connections: dict[int, _Connection] = {}
-        self._selector = selectors.EpollSelector()
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._selector = selectors.DefaultSelector()
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening.settimeout(0.0)
         try:
-            # Before bind, so that there is no moment at which others could open it.
-            os.fchmod(self._listening.fileno(), 0o600)
             with socket_path(folder) as path:
                 self._listening.bind(path)
+            # Nobody could connect before `listen`, and nobody else may enter the folder.
+            self._path.chmod(0o600)
             self._listening.listen(MAX_CONNECTIONS)
         except OSError:
             self._listening.close()
             self._selector.close()
             raise
         self._selector.register(self._listening, selectors.EVENT_READ)
+        # epoll and kqueue have a descriptor that can itself be waited for.
+        self._descriptor = self._selector.fileno()
 
     def fileno(self) -> int:
         """Readable when there is a connection or data."""
-        return self._selector.fileno()
+        return self._descriptor
 
     def receive(self) -> list[PendingRequest]:
         """The requests that have arrived; never blocks."""
@@ -142,9 +154,9 @@ class ControlSocket:
         return connection.socket
 
 
-def _reply_and_close(connection: socket.socket, news: Sequence[events.News]) -> None:
+def _reply_and_close(connection: socket.socket, answer: Sequence[events.SchedulerEvent]) -> None:
     """Best effort: a sender that is gone or does not read misses it."""
-    content = "".join(f"{dumps(event)}\n" for event in news).encode()
+    content = "".join(f"{dumps(event)}\n" for event in answer).encode()
     with contextlib.suppress(OSError):
         connection.sendall(content)
     connection.close()
@@ -160,6 +172,4 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def _is_owner(connection: socket.socket) -> bool:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    user: int = struct.unpack("3i", credentials)[1]
-    return user in (os.geteuid(), 0)
+    return platform().peer(connection).user in (os.geteuid(), 0, None)

@@ -1,1 +1,1 @@
-"""What agentos decides: pure code that is told events and the time."""
+"""The core: pure decisions. Events and the time are passed in; nothing here does I/O."""

@@ -1,7 +1,11 @@
-"""What a command line may ask for; small, so that `--help` need not load the core."""
+"""Limits, defaults and choices that the command line and the settings share with the core, without loading it."""
 
 DEFAULT_PARALLEL = 3
-MAX_PARALLEL = 10
+MAX_PARALLEL = 10  # workers, unless `max_parallel` in the settings says otherwise
+HIGHEST_MAX_PARALLEL = 64  # workers
 REVIEWS = ("none", "draft", "verdict", "all")
+NOTIFICATIONS = ("auto", "none")
 DISPLAYS = ("auto", "live", "plain", "none")
+DEFAULT_CALL_TIMEOUT = 300.0  # seconds without a token, before the first one and between two
 DAY = 86400.0  # seconds
+DEFAULT_CALL_TIMEOUT = 300.0  # seconds without a token, before the first one and between two

@@ -14,6 +14,7 @@ AgentosError
 └── ModelError          a call to a model failed
     ├── CallRefused     refused by the provider; another call may succeed
     └── BadRequest      the request is invalid, whatever the key
+        └── EmptyAnswer     the model answered without text
 """
 
 from typing import TYPE_CHECKING
@@ -91,3 +92,11 @@ class CallRefused(ModelError):
 
 class BadRequest(ModelError):
     pass
+
+
+class EmptyAnswer(BadRequest):
+    """`finish` says why the model stopped."""
+
+    def __init__(self, finish: str, detail: str) -> None:
+        super().__init__(f"the model returned no text ({detail})")
+        self.finish = finish

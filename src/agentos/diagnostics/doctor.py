@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.config.prices import price_list
+from agentos.config.file import price_list
 from agentos.config.project import BACKLOG_FOLDERS as FOLDERS
 from agentos.config.project import path_from_here
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
@@ -21,15 +21,17 @@ from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_d
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
 from agentos.outputs.plan_text import skipped_lines
+from agentos.platform_support import platform as platform_calls
 from agentos.regular_files import is_inside
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home, check_home
-from agentos.storage.locks import LOCKS, ItemLocks, LockFile, NoFileLocks
+from agentos.storage.locks import ItemLocks, LockFile, NoFileLocks
 from agentos.storage.peer_log_views import pool_from_notes
-from agentos.workflows.issue import IssueWorkflow
+from agentos.storage.project_access import LOCKS, WRITTEN_FOLDERS, denied_folders, sharing_fix, user_name
+from agentos.workflows.issue import ACTIVE, DONE, IssueWorkflow
 from agentos.workflows.lld import ISSUES, LldWorkflow
-from agentos.workflows.sources.markdown import in_file
+from agentos.workflows.markdown import in_file
 
 MIN_FREE_DISK = 200 * 1024 * 1024  # bytes
 # A correct clock shows a time between these: 2025 and 2100.
@@ -71,7 +73,7 @@ def run_checks(project: Path, offline: bool) -> Iterator[Finding]:
 def _python(context: CheckContext) -> Iterator[Finding]:
     found = platform.python_version()
     yield Finding("python", found, "" if sys.version_info >= (3, 11) else "install Python 3.11 or newer")
-    yield Finding("system", platform.system(), "" if sys.platform == "linux" else "agentos runs on Linux")
+    yield Finding("system", f"{platform.system()}, with {platform_calls().name}")
 
 
 def _home(context: CheckContext) -> Iterator[Finding]:
@@ -136,15 +138,17 @@ def _locks(context: CheckContext) -> Iterator[Finding]:
     if locks.is_symlink():
         yield Finding("locks", f"{locks} is a symbolic link", f"remove it: rm {locks}")
         return
-    foreign = [path for path in locks.glob("task-*.lock") if not os.access(path, os.R_OK | os.W_OK)]
-    if foreign:
-        found = f"{count(len(foreign), 'lock file belongs', 'lock files belong')} to another user, such as {foreign[0].name}"
-        yield Finding(
-            "locks", found, f"ask {foreign[0].owner()} to end that run, or remove it: rm {foreign[0]}"
-        )
+    unreadable = [path for path in locks.glob("task-*.lock") if not os.access(path, os.R_OK)]
+    if unreadable:
+        owner = user_name(unreadable[0].lstat().st_uid)
+        count_text = count(len(unreadable), "lock file belongs", "lock files belong")
+        fix = f"ask {owner} to end that run and to type: chmod g+rw {unreadable[0]}"
+        yield Finding("locks", f"{count_text} to {owner} alone, such as {unreadable[0].name}", fix)
     held = ItemLocks(context.project).held()
     if held:
-        yield Finding("locks", f"held by active runs: {', '.join(held)} (see: agentos status)")
+        users = sorted({holder.user for holder in held.values() if holder and holder.user})
+        whose = f" of {', '.join(users)}" if users else ""
+        yield Finding("locks", f"held by active runs{whose}: {', '.join(held)} (see: agentos status)")
 
 
 def _check_locking(folder: Path) -> Finding:
@@ -273,18 +277,24 @@ def _project(context: CheckContext) -> Iterator[Finding]:
     fix = f"go to a project, or create one: agentos init (looked in {project})"
     yield Finding("project", found or "no issues and no briefs", "" if found else fix)
     if found:
-        docs = project / "docs"
-        target = docs if docs.exists() else project
-        is_writable = target.is_dir() and os.access(target, os.W_OK)
-        yield Finding(
-            "documents",
-            f"written to {path_from_here(docs)}",
-            "" if is_writable else f"make {target} a writable folder",
-        )
+        yield from _documents(context)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
     if links:
         fix = "replace them with folders: agentos does not write through symbolic links"
         yield Finding("project", f"symbolic links: {', '.join(links)}", fix)
+
+
+def _documents(context: CheckContext) -> Iterator[Finding]:
+    """Whether this user may write what a run writes, also where another user of a shared checkout began."""
+    project, docs = context.project, context.project / "docs"
+    folders = (*WRITTEN_FOLDERS, *((ACTIVE, DONE) if (project / ACTIVE).is_dir() else ()))
+    if docs.exists() and not docs.is_dir():
+        yield Finding("documents", f"{docs} is not a folder", f"make {docs} a writable folder")
+    elif denied := denied_folders(project, folders):
+        more = f", and {count(len(denied) - 1, 'more folder')}" if len(denied) > 1 else ""
+        yield Finding("documents", denied[0].problem + more, sharing_fix(project, denied))
+    else:
+        yield Finding("documents", f"written to {path_from_here(docs)}")
 
 
 def _items(context: CheckContext) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from agentos.config.settings import environment, home_folder, usable_home
+from agentos.config.settings import environment, home_folder, reach_loopback_directly, usable_home
 from agentos.core.errors import (
     CallRefused,
     ModelError,
@@ -14,16 +14,22 @@ from agentos.core.errors import (
     PreflightError,
     UsageError,
 )
-from agentos.core.protocol.peer_notes import CooldownStarted, KeyRejected, Note, QuarantineLifted
+from agentos.core.protocol.peer_notes import (
+    BucketLimitsForgotten,
+    CooldownStarted,
+    KeyRejected,
+    Note,
+    QuarantineLifted,
+)
 from agentos.core.protocol.ports import LeasedKey, ModelRequest
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.credentials import Credential
-from agentos.core.quota.key_status import KeyStatus, key_statuses
+from agentos.core.quota.key_status import KeyStatus, describe_certainty, describe_learned, key_statuses
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.models.registry import PROVIDERS
+from agentos.platform_support import host_clock
 from agentos.run.model_selection import DEFAULT_MODELS
-from agentos.storage.clock import host_clock
 from agentos.storage.credentials.editor import (
     NewCredential,
     append_credential,
@@ -48,6 +54,17 @@ class KeyRow:
     statuses: tuple[KeyStatus, ...]
     used: tuple[tuple[str, float, float], ...]
     reason: str
+    learned: tuple["LearnedRow", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRow:
+    """What was learned about a key for one model, how sure that is, and since when (wall clock)."""
+
+    model: str
+    limits: str
+    certainty: str
+    since: float
 
 
 def view_keys() -> list[KeyRow]:
@@ -55,6 +72,39 @@ def view_keys() -> list[KeyRow]:
     credentials = CredentialSource(home.credentials, environment()).read()
     pool = pool_from_notes(home.quota, credentials)
     return [_row(pool, credential, host_clock()) for credential in credentials]
+
+
+def key_json(row: KeyRow) -> dict[str, object]:
+    """One entry of `agentos keys --json`, and of the keys in the page."""
+    key = row.credential
+    now = time.time()
+    return {
+        "name": key.name,
+        "provider": key.provider,
+        "model": key.model,
+        "base_url": key.base_url,
+        "bucket": key.bucket or None,
+        "concurrency": key.concurrency,
+        "states": [
+            {
+                "state": status.state.value,
+                "models": list(status.models),
+                "until": round(now + status.seconds, 3) if status.seconds else None,
+            }
+            for status in row.statuses
+        ],
+        "limits": [{"limit": name, "used": used, "of": limit} for name, used, limit in row.used],
+        "learned": [
+            {
+                "model": one.model,
+                "limits": one.limits,
+                "certainty": one.certainty,
+                "since": round(one.since, 3),
+            }
+            for one in row.learned
+        ],
+        "last_refusal": row.reason or None,
+    }
 
 
 def check_keys(names: tuple[str, ...]) -> dict[str, str]:
@@ -69,6 +119,17 @@ def check_keys(names: tuple[str, ...]) -> dict[str, str]:
     return problems
 
 
+def forget_key(name: str) -> bool:
+    """Drop what was learned about the key's limits, in every run on this host; False if nothing was."""
+    home = Home(usable_home())
+    credentials = _read_credentials(home)
+    wanted = _find(credentials, name)
+    row = _row(pool_from_notes(home.quota, list(credentials.values())), wanted, host_clock())
+    if row.learned or row.used:
+        _notify_runs(home, [BucketLimitsForgotten("", wanted.quota)])
+    return bool(row.learned or row.used)
+
+
 def cool_down_key(name: str, seconds: float) -> None:
     """Put the key's whole bucket on cooldown, in every run on this host."""
     home = Home(usable_home())
@@ -76,14 +137,14 @@ def cool_down_key(name: str, seconds: float) -> None:
     _notify_runs(home, [CooldownStarted("", quota, "*", now + seconds, 0.0, "cooled down by hand", now)])
 
 
-def set_key_enabled(name: str, enabled: str) -> None:
+def set_key_enabled(name: str, *, enabled: bool) -> None:
     """Set `enabled` in the credentials file; enabling also lifts the key's quarantine."""
     home = Home(usable_home())
     wanted = _find(_read_credentials(home), name)
     positions = _positions(home, wanted)
-    lifted = enabled == "true" and _lift_quarantine(home, [wanted])
+    lifted = enabled and _lift_quarantine(home, [wanted])
     if positions:
-        set_enabled(home.credentials, positions[0], enabled)
+        set_enabled(home.credentials, positions[0], enabled=enabled)
     elif not lifted:
         raise UsageError(
             f"{name} comes from the environment, not from {home.credentials}: unset its variable"
@@ -130,6 +191,7 @@ def remove_key(name: str) -> Credential | None:
 
 async def _try_new_key(new: NewCredential) -> str:
     """Make one call; returns why it says nothing about the key, empty if the key works."""
+    reach_loopback_directly()
     model = new.model or DEFAULT_MODELS[new.provider]
     access = LeasedKey(new.name or "the new key", new.key, new.base_url, model)
     try:
@@ -138,7 +200,7 @@ async def _try_new_key(new: NewCredential) -> str:
     except CallRefused as error:
         if error.refusal.kind is RefusalKind.KEY_REJECTED:
             raise NoCredentials(
-                f"{new.provider} rejects this key: {error}; nothing was written. To store it all the same: --no-check"
+                f"{new.provider} rejects this key: {error}; nothing was written. To store it anyway: --no-check"
             ) from error
         return str(error)
     except ModelError as error:
@@ -197,6 +259,7 @@ async def _check_all(credentials: list[Credential]) -> dict[str, str]:
 
 async def _check(credential: Credential) -> str:
     """Make one short call; returns what is wrong, empty if nothing."""
+    reach_loopback_directly()
     model = credential.model or DEFAULT_MODELS[credential.provider]
     access = LeasedKey(credential.name, credential.secret.reveal(), credential.base_url, model)
     try:
@@ -234,7 +297,12 @@ def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
     reasons = [bucket.cooldown.reason for bucket in buckets.values() if bucket.cooldown.reason]
     reasons += [reason for name, reason in pool.keys.quarantined().items() if name == credential.name]
     statuses = tuple(key_statuses(pool, credential.name, now))
-    return KeyRow(credential, statuses, used, reasons[-1] if reasons else "")
+    learned = tuple(
+        LearnedRow(model, describe_learned(found), describe_certainty(found), time.time() - now + found.since)
+        for model, bucket in sorted(buckets.items())
+        if (found := bucket.limiter.learned)
+    )
+    return KeyRow(credential, statuses, used, reasons[-1] if reasons else "", learned)
 
 
 def _usage(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, float]]:

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
@@ -25,6 +26,7 @@ class GatewayAwareEngine:
         self._running: set[str] = set()
         self._excused_items: set[str] = set()
         self._is_down = False
+        self._waits: Counter[str] = Counter()
         self._held: list[StartWorker] = []
         self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(gateway_events,), name="gateway", daemon=True).start()
@@ -61,9 +63,14 @@ class GatewayAwareEngine:
                 case events.CallCompleted():
                     returned = events.LeaseReleased(event.item, "", 0.0, event.usage, model=event.model)
                     found.append(returned)
+                case events.KeyWaitStarted() | events.KeyWaitEnded():
+                    found += self._count_wait(event)
+                    continue
                 case events.GatewayExited():
                     self._is_down = event.restarting
                     self._excused_items |= self._running
+                    found += [events.KeyWaitEnded(item) for item in self._waiting & self._running]
+                    self._waits.clear()
                 case events.GatewayRestored():
                     self._is_down = False
                 case _:
@@ -72,6 +79,19 @@ class GatewayAwareEngine:
             found.append(cast(EngineEvent, event))
         return found
 
+    def _count_wait(
+        self, event: events.KeyWaitStarted | events.KeyWaitEnded
+    ) -> list[events.KeyWaitStarted | events.KeyWaitEnded]:
+        """A program with several calls waits from the first that has no key to the last one's."""
+        before = self._waits[event.item]
+        self._waits[event.item] = max(0, before + (1 if isinstance(event, events.KeyWaitStarted) else -1))
+        changed = bool(before) is not bool(self._waits[event.item])
+        return [event] if changed and event.item in self._running else []
+
+    @property
+    def _waiting(self) -> set[str]:
+        return {item for item, calls in self._waits.items() if calls}
+
     def _excuse(self, event: EngineEvent | WorkerEvent) -> EngineEvent | WorkerEvent:
         match event:
             case events.WorkerReported(item=item, outcome=outcome) if item in self._excused_items:
@@ -79,6 +99,7 @@ class GatewayAwareEngine:
                 return replace(event, outcome=replace(outcome, retryable=retryable))
             case events.WorkerExited() | events.WorkerStartFailed():
                 self._running.discard(event.item)
+                self._waits.pop(event.item, None)
         return event
 
     def wake(self) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from agentos.config.settings import wants_traceback
 from agentos.core.protocol import commands, events
 from agentos.core.protocol.commands import Command
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.results import Outcome
 from agentos.core.text.line_assembler import LineAssembler
+from agentos.core.text.values import error_location
 
 EXIT_GRACE = 1.0  # seconds until a killed worker that does not end is abandoned
 SHUTDOWN_GRACE = 2.0  # seconds to wait for all threads when the engine is closed
@@ -150,7 +152,7 @@ class InlineEngine:
             channel.send(events.WorkerReported(command.item, outcome))
         except BaseException as error:
             cause = f"raised {type(error).__name__}"
-            channel.write_output(traceback.format_exc())
+            channel.write_output(traceback.format_exc() if wants_traceback() else error_location(error))
         finally:
             self._put_event(channel, events.WorkerExited(command.item, cause, clean=cause == "returned"))
 

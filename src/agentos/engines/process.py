@@ -16,7 +16,9 @@ from agentos.core.protocol.commands import Command
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.line_assembler import LineAssembler
+from agentos.core.text.values import exit_cause
 from agentos.engines.template_client import ForkServerProcess, WorkerSpec
+from agentos.platform_support import wakeup_pipe
 
 CHUNK = 65536  # bytes
 EXIT_GRACE = 1.0  # seconds that an exited worker's output may stay open
@@ -57,7 +59,7 @@ class ProcessEngine:
         self._task_for = task_for
         self._redact = redact
         self._selector = selectors.DefaultSelector()
-        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_r, self._wakeup_w = wakeup_pipe()
         self._selector.register(self._wakeup_r, selectors.EVENT_READ, self._drain_wakeup)
         self._workers: dict[str, _ProcessWorker] = {}
         self._events: Received = []
@@ -132,11 +134,12 @@ class ProcessEngine:
 
     def _read_fork_server(self) -> None:
         assert self._fork_server is not None
-        if message := self._fork_server.receive():
+        messages = self._fork_server.receive()
+        if messages is None:
+            return self._handle_fork_server_death()
+        for message in messages:
             self._is_ready = True
             self._handle_fork_server_message(message)
-        else:
-            self._handle_fork_server_death()
 
     def _handle_fork_server_message(self, message: dict[str, object]) -> None:
         match message:
@@ -191,7 +194,7 @@ class ProcessEngine:
         try:
             self.warm_up()
             ours, theirs = socket.socketpair()
-            reading, writing = os.pipe2(os.O_CLOEXEC)
+            reading, writing = os.pipe()
         except OSError as error:
             self._events.append(events.WorkerStartFailed(command.item, str(error)))
             return self.wake()
@@ -256,7 +259,7 @@ class ProcessEngine:
         if worker.status is not None and not worker.open and worker.item in self._workers:
             del self._workers[worker.item]
             self._events.append(
-                events.WorkerExited(worker.item, _exit_cause(worker.status), worker.status == 0)
+                events.WorkerExited(worker.item, exit_cause(worker.status), worker.status == 0)
             )
 
     def _close_late(self) -> None:
@@ -283,12 +286,3 @@ class ProcessEngine:
     def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wakeup_r, 4096)
-
-
-def _exit_cause(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

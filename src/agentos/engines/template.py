@@ -5,6 +5,7 @@ started and exited. It has one thread and opens no connection, so forking is saf
 """
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -15,23 +16,29 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
+from agentos.core.text.values import error_location, too_many_processes
 from agentos.engines.lazy_modules import make_lazy
-from agentos.engines.prctl import die_with_parent, disable_core_dumps, set_child_subreaper
-from agentos.engines.template_client import MAX_MESSAGE
+from agentos.engines.reaper import Reaper
+from agentos.engines.template_client import CHUNK
+from agentos.platform_support import platform, wakeup_pipe
 
+MAX_DESCRIPTORS = 16  # per message
 Entry = Callable[[socket.socket], None]
 
 
 class ForkServer:
     """Forks, signals and reaps the workers. Nobody else does, so a pid never refers to another process."""
 
-    def __init__(self, control: socket.socket, entry: Entry) -> None:
+    def __init__(self, control: socket.socket, entry: Entry, lifeline: int) -> None:
         self._control = control
         self._entry = entry
+        self._lifeline = lifeline
+        self._reaper: Reaper | None = None
+        self._unread = b""
+        self._descriptors: list[int] = []
         self._children: dict[int, str] = {}
-        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_r, self._wakeup_w = wakeup_pipe()
 
     def serve(self) -> None:
         """Serve until the coordinator disconnects, then kill every worker."""
@@ -44,7 +51,7 @@ class ForkServer:
             for descriptor, _ in poll.poll():
                 if descriptor == self._wakeup_r:
                     self._drain_wakeup()
-                elif not self._handle_message():
+                elif not self._read_control():
                     return self._kill_all()
             self._reap()
 
@@ -53,46 +60,74 @@ class ForkServer:
             while os.read(self._wakeup_r, 4096):
                 pass
 
-    def _handle_message(self) -> bool:
+    def _read_control(self) -> bool:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 2)
+            chunk, descriptors, flags, _ = socket.recv_fds(self._control, CHUNK, MAX_DESCRIPTORS)
         except ConnectionError:  # the coordinator was killed before it read what we sent
             return False
-        if not message:
+        if not chunk:
             return False
-        match json.loads(message):
-            case {"start": str(item)}:
-                self._start(item, descriptors)
-            case {"hold": _}:
-                pass  # the descriptors stay open here and in every worker forked from now on
+        self._descriptors += descriptors
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        for line in lines:
+            self._handle_message(json.loads(line))
+        if flags & socket.MSG_CTRUNC:  # out of descriptors: some are lost, and it is not known whose
+            self._close_all(self._descriptors)
+        return True
+
+    def _handle_message(self, message: dict[str, object]) -> None:
+        match message:
+            case {"start": str(item), "descriptors": int(count)}:
+                self._start(item, [self._descriptors.pop(0) for _ in self._descriptors[:count]])
+            case {"hold": _, "descriptors": int(count)}:
+                # They stay open here and in every worker forked from now on.
+                del self._descriptors[:count]
             case {"kill": str(item)}:
                 self._signal(item, signal.SIGKILL)
             case {"freeze": str(item)}:
                 self._signal(item, signal.SIGSTOP)
             case {"thaw": str(item)}:
                 self._signal(item, signal.SIGCONT)
-        return True
 
     def _start(self, item: str, descriptors: list[int]) -> None:
+        try:
+            self._fork(item, descriptors)
+        except OSError as error:
+            reason = too_many_processes(error) if error.errno == errno.EAGAIN else str(error)
+            self._send({"failed": item, "reason": reason})
+        self._close_all(descriptors)
+
+    def _fork(self, item: str, descriptors: list[int]) -> None:
+        if len(descriptors) != 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if not (self._reaper or platform().has_parent_death_signal):
+            self._reaper = Reaper(self._lifeline, not_for_it=(self._control.fileno(), *descriptors))
         parent = os.getpid()
+        reading, writing = self._reaper.open_pipe() if self._reaper else (-1, -1)
         try:
             pid = os.fork()
-        except OSError as error:
-            self._send({"failed": item, "reason": str(error)})
-        else:
-            if pid == 0:
-                self._become_worker(parent, descriptors)
-            self._children[pid] = item
-            self._send({"started": item, "pid": pid})
-        for descriptor in descriptors:
-            os.close(descriptor)
+        except OSError:
+            self._close_all([reading, writing])
+            raise
+        if pid == 0:
+            # The worker keeps `writing` open until it ends; that is what the reaper waits for.
+            self._close_all([reading])
+            self._become_worker(parent, descriptors)
+        if self._reaper:
+            os.close(writing)
+            self._reaper.watch(pid, reading)
+        self._children[pid] = item
+        self._send({"started": item, "pid": pid})
 
     def _become_worker(self, parent: int, descriptors: list[int]) -> None:
         code = 1
         try:
             os.setsid()
-            die_with_parent(parent)
-            disable_core_dumps()
+            if self._reaper:
+                self._reaper.close()
+            else:
+                platform().die_with_parent(parent)
+            platform().disable_core_dumps()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
@@ -106,8 +141,11 @@ class ForkServer:
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            from agentos.config.settings import wants_traceback
+
+            shown = traceback.format_exc() if wants_traceback() else error_location(error)
+            sys.stderr.write(f"{shown}\n")
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
@@ -120,17 +158,15 @@ class ForkServer:
                 _signal_group(pid, number)
 
     def _reap(self) -> None:
-        while child := _exited_child():
-            _signal_group(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            item = self._children.pop(child, None)
+        while child := platform().reap_child(lambda pid: _signal_group(pid, signal.SIGKILL)):
+            item = self._children.pop(child.pid, None)
             if item is not None:
                 self._kill_orphans()
-                self._send({"ended": item, "status": os.waitstatus_to_exitcode(status)})
+                self._send({"ended": item, "status": child.status})
 
     def _kill_orphans(self) -> None:
         """Kill what a worker left behind in another session: this process has adopted it."""
-        for pid in _children_of(os.getpid()):
+        for pid in platform().children():
             if pid not in self._children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -142,15 +178,13 @@ class ForkServer:
 
     def _send(self, message: dict[str, object]) -> None:
         with contextlib.suppress(OSError):
-            self._control.send(json.dumps(message).encode())
+            self._control.sendall(json.dumps(message).encode() + b"\n")
 
-
-def _exited_child() -> int | None:
-    try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return None
-    return found.si_pid if found else None
+    @staticmethod
+    def _close_all(descriptors: list[int]) -> None:
+        while descriptors:
+            with contextlib.suppress(OSError):
+                os.close(descriptors.pop())
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
@@ -158,19 +192,14 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
-def _children_of(parent: int) -> list[int]:
-    with contextlib.suppress(FileNotFoundError):  # /proc was unmounted: what is left dies with its session
-        return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    return []
-
-
 def main() -> None:
     """Import, warm up, then serve until the coordinator is gone."""
-    control_fd, coordinator, entry, preload, lazy, warm_up = sys.argv[1:]
+    control_fd, lifeline, coordinator, entry, preload, lazy, warm_up = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    die_with_parent(int(coordinator))
-    set_child_subreaper()
+    if platform().has_parent_death_signal:
+        platform().die_with_parent(int(coordinator))
+        platform().adopt_orphans()
     # Collections during these imports take a tenth of their time and find nothing.
     gc.disable()
     make_lazy(_names(lazy))
@@ -182,7 +211,7 @@ def main() -> None:
     # No collection here either: workers would allocate in the gaps, and each page they touch is copied.
     gc.freeze()
     gc.enable()
-    ForkServer(socket.socket(fileno=int(control_fd)), worker).serve()
+    ForkServer(socket.socket(fileno=int(control_fd)), worker, int(lifeline)).serve()
     os._exit(0)  # skip finalisers: there is nothing to finalise, and the coordinator is waiting
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-MAX_MESSAGE = 65536  # bytes
+CHUNK = 65536  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,15 @@ class ForkServerProcess:
     """A running fork server. It sees only the environment of its spec and dies with this process."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._unread = b""
+        self._control, control = socket.socketpair()
+        # Its only use is that it closes when this process ends, which the reaper waits for.
+        self._lifeline, lifeline = socket.socketpair()
+        with control, lifeline:
             try:
-                self._process = _start(spec, theirs)
+                self._process = _start(spec, control, lifeline)
             except OSError:
-                self._control.close()
+                self.disconnect()
                 raise
 
     def fileno(self) -> int:
@@ -54,19 +57,21 @@ class ForkServerProcess:
     def send(self, message: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
         """Best effort: a fork server that has died misses it, and `receive` reports that."""
         with contextlib.suppress(ConnectionError):
-            socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
+            text = json.dumps({**message, "descriptors": len(descriptors)})
+            socket.send_fds(self._control, [f"{text}\n".encode()], descriptors)
 
-    def receive(self) -> dict[str, object] | None:
-        """The next message; None if the fork server is gone."""
+    def receive(self) -> list[dict[str, object]] | None:
+        """The messages that have arrived; None if the fork server is gone."""
         with contextlib.suppress(ConnectionError):
-            if message := self._control.recv(MAX_MESSAGE):
-                content: dict[str, object] = json.loads(message)
-                return content
+            if chunk := self._control.recv(CHUNK):
+                *lines, self._unread = (self._unread + chunk).split(b"\n")
+                return [json.loads(line) for line in lines]
         return None
 
     def disconnect(self) -> None:
-        """Close the socket; the fork server then exits with all its workers."""
+        """Close the sockets; the fork server then exits with all its workers."""
         self._control.close()
+        self._lifeline.close()
 
     def kill(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
@@ -81,15 +86,16 @@ class ForkServerProcess:
             self.kill()
 
 
-def _start(spec: WorkerSpec, control: socket.socket) -> subprocess.Popen[bytes]:
+def _start(spec: WorkerSpec, control: socket.socket, lifeline: socket.socket) -> subprocess.Popen[bytes]:
     modules = [",".join(names) for names in (spec.preload, spec.lazy)]
     return subprocess.Popen(
         [
             *(sys.executable, "-P", "-m", "agentos.engines.template"),
-            *(str(control.fileno()), str(os.getpid()), spec.entry, *modules, spec.warm_up),
+            *(str(control.fileno()), str(lifeline.fileno()), str(os.getpid())),
+            *(spec.entry, *modules, spec.warm_up),
         ],
         stdin=subprocess.DEVNULL,
-        pass_fds=[control.fileno()],
+        pass_fds=[control.fileno(), lifeline.fileno()],
         env=dict(spec.environment),
         start_new_session=True,
     )

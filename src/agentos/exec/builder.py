@@ -4,25 +4,23 @@ import contextlib
 import json
 import os
 import random
+import re
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.settings import (
-    Settings,
-    environment,
-    is_secret_name,
-    worker_environment,
-)
+from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
+from agentos.config.settings import Settings, environment, program_environment
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
     PLACEHOLDERS,
     ExecTask,
     Variable,
+    WorkspaceKind,
+    WorkspaceSpec,
     exec_items,
     record_name,
     render_command,
@@ -31,6 +29,7 @@ from agentos.core.planning.exec_command import (
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, Plan, Selection, make_plan
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.events import KeysFewerThanWorkers
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.budget import Limits
@@ -40,15 +39,17 @@ from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.gateway_events import GatewayAwareEngine
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
+from agentos.exec.worker import DoneMarkers
+from agentos.exec.workspaces import contains, uncommitted_files, workspace_spec
 from agentos.gateway.child import GatewayChild, start_gateway
-from agentos.outputs.joblog import JobLog
+from agentos.outputs.format import count, event_text
+from agentos.outputs.logfiles import JobLog
+from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin, run_with_signals
 from agentos.run.event_loop import EventLoop
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
-from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import CredentialSource
-from agentos.storage.exec_done import DoneMarkers
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, held_outcome
@@ -63,6 +64,8 @@ from agentos.storage.runs import (
 
 WORKER = "agentos.exec.worker:main"
 JOBLOG = "joblog.tsv"
+ITEMS = "items"
+"""The items that were piped in, separated by NULs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,9 @@ class ExecRequest:
     program: the words after `--`, with their placeholders.
     retry_codes, retry_any: exit codes after which an item is tried again.
     variables: additional environment variables of the program.
+    piped: the items that came from standard input, which the command alone cannot repeat.
     repo: the folder the user named; None: where they stand, with the settings of the project around it.
+    isolation: what each item gets to work in; None: the project itself.
     """
 
     sources: tuple[str, ...]
@@ -88,7 +93,11 @@ class ExecRequest:
     json: bool = False
     display: str = "auto"
     gateway: bool = True
+    piped: tuple[str, ...] = ()
     repo: Path | None = None
+    isolation: WorkspaceKind | None = None
+    offline: bool = False
+    max_wait: float | None = None  # seconds
 
     @property
     def name(self) -> str:
@@ -119,15 +128,22 @@ def plan_exec(request: ExecRequest) -> Plan:
 
 def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
     """Execute the run and return its exit code."""
-    origin = RunOrigin(request.command, echo, request.json, request.display)
+    origin = RunOrigin(
+        request.command,
+        echo,
+        request.json,
+        request.display,
+        request.settings.on_done,
+        request.settings.notify != "none",
+    )
     return run_with_signals(origin, ExecRunBuilder(request, origin).run)
 
 
 def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) -> int:
     """Say why nothing runs and what to type instead; returns the exit code."""
-    for candidate in plan.elsewhere:
+    for candidate in plan.held:
         echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    if plan.elsewhere:
+    if plan.held:
         echo("[COORDINATOR] List runs: agentos runs")
     elif selection.failed:
         echo(
@@ -151,6 +167,7 @@ class ExecRunBuilder:
         self._items: dict[str, Item] = {}
         self._run_id = ""
         self._gateway: GatewayChild | None = None
+        self._workspace: WorkspaceSpec | None = None
 
     def run(self, signals: Signals) -> int:
         """Run to the end and return the exit code; before the first program starts, a signal ends it cleanly."""
@@ -160,12 +177,14 @@ class ExecRunBuilder:
                 self._clean_up_killed_runs()
                 return explain_none(plan, self._request.selection, self._origin.echo)
             self._home.open()
+            self._workspace = self._prepare_workspaces()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
             # Opened before the run folder is created, so that a path that cannot be written leaves none behind.
             joblogs = []
             if path := self._request.joblog:
                 joblogs.append(stack.enter_context(contextlib.closing(self._open_joblog(path))))
             DoneMarkers(self._records).prepare()
+            self._say_what_is_withheld()
             engine = self._build_engine(stack)
             prune(self._home.runs, RetentionPolicy(runs=self._settings.keep_runs), time.time())
             signals.check()
@@ -176,7 +195,27 @@ class ExecRunBuilder:
             scheduler = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())
             loop = EventLoop(scheduler, engine, session.listeners, HOST_CLOCK, NoPeers())
             started = session.run_started(self._request.name, self._settings, plan)
+            if self._request.piped:
+                started = replace(started, command=self._keep_items(session.folder))
             return loop.run(started, session.external_inputs(engine, taken=self._taken_items))
+
+    def _say_what_is_withheld(self) -> None:
+        names = [
+            name for name in withheld_variables(environment()) if name not in (self._request.variables or {})
+        ]
+        if names:
+            self._origin.echo(
+                f"[COORDINATOR] Not passed to the programs, as they look like credentials: {', '.join(names)}. "
+                f"To pass one: --env {names[0]}"
+            )
+
+    def _keep_items(self, folder: Path) -> str:
+        """Keep the items that were piped in, and return the command that reads them from there."""
+        path = folder / ITEMS
+        with open(private_file(path), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("\0".join((*self._request.piped, "")))
+        option = f"--items-from {shlex.quote(str(path))}"
+        return re.sub(r"--items-from[ =]-(?= |$)", lambda found: option, self._request.command, count=1)
 
     def _clean_up_killed_runs(self) -> None:
         """Clean up after killed runs also when no run follows."""
@@ -192,16 +231,32 @@ class ExecRunBuilder:
         secrets = tuple(credential.secret for credential in credentials)
         self._redact.add(secrets)
         variables = self._request.variables or {}
-        self._redact.add(Secret(value) for name, value in variables.items() if is_secret_name(name))
-        spec = WorkerSpec(WORKER, ("agentos.exec.worker",), worker_environment(secrets))
+        passed = (Secret(value) for name, value in variables.items() if _is_secret(name, value))
+        self._redact.add(passed)
+        spec = WorkerSpec(WORKER, ("agentos.exec.worker",), program_environment(secrets))
         engine = ProcessEngine(spec, self._exec_task, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
-        if not self._request.gateway or not any(credential.enabled for credential in credentials):
+        slots = sum(credential.concurrency for credential in credentials if credential.enabled)
+        if not self._request.gateway or not (slots or self._request.offline):
             return engine
-        arguments = ("--repo", str(self._settings.project)) if self._request.repo else ()
-        self._gateway = start_gateway(environment(), arguments, subprocess.DEVNULL)
+        if slots < self._settings.parallel and not self._request.offline:
+            self._say(event_text(KeysFewerThanWorkers(slots, self._settings.parallel), time.time()))
+        self._gateway = start_gateway(
+            environment(), self._gateway_arguments(), self._redact, self._say, self._settings.budget
+        )
         stack.callback(self._gateway.close)
         return GatewayAwareEngine(engine, self._gateway.events(), self._items)
+
+    def _gateway_arguments(self) -> tuple[str, ...]:
+        request = self._request
+        return (
+            *(("--repo", str(self._settings.project)) if request.repo else ()),
+            *(("--offline",) if request.offline else ()),
+            *(("--max-wait", f"{request.max_wait:g}s") if request.max_wait is not None else ()),
+        )
+
+    def _say(self, text: str | None) -> None:
+        self._origin.echo(f"[COORDINATOR] {text}")
 
     def _exec_task(self, command: StartWorker) -> str:
         item, request = self._items[command.item], self._request
@@ -214,22 +269,41 @@ class ExecRunBuilder:
             run=self._run_id,
             coordinator=os.getpid(),
             item=item,
-            command=render_command(request.program, item),
+            command=render_command(request.program, self._visible_item(item)),
             working_dir=str(self._settings.project),
             records_dir=str(self._records),
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
             retry_codes=request.retry_codes,
             retry_any=request.retry_any,
             redo=request.selection.fresh and command.attempt == 1,
+            workspace=self._workspace,
         )
         return json.dumps(pack(task))
 
+    def _prepare_workspaces(self) -> WorkspaceSpec | None:
+        if self._request.isolation is None:
+            return None
+        spec = workspace_spec(self._home, self._settings.project, self._request.isolation)
+        if left_out := uncommitted_files(spec):
+            self._origin.echo(
+                f"[COORDINATOR] {count(left_out, 'uncommitted file')} in {spec.source}: the worktrees start from "
+                f"{spec.base} without them. Commit them first if the items need them."
+            )
+        return spec
+
+    def _visible_item(self, item: Item) -> Item:
+        """The item as its program finds it: a file that is not in its workspace keeps its place in the project."""
+        source = self._settings.project / item.source
+        if self._workspace is None or not source.exists() or contains(self._workspace, item.source):
+            return item
+        return replace(item, source=str(source))
+
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
         """Of these items, those that another run holds or has finished."""
-        found = ((item, self._outcome_elsewhere(self._items[item])) for item in items)
+        found = ((item, self._outcome_of_other_run(self._items[item])) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
 
-    def _outcome_elsewhere(self, item: Item) -> Outcome | None:
+    def _outcome_of_other_run(self, item: Item) -> Outcome | None:
         locks, name = ItemLocks.inside(self._records), record_name(item.source)
         holder = locks.holder(name)
         if locks.is_held(name):
@@ -237,7 +311,7 @@ class ExecRunBuilder:
         is_ours = holder is None or holder.run == self._run_id or self._request.selection.fresh
         if is_ours or not DoneMarkers(self._records).is_done(item):
             return None
-        return Outcome(Ending.FINISHED_ELSEWHERE, error="another run finished it")
+        return Outcome(Ending.FINISHED_BY_OTHER_RUN, error="another run finished it")
 
     def _open_joblog(self, path: Path) -> JobLog:
         commands = {
@@ -253,7 +327,17 @@ class ExecRunBuilder:
 
     def _limits(self) -> Limits:
         settings = self._settings
-        return Limits(settings.parallel, settings.retries, settings.timeout, settings.max_wait)
+        return Limits(
+            settings.parallel,
+            settings.retries,
+            settings.timeout,
+            settings.max_wait,
+            max_parallel=settings.max_parallel,
+        )
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) or is_secret_value(value)
 
 
 def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:

@@ -1,27 +1,32 @@
-"""Inside a worker process of `agentos exec`: runs one program for one item."""
+"""Inside a worker process of `agentos exec`: runs one program for one item and marks the item as done."""
 
 import asyncio
-import functools
 import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 from agentos.config.settings import environment
 from agentos.core.planning.exec_command import ExecTask, record_name
+from agentos.core.planning.plan import Item
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.commands import StopWorker
-from agentos.core.protocol.events import ProgramEnded, WorkerReported
+from agentos.core.protocol.events import ProgramEnded, WorkerReported, WorkspaceSaved
 from agentos.core.protocol.ports import Channel
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
+from agentos.core.text.values import exit_cause, too_many_processes
 from agentos.engines.channel import SocketChannel
-from agentos.engines.prctl import die_with_parent, signal_on_parent_death
-from agentos.storage.exec_done import DoneMarkers
-from agentos.storage.locks import Holder, ItemLocks
+from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState
+from agentos.exec.workspaces import open_workspaces
+from agentos.platform_support import platform
+from agentos.storage.files import Folder, private_folder
+from agentos.storage.locks import Holder, ItemLocks, LockFile
 
+MARKER_SUFFIX = ".done"
 STOP_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PARENT_DEATH_SIGNAL = signal.SIGUSR1
 
@@ -32,7 +37,7 @@ def main(connection: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.signal(PARENT_DEATH_SIGNAL, lambda *_: _kill_group())
-    signal_on_parent_death(os.getppid(), PARENT_DEATH_SIGNAL)
+    platform().signal_on_parent_death(os.getppid(), PARENT_DEATH_SIGNAL)
     asyncio.run(_run_task(connection))
 
 
@@ -55,47 +60,138 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
     previous = locks.holder(name)
     lock = locks.acquire(name, Holder(task.coordinator, task.run))
     if lock is None:
-        return Outcome(Ending.ELSEWHERE, error="another run is working on it")
+        return Outcome(Ending.HELD_BY_OTHER_RUN, error="another run is working on it")
     try:
         if task.redo:
             markers.clear(task.item)
         elif markers.is_done(task.item):
             if previous and previous.run == task.run:
-                return Outcome(Ending.FINISHED, error="was finished already")
-            return Outcome(Ending.FINISHED_ELSEWHERE, error="another run finished it")
-        assert lock.descriptor is not None
-        return await _run(task, channel, markers, lock.descriptor)
+                return Outcome(Ending.FINISHED, earlier_attempt=True)
+            return Outcome(Ending.FINISHED_BY_OTHER_RUN, error="another run finished it")
+        return await _run_locked(task, channel, markers, lock)
     finally:
         lock.release()
 
 
-async def _run(task: ExecTask, channel: Channel, markers: DoneMarkers, lock: int) -> Outcome:
-    """Run the program. It inherits the item's lock: should it outlive this worker, no other run starts the item."""
+async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", lock: LockFile) -> Outcome:
+    """Two commands may give the same item to their programs, but only one of them works in its workspace at a time."""
+    locks = [lock]
+    if task.workspace is not None:
+        folder = private_folder(Path(task.workspace.folder))
+        locks.append(LockFile(folder / f".{task.item.id}.lock"))
+        if not locks[1].acquire():
+            return Outcome(Ending.HELD_BY_OTHER_RUN, error="another command is working in its worktree")
+    try:
+        descriptors = tuple(held.descriptor for held in locks if held.descriptor is not None)
+        return await _run(task, channel, markers, descriptors)
+    finally:
+        for held in locks[1:]:
+            held.release()
+
+
+async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...]) -> Outcome:
+    """Run the program. It inherits the item's locks: should it outlive this worker, no other run starts the item."""
     started_at = time.monotonic()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *task.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            cwd=task.working_dir,
-            pass_fds=(lock,),
-            preexec_fn=functools.partial(die_with_parent, os.getpid()),
-            env={**environment(), **{variable.name: variable.value.reveal() for variable in task.variables}},
-        )
+        workspace = _open_workspace(task)
+    except (WorkspaceError, OSError) as error:
+        return failed(f"cannot prepare the item's folder: {error}")
+    try:
+        process = _start(task, workspace, locks)
+    except BlockingIOError as error:
+        return failed_transient(f"cannot start {task.command[0]}: {too_many_processes(error)}")
     except (OSError, ValueError) as error:
         return failed(f"cannot start {task.command[0]}: {getattr(error, 'strerror', None) or error}")
     stopping = asyncio.Event()
     listener = asyncio.create_task(_listen(channel, stopping))
     stopper = asyncio.create_task(_stop_group(stopping))
     try:
-        status = await process.wait()
+        status = await _exit_status(process)
     finally:
         listener.cancel()
         stopper.cancel()
     seconds = time.monotonic() - started_at
-    if status == 0:
-        markers.set(task.item, seconds)
     channel.send(ProgramEnded(task.item.id, status, seconds))
+    if status == 0:
+        try:
+            _save_workspace(task, channel)
+        except (WorkspaceError, OSError) as error:
+            return failed(f"the program succeeded, but its changes cannot be saved: {error}")
+        markers.set(task.item, seconds)
     return _outcome(task, status, stopped=stopping.is_set())
+
+
+def _start(task: ExecTask, workspace: Workspace, locks: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        task.command,
+        stdin=subprocess.DEVNULL,
+        cwd=workspace.working_dir,
+        pass_fds=locks,
+        preexec_fn=platform().before_exec(),
+        env=_environment(task, workspace),
+    )
+
+
+async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for the exit without a thread, which asyncio may need for it: the user may have no process left for one."""
+    child_ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, child_ended.set)
+    while (status := process.poll()) is None:
+        await child_ended.wait()
+        child_ended.clear()
+    return status
+
+
+def _open_workspace(task: ExecTask) -> Workspace:
+    """The folder to run in. With --fresh an earlier workspace is replaced, unless it holds work that is not merged."""
+    if task.workspace is None:
+        return Workspace(Path(task.working_dir), Path(task.working_dir))
+    workspaces, item = open_workspaces(task.workspace), task.item.id
+    if task.redo and item in workspaces.items():
+        workspaces.remove(item)
+    return workspaces.open(item)
+
+
+def _environment(task: ExecTask, workspace: Workspace) -> dict[str, str]:
+    variables = {variable.name: variable.value.reveal() for variable in task.variables}
+    if task.workspace is not None:
+        variables |= {"AGENTOS_WORKSPACE": str(workspace.path), "AGENTOS_BRANCH": workspace.branch}
+    return {**environment(), **variables}
+
+
+def _save_workspace(task: ExecTask, channel: Channel) -> None:
+    """Commit what the program changed, and report it."""
+    if task.workspace is None:
+        return
+    state = open_workspaces(task.workspace).save(task.item.id, f"{task.item.id}: {task.command[0]}")
+    print(_saved_text(state), flush=True)
+    channel.send(
+        WorkspaceSaved(
+            state.item,
+            state.path,
+            state.branch,
+            state.base,
+            state.commits,
+            state.files,
+            state.added_lines,
+            state.removed_lines,
+            state.conflicts,
+        )
+    )
+
+
+def _saved_text(state: WorkspaceState) -> str:
+    place = f"branch {state.branch}" if state.branch else state.path
+    if not state.files:
+        return f"Nothing changed on {place}" if state.branch else f"Nothing changed in {place}"
+    files = f"{state.files} file{'' if state.files == 1 else 's'} changed"
+    lines = f" (+{state.added_lines} -{state.removed_lines})" if state.branch else ""
+    fate = (
+        f"conflicts with {state.base} in {', '.join(state.conflicts)}" if state.conflicts else "no conflicts"
+    )
+    return (
+        f"Saved on {place}: {files}{lines}, {fate}" if state.branch else f"Saved in {place}: {files}, {fate}"
+    )
 
 
 def _outcome(task: ExecTask, status: int, *, stopped: bool) -> Outcome:
@@ -104,16 +200,9 @@ def _outcome(task: ExecTask, status: int, *, stopped: bool) -> Outcome:
     if stopped:
         return Outcome(Ending.INTERRUPTED)
     if status < 0:
-        return failed_transient(f"killed by {_signal_name(-status)}")
+        return failed_transient(exit_cause(status))
     retryable = task.retry_any or status in task.retry_codes
-    return (failed_transient if retryable else failed)(f"exit status {status}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
+    return (failed_transient if retryable else failed)(exit_cause(status))
 
 
 async def _listen(channel: Channel, stopping: asyncio.Event) -> None:
@@ -135,3 +224,31 @@ async def _stop_group(stopping: asyncio.Event) -> None:
 def _kill_group() -> None:
     """Kill the whole process group, this process included: nothing may outlive the coordinator."""
     os.killpg(0, signal.SIGKILL)
+
+
+class DoneMarkers:
+    """Which items a command has finished in one project: one permanent marker file per item, beside the locks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def prepare(self) -> None:
+        private_folder(self._folder)
+
+    def names(self) -> set[str]:
+        """The record names of all finished items. Reads only."""
+        return {path.name.removesuffix(MARKER_SUFFIX) for path in self._folder.glob(f"*{MARKER_SUFFIX}")}
+
+    def is_done(self, item: Item) -> bool:
+        return (self._folder / self._name(item)).exists()
+
+    def set(self, item: Item, seconds: float) -> None:
+        """Marks the item as done. The marker is on disk when this returns."""
+        text = json.dumps({"item": item.source, "seconds": round(seconds, 3)})
+        Folder(self._folder, file_mode=0o600).write(self._name(item), text.encode())
+
+    def clear(self, item: Item) -> None:
+        Folder(self._folder).remove(self._name(item))
+
+    def _name(self, item: Item) -> str:
+        return record_name(item.source) + MARKER_SUFFIX

@@ -2,48 +2,171 @@
 
 import contextlib
 import json
-import signal
+import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from io import BufferedReader
+from typing import cast
 from urllib.parse import urlsplit
 
+from agentos.config.secret_variables import credential_variables
 from agentos.core.errors import PreflightError
 from agentos.core.protocol.codec import decode
-from agentos.core.protocol.events import Event, GatewayExited, GatewayRestored
+from agentos.core.protocol.events import CallCompleted, Event, GatewayExited, GatewayRestored, GatewayWarned
+from agentos.core.text.line_assembler import LineAssembler
+from agentos.core.text.secrets import Redactor
+from agentos.core.text.values import exit_cause
+from agentos.gateway.console import PREFIX
 from agentos.gateway.tokens import TokenSigner, client_variables
 
 MAX_STARTS = 6  # per run; a gateway that died this often would die again
+START_TIMEOUT = 60.0  # seconds until a gateway has to be ready
+RESTART_DELAY = 0.2  # seconds, times the number of restarts so far
 EXIT_GRACE = 2.0  # seconds
+LAST_READ_TIMEOUT = 0.5  # seconds that stopping waits for another thread to read the last output
+MIN_BUDGET = 1e-9  # US dollars; less than any call costs
+CHUNK = 65536  # bytes
+SHOWN_AT_FAILURE = 3  # last lines of stderr in the error when a gateway does not start
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySpec:
-    """How to start the gateway. The keys are in its environment; the token seed is sent over its standard input."""
+    """How to start the gateway.
+
+    The keys and the token seed are sent over its standard input: its environment can be read by every process of
+    the same user, such as an agent, until the gateway has protected itself.
+    """
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
-    stderr: int | None
+    redact: Callable[[str], str]
     signer: TokenSigner
+    budget: float | None = None
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self, spent: float = 0.0) -> "_GatewayProcess":
+        """Starts a gateway with what `spent` US dollars leave of the budget."""
         arguments = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
+        if self.budget is not None:
+            arguments += ("--budget", str(max(MIN_BUDGET, self.budget - spent)))
+        secret = credential_variables(self.environment)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "agentos", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.stderr,
-            text=True,
-            env=dict(self.environment),
+            stderr=subprocess.PIPE,
+            env={name: value for name, value in self.environment.items() if name not in secret},
             start_new_session=True,
         )
         assert process.stdin
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{self.signer.seed}\n")
+            process.stdin.write(
+                json.dumps({"seed": self.signer.seed, "environment": secret}).encode() + b"\n"
+            )
             process.stdin.flush()
-        return process
+        return _GatewayProcess(process, self.redact)
+
+
+class _GatewayProcess:
+    """One gateway process: `records` are the lines of its stdout, `messages` the clean, redacted ones of its stderr."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", redact: Callable[[str], str]) -> None:
+        self._process = process
+        self.records: list[bytes] = []
+        self.messages: list[str] = []
+        self._partial = b""
+        self._stderr_lines = LineAssembler(redact)
+        # Protects the selector and the partial lines: the run may stop a gateway while another thread reads from it.
+        self._reading = threading.Lock()
+        self._selector = selectors.PollSelector()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe
+            self._selector.register(pipe, selectors.EVENT_READ)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    def read(self, timeout: float | None) -> bool:
+        """Waits for output and reads it; False when the gateway has closed its stdout."""
+        stdout = self._process.stdout
+        # ValueError: `close` has closed the pipe.
+        with self._reading, contextlib.suppress(ValueError, OSError):
+            # Without a pipe to wait for, `select` would never return.
+            if stdout in self._selector.get_map():
+                self._read_ready(self._selector.select(timeout))
+            return stdout in self._selector.get_map()
+        return False
+
+    def _read_ready(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        for key, _ in ready:
+            pipe = cast(BufferedReader, key.fileobj)
+            # Not os.read: `close` may have closed the pipe, and its number may stand for another file by now.
+            chunk = pipe.read1(CHUNK)
+            if not chunk:
+                self._selector.unregister(pipe)
+            if pipe is self._process.stdout:
+                *lines, self._partial = (self._partial + chunk).split(b"\n")
+                self.records += lines
+            else:
+                self.messages += self._stderr_lines.feed(chunk) if chunk else self._stderr_lines.close()
+
+    def wait_until_ready(self, is_cancelled: Callable[[], bool] = lambda: False) -> str | None:
+        """The first line of its stdout: that it serves, and where. None if it ended, or took too long."""
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self.records and not is_cancelled():
+            if not self.read(min(1.0, max(0.0, deadline - time.monotonic()))) and not self.records:
+                return None
+            if time.monotonic() > deadline:
+                self.messages.append(f"not ready after {START_TIMEOUT:.0f} s")
+                self._process.kill()
+                return None
+        return self.records.pop(0).decode("utf-8", "replace") if self.records else None
+
+    def take_events(self) -> Iterator[Event]:
+        """What has been read so far."""
+        messages, self.messages = self.messages, []
+        for message in messages:
+            if text := message.removeprefix(PREFIX).strip():
+                yield GatewayWarned(text)
+        records, self.records = self.records, []
+        for line in records:
+            # The last line of a killed process may be incomplete.
+            with contextlib.suppress(ValueError, AttributeError):
+                record = json.loads(line)
+                record.pop("at", None)
+                yield decode(record)
+
+    def stop(self) -> None:
+        """Ends the process, and reads what it has written last."""
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(EXIT_GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        # A thread that is reading sees the end of the pipes too, unless another process holds them open.
+        if self._reading.acquire(timeout=LAST_READ_TIMEOUT):
+            try:
+                with contextlib.suppress(ValueError, OSError):
+                    while ready := self._selector.get_map() and self._selector.select(0):
+                        self._read_ready(ready)
+            finally:
+                self._reading.release()
+
+    def close_pipes(self) -> None:
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe:
+                pipe.close()
 
 
 class GatewayChild:
@@ -52,7 +175,7 @@ class GatewayChild:
     It stops when its standard input is closed, so it cannot outlive the run.
     """
 
-    def __init__(self, spec: GatewaySpec, process: "subprocess.Popen[str]", ready: str) -> None:
+    def __init__(self, spec: GatewaySpec, process: _GatewayProcess, ready: str) -> None:
         found = json.loads(ready)
         self.url: str = found["url"]
         self._providers = tuple(found["providers"])
@@ -60,85 +183,85 @@ class GatewayChild:
         port = ("--port", str(urlsplit(self.url).port))
         self._restarts = replace(spec, arguments=(*spec.arguments, *port))
         self.process = process
-        self._closed = False
-        # Protects `process` and `_closed`: the thread that reads events must not restart a gateway that the run closes.
+        self._closed = threading.Event()
+        self._spent = 0.0  # US dollars; a gateway that is restarted gets what is left of the budget
+        # Protects `process`: the thread that reads events must not restart a gateway that the run closes.
         self._lock = threading.Lock()
 
     def environment(self, item: str) -> dict[str, str]:
         """Environment variables for the agent of an item; its calls are counted under that item."""
-        return client_variables(self.url, self._providers, self._signer.token(item))
+        return client_variables(
+            self.url, self._providers, self._signer.token(item), self._restarts.environment
+        )
 
     def events(self) -> Iterator[Event]:
-        """Yields counted calls and changes of the keys as they happen; ends after `close` or the last restart."""
-        for start in range(MAX_STARTS):
-            if start and self._restart():
-                yield GatewayRestored()
-            process = self.process
-            yield from _read_events(process)
-            _stop(process)
-            if self._closed:
+        """Yields counted calls, changes of the keys and messages as they happen; ends after `close` or the last restart."""
+        for event in self._events():
+            if isinstance(event, CallCompleted):
+                self._spent += event.cost or 0.0
+            yield event
+
+    def _events(self) -> Iterator[Event]:
+        for start in range(1, MAX_STARTS + 1):
+            process, is_open = self.process, True
+            while is_open:
+                is_open = process.read(None)
+                yield from process.take_events()
+            process.stop()
+            if self._closed.is_set():
                 return
-            _close_stdout(process)
-            yield GatewayExited(_cause(process.returncode), restarting=start + 1 < MAX_STARTS)
+            yield from process.take_events()
+            process.close_pipes()
+            yield GatewayExited(exit_cause(process.returncode or 0), restarting=start < MAX_STARTS)
+            if start < MAX_STARTS and self._restart(start * RESTART_DELAY):
+                yield GatewayRestored()
 
     def close(self) -> None:
+        self._closed.set()
         with self._lock:
-            self._closed = True
-        _stop(self.process)
-        _close_stdout(self.process)
+            process = self.process
+        process.stop()
+        process.close_pipes()
 
-    def _restart(self) -> bool:
+    def _restart(self, delay: float) -> bool:
         """Starts a gateway at the same address with the same seed: agents already have both."""
+        self._closed.wait(delay)
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return False
-            self.process = self._restarts.start()
-        return bool(self.process.stdout and self.process.stdout.readline())
+            # Without a process or a descriptor to spare now, the next round tries again.
+            with contextlib.suppress(OSError):
+                self.process = self._restarts.start(self._spent)
+        return self.process.wait_until_ready(self._closed.is_set) is not None
 
 
 def start_gateway(
-    environment: Mapping[str, str], arguments: tuple[str, ...] = (), stderr: int | None = None
+    environment: Mapping[str, str],
+    arguments: tuple[str, ...] = (),
+    redact: Callable[[str], str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    budget: float | None = None,
 ) -> GatewayChild:
-    """Starts a gateway and waits until it is ready. Its messages go to our stderr, or to the given descriptor."""
-    spec = GatewaySpec(environment, arguments, stderr, TokenSigner())
-    process = spec.start()
-    assert process.stdout
-    ready = process.stdout.readline()
-    if not ready:
-        _stop(process)
-        _close_stdout(process)
-        raise PreflightError(
-            f"the gateway did not start (exit code {process.returncode}); see its message above"
-        )
-    return GatewayChild(spec, process, ready)
+    """Starts a gateway and waits until it is ready; one that is killed meanwhile is started again.
+
+    Raises PreflightError with the gateway's own message if it refuses to start.
+    """
+    spec = GatewaySpec(environment, arguments, redact or Redactor(), TokenSigner(), budget)
+    for start in range(1, MAX_STARTS + 1):
+        process = spec.start()
+        if ready := process.wait_until_ready():
+            return GatewayChild(spec, process, ready)
+        process.stop()
+        process.close_pipes()
+        cause = exit_cause(process.returncode or 0)
+        is_killed = (process.returncode or 0) < 0
+        if not is_killed or start == MAX_STARTS:
+            break
+        say(f"The gateway process ended during its start ({cause}). Restarting it...")
+    raise PreflightError(f"the gateway did not start ({cause}): {_error_in(process.messages)}")
 
 
-def _read_events(process: "subprocess.Popen[str]") -> Iterator[Event]:
-    # ValueError: `close` has closed the pipe.
-    with contextlib.suppress(ValueError):
-        for line in process.stdout or ():
-            # The last line of a killed process may be incomplete.
-            with contextlib.suppress(ValueError, AttributeError):
-                record = json.loads(line)
-                record.pop("at", None)
-                yield decode(record)
-
-
-def _stop(process: "subprocess.Popen[str]") -> None:
-    if process.stdin:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(EXIT_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _close_stdout(process: "subprocess.Popen[str]") -> None:
-    if process.stdout:
-        process.stdout.close()
-
-
-def _cause(status: int) -> str:
-    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+def _error_in(messages: list[str]) -> str:
+    """The error that ended a gateway, from its stderr; without one, its last lines."""
+    start = next((at for at, text in enumerate(messages) if text.startswith("Error: ")), -SHOWN_AT_FAILURE)
+    return "\n".join(messages[start:]).removeprefix("Error: ") or "it wrote no message"

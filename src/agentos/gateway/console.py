@@ -31,7 +31,7 @@ class GatewayConsole:
     def warn(self, text: str) -> None:
         self._line(PREFIX, text)
 
-    def news(self, event: events.News | events.CredentialsRejected) -> None:
+    def on_event(self, event: events.SchedulerEvent | events.CredentialsRejected) -> None:
         if text := event_text(event, self._wall_clock()):
             self._line(PREFIX, text)
 

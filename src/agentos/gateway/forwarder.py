@@ -1,5 +1,6 @@
 """Forwards one call to its provider, with one key after another until one of them gets a response."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,17 +10,16 @@ from agentos.core.quota.budget import add_costs
 from agentos.core.quota.lease import Lease
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.gateway.dialects.base import GatewayError
-from agentos.gateway.lease_broker import LeaseBroker
+from agentos.gateway.dialects.base import GatewayError, send_error, send_response
+from agentos.gateway.lease_broker import LeaseBroker, NoKey
 from agentos.gateway.request_parser import ProxyRequest
-from agentos.gateway.responses import send_error, send_response
-from agentos.gateway.stream_redactor import StreamRedactor
-from agentos.gateway.upstream import NoResponse, Upstream, UpstreamResponse
-from agentos.gateway.usage import CallEnding, CallRecord
-from agentos.gateway.usage_reader import UsageReader, json_or_none
+from agentos.gateway.upstream import NoResponse, StreamRedactor, Upstream, UpstreamResponse
+from agentos.gateway.url_rewriter import UrlRewriter
+from agentos.gateway.usage import CallEnding, CallRecord, UsageReader, json_or_none
 from agentos.http.connection import Connection, Headers
 
 MAX_PROVIDER_ERRORS = 4
+MIN_COUNTED_WAIT = 0.1  # seconds; handing a key over takes less
 MAX_REFUSAL_BYTES = 1 << 20
 
 
@@ -51,6 +51,15 @@ class RefusedAttempt:
     body: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitListener:
+    """Is told when a call starts and stops waiting for a key, and, if that takes long, the reason."""
+
+    on_start: Callable[[], None]
+    on_end: Callable[[], None]
+    on_reason: Callable[[str], None]
+
+
 class LeaseGuard:
     """Returns the lease of one attempt exactly once, with the usage, limits and refusal seen by then.
 
@@ -75,7 +84,7 @@ class LeaseGuard:
     def release(self, refusal: Refusal | None) -> None:
         self._released = True
         usage = self._usage()
-        news = self._context.broker.release(
+        published = self._context.broker.release(
             events.LeaseReleased(
                 self._context.holder,
                 self._lease.id,
@@ -87,7 +96,7 @@ class LeaseGuard:
             )
         )
         self._record.usage += usage
-        for event in news:
+        for event in published:
             if isinstance(event, events.CallCompleted):
                 self._record.cost = add_costs(self._record.cost, event.cost)
 
@@ -113,7 +122,7 @@ class Forwarder:
     """Forwards one request, streams the response back, and keeps `record` up to date even when cancelled.
 
     An attempt that is refused before the first byte is repeated with another key; after MAX_PROVIDER_ERRORS errors
-    of the provider itself the last one is passed on. `on_wait` is told what a call waits for.
+    of the provider itself the last one is passed on.
     """
 
     def __init__(
@@ -122,19 +131,28 @@ class Forwarder:
         record: CallRecord,
         request: ProxyRequest,
         connection: Connection,
-        on_wait: Callable[[str], None],
+        waits: "WaitListener",
     ) -> None:
         self._context = context
         self._record = record
         self._request = request
         self._connection = connection
-        self._on_wait = on_wait
+        self._waits = waits
+        self._urls: UrlRewriter | None = None
 
     async def forward(self, deadline: float) -> None:
         """Raises NoKey if no key can be leased before `deadline`."""
         provider_errors = 0
+        refused: RefusedAttempt | None = None
         while True:
-            lease = await self._acquire(deadline)
+            try:
+                lease = await self._acquire(deadline)
+            except NoKey:
+                if refused is None or refused.refusal.kind is not RefusalKind.NO_ACCESS:
+                    raise
+                # Every key was told the same: what the provider says helps more than what we could.
+                self._pass_on(refused)
+                return
             refused = await self._attempt(lease)
             if refused is None:
                 return
@@ -148,12 +166,28 @@ class Forwarder:
         context, request = self._context, self._request
         started_at = context.clocks.host()
         wanted = events.LeaseRequested(
-            context.holder, "call", (request.dialect.provider,), (request.model,), request.input_tokens
+            context.holder,
+            "call",
+            (request.dialect.provider,),
+            (request.model,),
+            request.input_tokens,
+            affinity=self._record.item,
         )
+        is_waiting = False
+
+        def start_wait() -> None:
+            nonlocal is_waiting
+            is_waiting = True
+            self._waits.on_start()
+
+        late = asyncio.get_running_loop().call_later(MIN_COUNTED_WAIT, start_wait)
         try:
-            return await context.broker.acquire(wanted, deadline, self._on_wait)
+            return await context.broker.acquire(wanted, deadline, self._waits.on_reason)
         finally:
             self._record.waited += context.clocks.host() - started_at
+            late.cancel()
+            if is_waiting:
+                self._waits.on_end()
 
     async def _attempt(self, lease: Lease) -> RefusedAttempt | None:
         """Returns None once the client has a response. The lease is returned in any case."""
@@ -186,21 +220,33 @@ class Forwarder:
                     guard.release(refusal)
                     return RefusedAttempt(refusal)
                 self._start_response(response, guard)
-            self._connection.put(guard.redactor.feed(chunk))
+            self._connection.put(self._passed_on(guard, chunk))
             await self._connection.flush()
         reader.end()
         if not guard.started:
             self._start_response(response, guard)
-        self._connection.put(guard.redactor.flush())
+        rest = guard.redactor.flush()
+        self._connection.put(self._urls.feed(rest) + self._urls.flush() if self._urls else rest)
         self._connection.finish()
         self._record.ending = CallEnding.COMPLETE
         guard.release(self._stream_refusal(reader, response))
         return None
 
+    def _passed_on(self, guard: LeaseGuard, chunk: bytes) -> bytes:
+        redacted = guard.redactor.feed(chunk)
+        return self._urls.feed(redacted) if self._urls else redacted
+
     def _start_response(self, response: UpstreamResponse, guard: LeaseGuard) -> None:
         guard.started = True
         self._record.status, self._record.key = response.status, guard.key
-        self._connection.begin(response.status, guard.redactor.redact_headers(response.headers))
+        rewriter = UrlRewriter(response.base_url, self._request.gateway_url, self._request.token)
+        headers = rewriter.headers(guard.redactor.redact_headers(response.headers))
+        is_json = response.header_map.get("content-type", "").startswith("application/json")
+        if self._request.is_unmetered and is_json:
+            # The body's length changes with its URLs.
+            self._urls = rewriter
+            headers = tuple((name, value) for name, value in headers if name != "content-length")
+        self._connection.begin(response.status, headers)
 
     def _stream_refusal(self, reader: UsageReader, response: UpstreamResponse) -> Refusal | None:
         if (failure := reader.failure) is None:
@@ -237,7 +283,7 @@ class Forwarder:
             self._record.status = GatewayError.FAILING.value
             provider, reason = self._request.dialect.provider, refused.refusal.reason
             message = f"{provider} failed {MAX_PROVIDER_ERRORS} times in a row ({reason})"
-            send_error(self._connection, self._request, GatewayError.FAILING, message)
+            send_error(self._connection, self._request.dialect, GatewayError.FAILING, message)
 
     def _send_upstream_error(self, status: int, headers: Headers, body: bytes) -> None:
         self._record.status = status

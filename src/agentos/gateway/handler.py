@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentos.gateway.dialects import DIALECTS
-from agentos.gateway.dialects.base import GatewayError
-from agentos.gateway.forwarder import CallContext, Clocks, Forwarder
+from agentos.gateway.dialects.base import GatewayError, plain_error, send_error, send_response
+from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
 from agentos.gateway.lease_broker import LeaseBrokers, NoKey
-from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_upgrade
-from agentos.gateway.responses import plain_error, send_error
+from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallEnding, CallRecord
@@ -25,14 +24,16 @@ _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgr
 class CallPolicy:
     """What the gateway allows for a call and whom it tells about it.
 
-    `budget_problem` returns the reason why a request must not be made, or None. `on_wait` is called with the item
-    and the reason when a call has to wait for a key, `on_end` once for every forwarded call.
+    `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
+    calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_end` once for
+    every forwarded call.
     """
 
     max_wait: float  # seconds
     budget_problem: Callable[[ProxyRequest], str | None]
-    on_wait: Callable[[str, str], None]
+    waits: Callable[[str], WaitListener]
     on_end: Callable[[CallRecord], None]
+    on_budget: Callable[[str], None]
 
 
 class RequestHandler:
@@ -56,24 +57,37 @@ class RequestHandler:
         self._policy = policy
         self._call_ids = itertools.count(1)
 
-    async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
-        if not has_loopback_host(incoming.headers):
+    def admit(self, head: HttpRequest, connection: Connection) -> bool:
+        """Responds to a request that will not be forwarded, before its body is read; returns whether it may go on."""
+        if not has_loopback_host(head.headers):
             plain_error(
                 connection, 403, "only requests to a loopback host name such as localhost are accepted"
             )
-            return
-        if (request := parse_request(incoming)) is None:
+        elif (request := parse_request(head)) is None:
             plain_error(connection, 404, _UNKNOWN_PATH)
-            return
-        item = next((found for token in request.tokens if (found := self._signer.item(token))), None)
-        if item is None:
-            send_error(connection, request, GatewayError.TOKEN, _NOT_AUTHENTICATED)
-        elif wants_upgrade(incoming):
-            send_error(connection, request, GatewayError.UPGRADE, _NO_WEBSOCKETS)
-        elif reason := self._policy.budget_problem(request):
-            send_error(connection, request, GatewayError.UNPAID, reason)
+        elif self._item(request) is None and head.method == "HEAD":
+            # Agents probe their base URL this way, before they send a key.
+            send_response(connection, 200, (), b"")
+        elif self._item(request) is None:
+            send_error(connection, request.dialect, GatewayError.TOKEN, _NOT_AUTHENTICATED)
+        elif wants_websocket(head):
+            send_error(connection, request.dialect, GatewayError.UPGRADE, _NO_WEBSOCKETS)
+        else:
+            return True
+        return False
+
+    async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
+        request = parse_request(incoming)
+        item = self._item(request) if request else None
+        assert request and item, "admit has let this request pass"
+        if reason := self._policy.budget_problem(request):
+            send_error(connection, request.dialect, GatewayError.UNPAID, reason)
         else:
             await self._forward(item, request, connection)
+
+    def _item(self, request: ProxyRequest) -> str | None:
+        """The item that one of the request's tokens was issued for."""
+        return next((found for token in request.tokens if (found := self._signer.item(token))), None)
 
     async def _forward(self, item: str, request: ProxyRequest, connection: Connection) -> None:
         record = CallRecord(item, request.dialect.provider, request.model)
@@ -82,13 +96,19 @@ class RequestHandler:
         context = CallContext(holder, self._brokers.for_request(request), self._upstream, self._clocks)
         started_at = self._clocks.host()
         forwarder = Forwarder(
-            context, record, request, connection, lambda reason: self._policy.on_wait(item, reason)
+            context,
+            record,
+            request,
+            connection,
+            self._policy.waits(item),
         )
         try:
             await forwarder.forward(started_at + self._policy.max_wait)
         except NoKey as error:
             record.ending, record.status = CallEnding.NO_KEY, error.error.value
-            send_error(connection, request, error.error, str(error), error.retry_after)
+            if error.error is GatewayError.UNPAID:
+                self._policy.on_budget(str(error))
+            send_error(connection, request.dialect, error.error, str(error), error.retry_after)
         finally:
             record.seconds = self._clocks.host() - started_at
             self._policy.on_end(record)

@@ -9,7 +9,7 @@ from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
-from agentos.core.quota.shared_lock import with_shared_lock
+from agentos.core.quota.peer_state import with_shared_lock
 from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
 
@@ -45,7 +45,7 @@ class LeaseBroker:
         lease_manager: LeaseManager,
         peers: PeerLog,
         clock: Callable[[], float],
-        publish: Callable[[events.News], None],
+        publish: Callable[[events.SchedulerEvent], None],
     ) -> None:
         self._lease_manager = lease_manager
         self._peers = peers
@@ -83,7 +83,7 @@ class LeaseBroker:
             raise NoKey(error, self._wait_reason(provider), RETRY_AFTER_BUSY)
         return pending.granted.result()
 
-    def release(self, event: events.LeaseReleased) -> list[events.News]:
+    def release(self, event: events.LeaseReleased) -> list[events.SchedulerEvent]:
         return self._update_and_publish(lambda now: self._lease_manager.release(event, now))
 
     def forget(self, holder: str) -> None:
@@ -98,19 +98,21 @@ class LeaseBroker:
         if self._wakeup:
             self._wakeup.cancel()
 
-    def _update_and_publish(self, change: Callable[[float], list[events.News]]) -> list[events.News]:
-        found: list[events.News] = []
+    def _update_and_publish(
+        self, change: Callable[[float], list[events.SchedulerEvent]]
+    ) -> list[events.SchedulerEvent]:
+        found: list[events.SchedulerEvent] = []
         self._update(lambda now: found.extend(change(now)))
-        for news in found:
-            self._publish(news)
+        for event in found:
+            self._publish(event)
         return found
 
     def _update(self, change: Callable[[float], None]) -> None:
         """Applies a change to the pool, then hands out whatever leases have become possible."""
         # The second result says whether peers could be told. The gateway serves its callers even if they could not.
         leases, _ = with_shared_lock(self._lease_manager, self._peers, lambda: self._grant(change))
-        for news in self._lease_manager.breaker_news(self._clock()):
-            self._publish(news)
+        for event in self._lease_manager.breaker_events(self._clock()):
+            self._publish(event)
         for lease in leases:
             pending = self._waiting.pop(lease.request.holder, None)
             if pending and not pending.granted.done():
@@ -141,7 +143,7 @@ class LeaseBroker:
             )
         back = pool.recovery_for(request, now)
         if back is None:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.quarantined().items())
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.unusable(provider).items())
             found = f"no usable {provider} key{f' ({reasons})' if reasons else ''}"
             return NoKey(GatewayError.NO_KEY, f'{found}; add one with "agentos keys add"')
         back_at, key = back

@@ -1,7 +1,9 @@
 """Parses an agent's request: provider, token, model and an estimate of its input tokens."""
 
+import contextlib
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +13,9 @@ from agentos.gateway.dialects.base import GatewayDialect, mapping
 from agentos.http.connection import Headers, HttpRequest
 from agentos.models import CHARS_PER_TOKEN
 
-# Parsing a larger body would block the event loop; the model is found by a search instead.
+# Parsing a larger body would block the event loop; only its outermost names are read instead.
 MAX_PARSED_BYTES = 256 * 1024
+MAX_INFLATED_BYTES = 32 * 1024 * 1024
 CREDENTIAL_HEADERS = {"authorization", "x-api-key", "x-goog-api-key"}
 HOP_BY_HOP_HEADERS = {
     "connection",
@@ -27,8 +30,10 @@ HOP_BY_HOP_HEADERS = {
 }
 # The upstream request sets these itself. It asks for no compression, so that tokens can be counted in the response.
 REPLACED_HEADERS = {"host", "content-length", "accept-encoding", "expect"}
-_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,200})"')
-_DOT_SEGMENT = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+_JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
+_MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
+# A server behind us might resolve any of these to a path outside of the provider's.
+_UNSAFE_PATH = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:;|%3b|/|$)|%2f|%5c|\\", re.IGNORECASE)
 # Base64 of an image or a file: its length says nothing about tokens.
 _ENCODED = re.compile(rb"[A-Za-z0-9+/=_-]{4096,}")
 
@@ -37,7 +42,8 @@ _ENCODED = re.compile(rb"[A-Za-z0-9+/=_-]{4096,}")
 class ProxyRequest:
     """A request to forward; `path`, `query` and `headers` are the provider's and contain no credentials.
 
-    `tokens` are all the values that may be the gateway's token.
+    `tokens` are all the values that may be the gateway's token. `gateway_url` is where the client sees the
+    provider's base URL.
     """
 
     dialect: GatewayDialect
@@ -49,6 +55,11 @@ class ProxyRequest:
     body: bytes = field(repr=False)
     model: str = ""
     input_tokens: int = 0
+    gateway_url: str = ""
+
+    @property
+    def token(self) -> str:
+        return next((token for token in self.tokens if token), "")
 
     @property
     def is_unmetered(self) -> bool:
@@ -61,9 +72,10 @@ def parse_request(incoming: HttpRequest) -> ProxyRequest | None:
     path, _, query = incoming.target.partition("?")
     provider, _, rest = path.removeprefix("/").partition("/")
     dialect = DIALECTS.get(provider)
-    if dialect is None or _DOT_SEGMENT.search(rest):
+    if dialect is None or _UNSAFE_PATH.search(rest):
         return None
     path = dialect.path(f"/{rest}")
+    plain = _inflated(incoming)
     return ProxyRequest(
         dialect,
         _tokens(incoming.headers, query),
@@ -72,8 +84,9 @@ def parse_request(incoming: HttpRequest) -> ProxyRequest | None:
         "&".join(part for part in query.split("&") if part and not _is_key(part)),
         forwarded_headers(incoming.headers, CREDENTIAL_HEADERS | REPLACED_HEADERS),
         incoming.body,
-        dialect.model(path, _parse_body(incoming.body)),
-        _estimate_input_tokens(incoming.body),
+        dialect.model(path, _parse_body(plain)),
+        _estimate_input_tokens(plain),
+        f"http://{dict(incoming.headers).get('host', '')}/{provider}{dialect.version}",
     )
 
 
@@ -87,8 +100,9 @@ def forwarded_headers(headers: Iterable[tuple[str, str]], dropped: set[str]) -> 
     return tuple((name, value) for name, value in given if name not in excluded)
 
 
-def wants_upgrade(incoming: HttpRequest) -> bool:
-    return any(name == "upgrade" for name, _ in incoming.headers)
+def wants_websocket(incoming: HttpRequest) -> bool:
+    """Other upgrades, such as h2c, are offers that a server may ignore."""
+    return any(name == "upgrade" and "websocket" in value.lower() for name, value in incoming.headers)
 
 
 def _tokens(headers: Headers, query: str) -> tuple[str, ...]:
@@ -109,12 +123,35 @@ def _is_key(query_part: str) -> bool:
 
 def _parse_body(body: bytes) -> Mapping[str, Any]:
     if len(body) > MAX_PARSED_BYTES:
-        found = _MODEL.search(body)
-        return {"model": found[1].decode("utf-8", "replace")} if found else {}
+        return {"model": _outermost_model(body)}
     try:
         return mapping(json.loads(body)) if body else {}
     except (ValueError, RecursionError):
         return {}
+
+
+def _outermost_model(body: bytes) -> str:
+    """The value of "model" in the outermost object: messages and files inside it may contain the same word."""
+    depth = 0
+    for token in _JSON_TOKEN.finditer(body):
+        match token[0][:1]:
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+            case _ if depth == 1 and token[1] == b"model":
+                if found := _MODEL_VALUE.match(body, token.end()):
+                    return found[1].decode("utf-8", "replace")
+    return ""
+
+
+def _inflated(incoming: HttpRequest) -> bytes:
+    """The body without its compression, as far as it is needed to find the model."""
+    if dict(incoming.headers).get("content-encoding", "identity") not in ("gzip", "deflate"):
+        return incoming.body
+    with contextlib.suppress(zlib.error):
+        return zlib.decompressobj(47).decompress(incoming.body, MAX_INFLATED_BYTES)
+    return incoming.body
 
 
 def _estimate_input_tokens(body: bytes) -> int:

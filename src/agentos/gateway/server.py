@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from agentos.config.prices import price_list
+from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
@@ -21,9 +22,8 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Redactor
-from agentos.engines.prctl import disable_core_dumps
 from agentos.gateway.console import GatewayConsole
-from agentos.gateway.forwarder import Clocks
+from agentos.gateway.forwarder import Clocks, WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
 from agentos.gateway.request_parser import ProxyRequest
@@ -34,9 +34,9 @@ from agentos.http.server import listening, on_stdin_closed
 from agentos.offline.child import start_offline_server
 from agentos.outputs.audit import JsonLines
 from agentos.outputs.writer import LineWriter
-from agentos.storage.clock import host_clock
-from agentos.storage.credentials.reader import PROVIDERS, CredentialSource, no_key
-from agentos.storage.credentials.watch import CredentialWatch
+from agentos.platform_support import host_clock, platform
+from agentos.storage.credentials.file_parser import PROVIDERS
+from agentos.storage.credentials.reader import CredentialSource, CredentialWatch, no_key
 from agentos.storage.home import Home
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
@@ -49,7 +49,8 @@ CREDENTIAL_POLL_INTERVAL = 1.0  # seconds
 class GatewayOptions:
     """Options of one `agentos gateway`.
 
-    With `ends_with_stdin` it stops when its standard input is closed, and reads the token seed from the first line.
+    With `ends_with_stdin` it stops when its standard input is closed. The first line there is a JSON object with the
+    token seed and the variables that hold keys.
     """
 
     settings: Settings
@@ -73,18 +74,26 @@ class Ready:
 def run_gateway(options: GatewayOptions, on_ready: Callable[[Ready], None]) -> int:
     """Serves until SIGINT, SIGTERM, SIGHUP or, if `ends_with_stdin`, the end of standard input."""
     # The keys are in this process's memory, and agents run as the same user.
-    disable_core_dumps()
-    seed = sys.stdin.readline().strip() if options.ends_with_stdin else ""
-    signer = TokenSigner(seed) if seed else TokenSigner()
+    platform().disable_core_dumps()
+    received = json.loads(sys.stdin.readline() or "{}") if options.ends_with_stdin else {}
+    signer = TokenSigner(received["seed"]) if "seed" in received else TokenSigner()
+    variables = {**environment(), **received.get("environment", {})}
     with contextlib.ExitStack() as stack:
-        return asyncio.run(_Gateway(options, signer, stack).serve(on_ready))
+        return asyncio.run(_Gateway(options, signer, variables, stack).serve(on_ready))
 
 
 class _Gateway:
     """Builds the parts in the order in which they are needed; `stack` closes them."""
 
-    def __init__(self, options: GatewayOptions, signer: TokenSigner, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self,
+        options: GatewayOptions,
+        signer: TokenSigner,
+        variables: Mapping[str, str],
+        stack: contextlib.ExitStack,
+    ) -> None:
         self._options = options
+        self._variables = variables
         self._settings = options.settings
         self._signer = signer
         self._stack = stack
@@ -102,35 +111,46 @@ class _Gateway:
             source.adjusted(self._offline_credentials()) if options.offline else self._usable(source.read())
         )
         brokers = self._brokers(credentials)
-        upstream = Upstream(environment())
+        upstream = Upstream(self._variables)
         policy = CallPolicy(
-            options.max_wait, self._budget_problem, self._console.call_waiting, self._call_ended
+            options.max_wait,
+            self._budget_problem,
+            lambda item: WaitListener(
+                lambda: self._emit(events.KeyWaitStarted(item)),
+                lambda: self._emit(events.KeyWaitEnded(item)),
+                lambda reason: self._console.call_waiting(item, reason),
+            ),
+            self._call_ended,
+            lambda reason: self._emit(events.BudgetReached(reason)),
         )
         handler = RequestHandler(self._signer, brokers, upstream, Clocks(host_clock, time.time), policy)
         started_at = time.monotonic()
         ready = False
         try:
-            async with listening(handler.handle, port=options.port, max_body=MAX_BODY_BYTES) as url:
+            async with listening(
+                handler.handle, port=options.port, max_body=MAX_BODY_BYTES, admit=handler.admit
+            ) as url:
                 keys = Counter(credential.provider for credential in credentials if credential.enabled)
                 ready = True
                 on_ready(Ready(url, tuple(keys), self._signer))
                 if options.emit_events:
                     stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
                     self._json_events = JsonLines(stdout.write, EventEncoder(self._redact))
-                self._console.started(url, keys, options.max_wait)
+                else:
+                    self._console.started(url, keys, options.max_wait)
                 watch = None if options.offline else CredentialWatch(source, self._usable)
                 await self._wait_for_stop(watch, brokers)
         finally:
             brokers.close()
             await upstream.close()
-            if ready:
+            if ready and not options.emit_events:
                 self._console.summary(self._usage, time.monotonic() - started_at)
         return 0
 
     def _credential_source(self) -> CredentialSource:
         settings = self._settings
         return CredentialSource(
-            self._home.credentials, environment(), settings.credential_limit, settings.key_concurrency
+            self._home.credentials, self._variables, settings.credential_limit, settings.key_concurrency
         )
 
     def _usable(self, found: list[Credential]) -> list[Credential]:
@@ -165,7 +185,7 @@ class _Gateway:
         unmetered = LeaseManager(Pool(without_limits(credentials)), random.random, Budget(PriceList()))
         return LeaseBrokers(
             LeaseBroker(metered, peers, host_clock, self._publish),
-            LeaseBroker(unmetered, NoPeers(), host_clock, self._console.news),
+            LeaseBroker(unmetered, NoPeers(), host_clock, self._console.on_event),
         )
 
     async def _wait_for_stop(self, watch: CredentialWatch | None, brokers: LeaseBrokers) -> None:
@@ -185,22 +205,28 @@ class _Gateway:
             case None:
                 pass
             case events.CredentialsRejected() as rejected:
-                self._console.news(rejected)
+                self._console.on_event(rejected)
             case credentials:
                 brokers.replace_credentials(credentials)
 
-    def _publish(self, event: events.News) -> None:
-        self._console.news(event)
+    def _publish(self, event: events.SchedulerEvent) -> None:
+        """To the run that started the gateway, or to people."""
+        if self._json_events is None:
+            self._console.on_event(event)
         # Calls are reported by _call_ended, with the item instead of the lease holder.
-        if self._json_events and not isinstance(event, events.CallCompleted):
+        elif not isinstance(event, events.CallCompleted):
             self._json_events.on_event(event, round(time.time(), 3))
 
     def _call_ended(self, record: CallRecord) -> None:
         self._usage.add(record)
-        self._console.call_ended(record)
-        if self._json_events and record.usage.calls:
-            counted = events.CallCompleted(record.item, record.key, record.model, record.usage, record.cost)
-            self._json_events.on_event(counted, round(time.time(), 3))
+        if self._json_events is None:
+            self._console.call_ended(record)
+        elif record.usage.calls:
+            self._emit(events.CallCompleted(record.item, record.key, record.model, record.usage, record.cost))
+
+    def _emit(self, event: events.Event) -> None:
+        if self._json_events:
+            self._json_events.on_event(event, round(time.time(), 3))
 
     def _budget_problem(self, request: ProxyRequest) -> str | None:
         free = request.is_unmetered or self._options.offline

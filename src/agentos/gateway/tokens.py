@@ -9,16 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 PREFIX = "agentos"
+# Several names for one thing: SDKs, command-line agents and LiteLLM each read another one.
 _BASE_URLS = {
-    "gemini": (("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"), "/gemini"),
-    "anthropic": (("ANTHROPIC_BASE_URL",), "/anthropic"),
-    "openai": (("OPENAI_BASE_URL",), "/openai/v1"),
+    "gemini": (("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"), "/gemini"),
+    "anthropic": (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "/anthropic"),
+    "openai": (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "/openai/v1"),
 }
 _API_KEYS = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "anthropic": ("ANTHROPIC_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
+    "openai": ("OPENAI_API_KEY", "CODEX_API_KEY"),
 }
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,20 @@ class TokenSigner:
         return hmac.new(self.seed.encode(), name.encode(), hashlib.sha256).hexdigest()[:40]
 
 
-def client_variables(url: str, providers: Iterable[str], token: str) -> dict[str, str]:
-    """The variables that make an agent's SDKs for these providers use the gateway."""
+def client_variables(
+    url: str, providers: Iterable[str], token: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that make an agent's SDKs for these providers use the gateway, past any proxy of `environment`."""
     wanted = set(providers)
     variables = {}
     for provider, (names, path) in _BASE_URLS.items():
         if provider in wanted:
             variables.update(dict.fromkeys(names, f"{url}{path}"))
             variables.update(dict.fromkeys(_API_KEYS[provider], token))
-    return variables
+    # Programs read either spelling, and a proxy would see tokens and prompts.
+    direct = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    hosts = dict.fromkeys([*(host for host in direct.split(",") if host.strip()), *_LOOPBACK])
+    return variables | dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))
 
 
 def shell_exports(variables: Mapping[str, str]) -> str:

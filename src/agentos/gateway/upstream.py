@@ -1,5 +1,7 @@
-"""HTTP client of the gateway: sends a request to its provider with the leased key."""
+"""HTTP client of the gateway: sends a request to its provider with the leased key, and redacts the key in the response."""
 
+import contextlib
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -9,8 +11,10 @@ from urllib.parse import urlsplit
 import httpcore2
 
 from agentos.core.quota.credentials import Credential
+from agentos.core.text.secrets import encoded_forms
 from agentos.gateway.request_parser import ProxyRequest, forwarded_headers
 from agentos.http.connection import Headers
+from agentos.models.client_base import connection_problem
 
 CONNECT_TIMEOUT = 15.0  # seconds
 IDLE_TIMEOUT = 900.0  # seconds; a model may think for minutes before its first token
@@ -30,6 +34,7 @@ class UpstreamResponse:
     status: int
     headers: Headers
     body: AsyncIterator[bytes]
+    base_url: str
 
     @property
     def header_map(self) -> Mapping[str, str]:
@@ -66,7 +71,10 @@ class Upstream:
                 extensions={"timeout": TIMEOUTS},
             ) as response:
                 yield UpstreamResponse(
-                    response.status, _response_headers(response.headers), _chunks(response)
+                    response.status,
+                    _response_headers(response.headers),
+                    _chunks(response),
+                    base.geturl().rstrip("/"),
                 )
         except (
             httpcore2.NetworkError,
@@ -76,7 +84,7 @@ class Upstream:
             httpcore2.UnsupportedProtocol,
             OSError,
         ) as error:
-            raise NoResponse(f"no response: {type(error).__name__}") from error
+            raise NoResponse(connection_problem(error, base.netloc.rpartition("@")[2])) from error
 
     async def close(self) -> None:
         for pool in self._pools.values():
@@ -87,7 +95,7 @@ class Upstream:
         if proxy not in self._pools:
             if scheme == "https" and self._tls_context is None:
                 # Loaded once: this takes longer than everything else the gateway does for a call.
-                self._tls_context = ssl.create_default_context()
+                self._tls_context = _trust_store(self._environment)
             self._pools[proxy] = httpcore2.AsyncConnectionPool(
                 ssl_context=self._tls_context if scheme == "https" else None,
                 proxy=httpcore2.Proxy(proxy) if proxy else None,
@@ -106,6 +114,18 @@ def proxy_for(scheme: str, host: str, environment: Mapping[str, str]) -> str:
     return variables.get(f"{scheme}_proxy") or variables.get("all_proxy") or ""
 
 
+def _trust_store(environment: Mapping[str, str]) -> ssl.SSLContext:
+    """The system's certificates, and those that the usual variables name."""
+    context = ssl.create_default_context()  # reads SSL_CERT_FILE and SSL_CERT_DIR itself
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if path := environment.get(name):
+            with contextlib.suppress(OSError):
+                context.load_verify_locations(
+                    path if os.path.isfile(path) else None, path if os.path.isdir(path) else None
+                )
+    return context
+
+
 def _request_headers(request: ProxyRequest, credential: Credential, host: str) -> list[tuple[str, str]]:
     has_body = bool(request.body) or request.method == "POST"
     length = [("content-length", str(len(request.body)))] if has_body else []
@@ -121,3 +141,43 @@ def _response_headers(headers: list[tuple[bytes, bytes]]) -> Headers:
 async def _chunks(response: httpcore2.Response) -> AsyncIterator[bytes]:
     async for chunk in response.aiter_stream():
         yield chunk
+
+
+class StreamRedactor:
+    """Replaces one secret, plain or encoded, with asterisks wherever it occurs, even if it is split between chunks.
+
+    The provider has seen the key and may echo it; the agent must never see it. The length stays the same, so
+    that a Content-Length header remains valid.
+    """
+
+    def __init__(self, secret: str) -> None:
+        self._forms = [form.encode() for form in encoded_forms(secret)]
+        self._held = b""
+
+    def redact(self, body: bytes) -> bytes:
+        for form in self._forms:
+            body = body.replace(form, b"*" * len(form))
+        return body
+
+    def redact_headers(self, headers: Headers) -> Headers:
+        return tuple(
+            (name, self.redact(value.encode("latin-1")).decode("latin-1")) for name, value in headers
+        )
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Returns the next bytes to send; a tail that may be the start of the secret is held back."""
+        redacted = self.redact(self._held + chunk)
+        cut = len(redacted) - max(_overlap(redacted, form) for form in self._forms)
+        self._held = redacted[cut:]
+        return redacted[:cut]
+
+    def flush(self) -> bytes:
+        """Returns what was held back, after the last chunk."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _overlap(text: bytes, form: bytes) -> int:
+    """The length of the longest beginning of `form` that the text ends with."""
+    longest = min(len(form) - 1, len(text))
+    return next((size for size in range(longest, 0, -1) if text.endswith(form[:size])), 0)

@@ -14,6 +14,10 @@ Headers = tuple[tuple[str, str], ...]
 MAX_BODY_BYTES = 32 * 1024 * 1024
 # Reading pauses when a client has sent more than this before its current request is answered.
 MAX_PIPELINED_BYTES = 65536
+# A rejected request may send this much more; then its connection is dropped.
+MAX_REJECTED_BYTES = 65536
+REJECT_GRACE = 1.0  # seconds in which a client that still sends can read the error
+HEAD_TIMEOUT = 30.0  # seconds from a request's first byte, or the connection, to the end of its headers
 # Linger for 0 seconds: closing discards unsent data and sends a TCP reset.
 SO_LINGER_RESET = struct.pack("ii", 1, 0)
 
@@ -31,14 +35,22 @@ class HttpRequest:
 class Connection(asyncio.Protocol):
     """Passes requests to `handler`, one at a time; a client that disconnects cancels the current one.
 
+    `admit` sees a request before its body is read. It returns False after it has responded with an error: the body
+    is then discarded, not kept in memory.
+
     To respond, a handler calls `begin`, then `put` and `flush` for each part of the body, then `finish`. If it
     returns without `finish`, the connection is closed.
     """
 
     def __init__(
-        self, handler: "Handler", connections: set["Connection"], max_body: int = MAX_BODY_BYTES
+        self,
+        handler: "Handler",
+        connections: set["Connection"],
+        max_body: int = MAX_BODY_BYTES,
+        admit: "Admission | None" = None,
     ) -> None:
         self._handler = handler
+        self._admit = admit
         self._connections = connections
         self._max_body = max_body
         self._http = h11.Connection(h11.SERVER)
@@ -49,6 +61,9 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._pipelined = 0
         self._outgoing = bytearray()
+        self._is_rejected = False
+        self._discarded = 0
+        self._head_timer: asyncio.TimerHandle | None = None
 
     # Callbacks of asyncio.Protocol
 
@@ -56,10 +71,12 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._connections.add(self)
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._writable.set()
+        self._stop_head_timer()
         if self._task:
             self._task.cancel()
 
@@ -70,6 +87,10 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
+        if self._discarded > MAX_REJECTED_BYTES:
+            return
+        if self._http.their_state is h11.IDLE and self._head_timer is None:
+            self._start_head_timer()
         self._http.receive_data(data)
         if self._http.their_state is h11.DONE:
             self._pipelined += len(data)
@@ -130,10 +151,14 @@ class Connection(asyncio.Protocol):
         """Returns whether there may be another event."""
         match event:
             case h11.Request():
+                self._stop_head_timer()
                 self._head, self._body = event, bytearray()
-                if self._http.they_are_waiting_for_100_continue:
+                self._is_rejected = self._admit is not None and not self._admit(_request(event, b""), self)
+                if self._http.they_are_waiting_for_100_continue and not self._is_rejected:
                     self._write(h11.InformationalResponse(status_code=100, headers=[]))
                     self._send_outgoing()
+            case h11.Data() if self._is_rejected:
+                return self._discard(len(event.data))
             case h11.Data():
                 self._body += event.data
                 if len(self._body) > self._max_body:
@@ -141,6 +166,9 @@ class Connection(asyncio.Protocol):
                     raise h11.RemoteProtocolError(
                         f"the request body is larger than {size} MB", error_status_hint=413
                     )
+            case h11.EndOfMessage() if self._is_rejected:
+                self._next_request()
+                return False
             case h11.EndOfMessage():
                 self._task = asyncio.ensure_future(self._exchange())
             case h11.ConnectionClosed():
@@ -158,11 +186,28 @@ class Connection(asyncio.Protocol):
         finally:
             self._next_request()
 
+    def _discard(self, size: int) -> bool:
+        """Drops a part of a rejected body; returns whether to read on. A long body ends the connection."""
+        self._discarded += size
+        if self._discarded <= MAX_REJECTED_BYTES:
+            return True
+        asyncio.get_running_loop().call_later(REJECT_GRACE, self._transport.abort)
+        return False
+
+    def _start_head_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._head_timer = loop.call_later(HEAD_TIMEOUT, self._transport.abort)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer:
+            self._head_timer.cancel()
+            self._head_timer = None
+
     def _next_request(self) -> None:
         """Reads on, or closes the connection if the response is incomplete."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-            self._pipelined = 0
+            self._pipelined = self._discarded = 0
             self._transport.resume_reading()
             self._read_events()
         elif not self._transport.is_closing():
@@ -187,6 +232,7 @@ class Connection(asyncio.Protocol):
 
 
 Handler = Callable[[HttpRequest, Connection], Awaitable[None]]
+Admission = Callable[[HttpRequest, Connection], bool]
 
 
 def _request(head: h11.Request, body: bytes) -> HttpRequest:

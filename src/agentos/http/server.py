@@ -8,14 +8,19 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from agentos.http.connection import MAX_BODY_BYTES, Connection, Handler
+from agentos.http.connection import MAX_BODY_BYTES, Admission, Connection, Handler
 
 CLOSE_GRACE = 0.2  # seconds
 
 
 @asynccontextmanager
 async def listening(
-    handler: Handler, *, host: str = "127.0.0.1", port: int = 0, max_body: int = MAX_BODY_BYTES
+    handler: Handler,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    max_body: int = MAX_BODY_BYTES,
+    admit: Admission | None = None,
 ) -> AsyncIterator[str]:
     """Serves while the context is open, and yields the server's URL; leaving drops every connection.
 
@@ -23,7 +28,7 @@ async def listening(
     """
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(handler, connections, max_body), loopback_address(host), port, backlog=1024
+        lambda: Connection(handler, connections, max_body, admit), loopback_address(host), port, backlog=1024
     )
     address, port = server.sockets[0].getsockname()[:2]
     try:

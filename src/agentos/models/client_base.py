@@ -1,60 +1,151 @@
-"""Base of the vendors' clients: bounded responses, and errors translated to the two that callers handle."""
+"""Base of the vendors' clients: streamed answers with a timeout between tokens, bounded, errors translated to ours."""
 
 import asyncio
-from typing import Any, ClassVar, Generic, TypeVar
+import contextlib
+import math
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse
+from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnProgress
+from agentos.core.protocol.results import FinishReason, Usage
+from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.text.values import split_url
+from agentos.models import CHARS_PER_TOKEN
 
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
-# For a whole call: a body may arrive so slowly that no single read ever times out.
-MAX_CALL_SECONDS = 600.0
-READ_TIMEOUT = 300.0  # seconds
+MAX_EVENT_BYTES = (
+    4 * 1024 * 1024
+)  # of a stream; an SDK that waits for its end copies it again with every chunk
 PLACEHOLDER_KEY = "given-per-call"
 MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is a lie
+UNFINISHED = "the stream ended before the answer did"
 
 SdkClient = TypeVar("SdkClient")
+_UNSUPPORTED_LIMITS = ("maxItems", "minItems", "maxLength", "minLength")
+
+
+@dataclass(slots=True)
+class PartialAnswer:
+    """What has arrived of an answer so far. A vendor's client fills it in while it reads the stream.
+
+    `characters` counts everything the model wrote, thoughts too. Tokens are the server's own counts; where it gives
+    none, or has not yet, they are estimated.
+    """
+
+    prompt_characters: int
+    parts: list[str] = field(default_factory=list)
+    model: str = ""
+    limits: tuple[LimitSeen, ...] = ()
+    characters: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finish: FinishReason | None = None
+    detail: str = ""
+    """The provider's own word for why the answer ended."""
+
+    def add_text(self, text: object) -> None:
+        if text:
+            self.parts.append(checked_text(text))
+            self.add_thought(text)
+
+    def add_thought(self, text: object) -> None:
+        """Text that is billed as output and is not part of the answer."""
+        self.characters += len(text) if isinstance(text, str) else 0
+
+    def end(self, word: object, reasons: dict[str, FinishReason]) -> None:
+        """Note the provider's finish reason; one that we do not know is OTHER."""
+        if word:
+            self.detail = str(word)[:100]
+            self.finish = reasons.get(self.detail, FinishReason.OTHER)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.characters or self.finish or self.output_tokens)
+
+    def usage(self) -> Usage:
+        """What the call has used so far; nothing before the first token."""
+        if not self.has_begun:
+            return Usage()
+        estimate = math.ceil(self.characters / CHARS_PER_TOKEN)
+        # Before the end, a server's count may lag behind what it has sent.
+        output = (
+            self.output_tokens if self.finish and self.output_tokens else max(self.output_tokens, estimate)
+        )
+        return Usage(1, self.input_tokens or math.ceil(self.prompt_characters / CHARS_PER_TOKEN), output)
+
+    def response(self, key: LeasedKey) -> ModelResponse:
+        """The whole answer, after the stream has ended."""
+        if self.finish is None:
+            raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, f"no response: {UNFINISHED}"))
+        text = "".join(self.parts)
+        if not text:
+            raise EmptyAnswer(self.finish, f"finish reason: {self.detail or self.finish}")
+        return ModelResponse(
+            text, checked_text(self.model or key.model), self.usage(), self.limits, self.finish, self.detail
+        )
 
 
 class VendorClient(Generic[SdkClient]):
     """Calls a vendor's API through its SDK. One SDK client per base URL serves all keys.
 
     `complete` returns a response, or raises CallRefused (try another key, or later) or BadRequest (never retry).
-    `transport` replaces the network. A subclass says how to connect and call, and which exceptions of its SDK
-    mean that there was no valid response.
+    Answers are streamed, so that a slow one is cut only when no token has come for the key's `call_timeout`.
+    `transport` replaces the network. A subclass says how to connect, how to read the stream and what errors mean.
     """
 
-    failures: ClassVar[tuple[type[Exception], ...]] = (Exception,)
-
-    def __init__(self, max_seconds: float = MAX_CALL_SECONDS, transport: Any = None) -> None:
-        self._max_seconds = max_seconds
+    def __init__(self, transport: Any = None) -> None:
         self._transport = transport
         self._clients: dict[str | None, SdkClient] = {}
 
-    async def complete(self, request: ModelRequest, key: LeasedKey) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, key: LeasedKey, on_progress: OnProgress | None = None
+    ) -> ModelResponse:
+        answer = PartialAnswer(request.size)
         try:
-            if key.base_url not in self._clients:
-                self._clients[key.base_url] = self._connect(key.base_url)
-            async with asyncio.timeout(self._max_seconds):
-                return await self._call(self._clients[key.base_url], request, key)
+            await self._read_all(request, key, answer, on_progress)
+            return answer.response(key)
         except (BadRequest, CallRefused):
             raise
+        except TimeoutError as error:
+            raise CallRefused(Refusal(RefusalKind.CUT, _cut_reason(answer, key))) from error
         except RecursionError as error:
             refusal = Refusal(RefusalKind.PROVIDER_ERROR, "no response: nested too deeply to be read")
             raise CallRefused(refusal) from error
-        except self.failures as error:
+        except Exception as error:
+            # The SDKs do not wrap all errors of their HTTP library, and a body that is not an answer, such as a proxy's
+            # error page, fails wherever a field is missing: none of it is a response.
             if redirect := _redirect_behind(error):
                 raise BadRequest(str(redirect)) from error
             if (translated := self._translate(error)) is not None:
                 raise translated from error
-            reason = f"no response: {type(error).__name__}"
+            reason = connection_problem(error, _host(key))
             raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, reason)) from error
+
+    async def _read_all(
+        self, request: ModelRequest, key: LeasedKey, answer: PartialAnswer, on_progress: OnProgress | None
+    ) -> None:
+        if key.base_url not in self._clients:
+            self._clients[key.base_url] = self._connect(key.base_url)
+        pieces = self._read(self._clients[key.base_url], request, key, answer)
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout(key.call_timeout) as patience, contextlib.aclosing(pieces):
+            async for _ in pieces:
+                patience.reschedule(now() + key.call_timeout)
+                if on_progress:
+                    on_progress(answer.usage())
 
     def _connect(self, base_url: str | None) -> SdkClient:
         raise NotImplementedError
 
-    async def _call(self, client: SdkClient, request: ModelRequest, key: LeasedKey) -> ModelResponse:
+    def _read(
+        self, client: SdkClient, request: ModelRequest, key: LeasedKey, answer: PartialAnswer
+    ) -> AsyncGenerator[None]:
+        """Sends the request and adds what comes back to the answer, piece by piece."""
         raise NotImplementedError
 
     def _translate(self, error: Exception) -> CallRefused | BadRequest | None:
@@ -82,6 +173,25 @@ def positive_int(value: object) -> int:
     return value if type(value) is int and 0 < value <= MAX_TOKEN_COUNT else 0
 
 
+def whole_body(response: Any) -> dict[str, Any] | None:
+    """The JSON object of a server that does not stream; None if the response is a stream of events."""
+    if is_event_stream(response) or not response.content.lstrip().startswith((b"{", b"[")):
+        return None
+    body = response.json()
+    if not isinstance(body, dict):
+        raise TypeError(f"expected a JSON object, found {type(body).__name__}")
+    return body
+
+
+def is_event_stream(response: Any) -> bool:
+    return str(response.headers.get("content-type", "")).startswith("text/event-stream")
+
+
+def _cut_reason(answer: PartialAnswer, key: LeasedKey) -> str:
+    written = answer.usage().output_tokens
+    return f"no token for {key.call_timeout:g} s" + (f", after {written:,} tokens" if written else "")
+
+
 class ResponseTooLarge(ValueError):
     """The response is larger than anything a model writes."""
 
@@ -102,6 +212,37 @@ async def refuse_redirect(response: Any) -> None:
     )
 
 
+def connection_problem(error: BaseException, host: str) -> str:
+    """What went wrong on the way to a host, told by the error that started it rather than by its message."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
+        causes.append(cause)
+    for cause in causes:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return (
+                    f"the certificate of {host} is not trusted: {cause.verify_message}; "
+                    "for a private CA, set SSL_CERT_FILE to its certificate"
+                )
+            case ssl.SSLError():
+                return f"no TLS connection to {host}: {cause.reason or cause}"
+            case socket.gaierror():
+                return f"{host} cannot be resolved: {cause.strerror}"
+            case ConnectionRefusedError():
+                return f"{host} refused the connection"
+    kind = type(error).__name__
+    return (
+        f"no response from {host} in time ({kind})"
+        if "Timeout" in kind
+        else f"no response from {host}: {kind}"
+    )
+
+
+def _host(key: LeasedKey) -> str:
+    parts = split_url(key.base_url or "")
+    return parts.hostname if parts and parts.hostname else "the provider"
+
+
 def _redirect_behind(error: BaseException | None) -> RedirectRefused | None:
     """The refused redirect that an SDK's own exception hides."""
     while error is not None and not isinstance(error, RedirectRefused):
@@ -109,20 +250,57 @@ def _redirect_behind(error: BaseException | None) -> RedirectRefused | None:
     return error
 
 
-async def read_bounded(response: Any) -> None:
-    """Response hook for the SDKs' HTTP clients: reads the body, up to MAX_RESPONSE_BYTES.
+async def bound_body(response: Any) -> None:
+    """Response hook for the SDKs' HTTP clients: at most MAX_RESPONSE_BYTES of a body are read.
 
-    The limit applies to the decompressed body, so that a small one cannot expand without end.
+    The limit applies to the decompressed body, so that a small one cannot expand without end; in a stream, one event has
+    a limit too. A stream of events is
+    left to the SDK to read; anything else is read here.
     """
-    chunks, size = [], 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > MAX_RESPONSE_BYTES:
-            await response.aclose()
-            raise ResponseTooLarge(f"the response is larger than {MAX_RESPONSE_BYTES:,} bytes")
-        chunks.append(chunk)
-    # The HTTP libraries keep a body that was read here, and do not read it again.
-    response._content = b"".join(chunks)
+    read = response.aiter_bytes
+    is_stream = is_event_stream(response)
+
+    async def bounded(*sizes: int) -> AsyncIterator[bytes]:
+        size = event_size = 0
+        async for chunk in read(*sizes):
+            size += len(chunk)
+            end = max(chunk.rfind(blank_line) for blank_line in (b"\n\n", b"\r\r", b"\r\n\r\n"))
+            event_size = event_size + len(chunk) if end < 0 else len(chunk) - end
+            if size > MAX_RESPONSE_BYTES or (is_stream and event_size > MAX_EVENT_BYTES):
+                await response.aclose()
+                what, most = (
+                    ("response", MAX_RESPONSE_BYTES)
+                    if size > MAX_RESPONSE_BYTES
+                    else ("event", MAX_EVENT_BYTES)
+                )
+                raise ResponseTooLarge(f"the {what} is larger than {most:,} bytes")
+            yield chunk
+
+    if is_stream:
+        response.aiter_bytes = bounded
+    else:
+        # The HTTP libraries keep a body that was read here, and do not read it again.
+        response._content = b"".join([chunk async for chunk in bounded()])
 
 
-RESPONSE_HOOKS: dict[str, Any] = {"response": [refuse_redirect, read_bounded]}
+RESPONSE_HOOKS: dict[str, Any] = {"response": [refuse_redirect, bound_body]}
+
+
+def closed(schema: Any) -> Any:
+    """The schema with additional properties forbidden in every object, as strict structured output requires."""
+    if isinstance(schema, dict):
+        inner = {name: closed(value) for name, value in schema.items()}
+        return {**inner, "additionalProperties": False} if schema.get("type") == "object" else inner
+    return [closed(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def without_limits(schema: Any) -> Any:
+    """The schema with sizes stated in the descriptions, for a vendor that refuses them as keywords."""
+    if isinstance(schema, list):
+        return [without_limits(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: without_limits(value) for name, value in schema.items() if name not in _UNSUPPORTED_LIMITS}
+    if "maxItems" in schema and schema.get("type") == "array":
+        kept["description"] = f"{kept.get('description', '')} At most {schema['maxItems']} entries.".strip()
+    return kept

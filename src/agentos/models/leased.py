@@ -1,30 +1,43 @@
 """Model access of a worker: each call leases a key, and repeats with another one when it is refused."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.constants import DEFAULT_CALL_TIMEOUT
+from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer, ItemError
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.commands import GrantLease
-from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEvent
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, Provider
+from agentos.core.protocol.events import CallProgress, LeaseReleased, LeaseRequested, WorkerEvent
+from agentos.core.protocol.ports import (
+    LeasedKey,
+    ModelRequest,
+    ModelResponse,
+    Provider,
+)
 from agentos.core.protocol.results import Usage
-from agentos.core.ratelimit.refusals import Refusal
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.line_assembler import clean, one_line
 from agentos.core.text.secrets import Redactor
 from agentos.models import CHARS_PER_TOKEN
 
 MAX_MODEL_NAME = 200  # characters
-MAX_REASON = 1000  # characters of an error that a server words
+MAX_REASON = 1000  # characters of a server's error message
+MAX_CUTS = 2  # in a row, for one call
+MAX_SAME_ERRORS = 3  # in a row, for one call, while others are answered
+PROGRESS_INTERVAL = 5.0  # seconds
+_REQUEST_ID = re.compile(r"[0-9a-fA-F-]{6,}|\d+")
+_LOCAL_PATH = re.compile(r"(?:[A-Za-z]:)?[\\/~.].*[\\/]|.*[\\/](?=[^\\/]+\.(?:gguf|bin|safetensors)$)")
 
 
 class LeasedModel:
     """Leases a key from the coordinator for each call, and returns it with usage, limits and refusal.
 
-    Grants arrive through `grant`. A call ends with a response, with BadRequest or with its cancellation: refusals
-    never end it.
+    Grants arrive through `grant`. A call ends with a response, with BadRequest, with its cancellation, or with an
+    ItemError when retrying is pointless: no token came in time twice in a row, or the provider answers other calls
+    but fails this one repeatedly with the same error. Other refusals never end it.
     """
 
     def __init__(
@@ -33,15 +46,19 @@ class LeasedModel:
         roles: tuple[RoleModel, ...],
         providers: Mapping[str, Callable[[], Provider]],
         send_event: Callable[[WorkerEvent], None],
+        call_timeouts: Mapping[str, float] | None = None,
     ) -> None:
+        """`call_timeouts` are the seconds without a token by model; "" stands for all others."""
         self._item = item
         self._roles = {role.role: role for role in roles}
         self._factories = providers
         self._providers: dict[str, Provider] = {}
         self._send_event = send_event
+        self._call_timeouts = call_timeouts or {}
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
         self._stopped = False
-        self._calls_done = 0
+        self.calls_done = 0
+        """Calls that the item has made, including earlier runs if the creator of this object sets them."""
         self._last_output_tokens: dict[str, int] = {}
 
     def grant(self, command: GrantLease) -> None:
@@ -62,13 +79,20 @@ class LeasedModel:
         """Returns the response, however many keys it takes."""
         if (role := self._roles.get(request.role)) is None:
             raise BadRequest(f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}")
+        request = replace(
+            request,
+            max_output_tokens=request.max_output_tokens or role.max_output_tokens,
+            effort=request.effort or role.effort,
+        )
+        failures = _CallFailures()
         while True:
             lease = await self._lease(call, role, request)
             try:
                 response = await self._attempt(lease, request)
-            except CallRefused:
+            except CallRefused as error:
+                failures.add(error.refusal, lease)
                 continue
-            self._calls_done += 1
+            self.calls_done += 1
             self._last_output_tokens[request.role] = response.usage.output_tokens
             return response
 
@@ -83,9 +107,9 @@ class LeasedModel:
                 call=call,
                 providers=role.providers,
                 models=role.models,
-                input_tokens=len(request.prompt) // CHARS_PER_TOKEN,
+                input_tokens=request.size // CHARS_PER_TOKEN,
                 output_tokens=self._last_output_tokens.get(role.role, 0),
-                calls_done=self._calls_done,
+                calls_done=self.calls_done,
             )
         )
         return await waiting
@@ -94,15 +118,20 @@ class LeasedModel:
         started_at, model = time.monotonic(), lease.model or ""
         response: ModelResponse | None = None
         refusal: Refusal | None = None
-        key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model)
+        progress = _Progress(self._item, self._send_event)
+        timeout = lease.call_timeout or self._call_timeout(model)
+        key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout)
         # The provider may echo the key; it must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
         try:
-            response = _sanitize(await self._provider(lease.provider).complete(request, key), redact)
+            answer = await self._provider(lease.provider).complete(request, key, progress)
+            response = _sanitize(answer, redact)
             return response
         except CallRefused as error:
             reason = one_line(redact(error.refusal.reason[:MAX_REASON]))
             refusal = replace(error.refusal, reason=reason)
+            raise CallRefused(refusal) from error
+        except EmptyAnswer:
             raise
         except BadRequest as error:
             raise BadRequest(one_line(redact(str(error)[:MAX_REASON]))) from None
@@ -112,17 +141,78 @@ class LeasedModel:
                     item=self._item,
                     lease=lease.lease,
                     seconds=time.monotonic() - started_at,
-                    usage=response.usage if response else Usage(),
+                    usage=response.usage if response else progress.usage,
                     refusal=refusal,
-                    model=response.model if response else model,
+                    model=response.model if response else _model_label(model),
                     limits=response.limits if response else (),
                 )
             )
+
+    def _call_timeout(self, model: str) -> float:
+        return self._call_timeouts.get(model) or self._call_timeouts.get("") or DEFAULT_CALL_TIMEOUT
 
     def _provider(self, name: str) -> Provider:
         if name not in self._providers:
             self._providers[name] = self._factories[name]()
         return self._providers[name]
+
+
+class _Progress:
+    """What one call has used so far, reported to the coordinator every few seconds while tokens arrive."""
+
+    def __init__(self, item: str, send_event: Callable[[WorkerEvent], None]) -> None:
+        self.usage = Usage()
+        self._item = item
+        self._send_event = send_event
+        self._reported_at = time.monotonic()
+
+    def __call__(self, usage: Usage) -> None:
+        self.usage = usage
+        if time.monotonic() >= self._reported_at + PROGRESS_INTERVAL:
+            self._reported_at = time.monotonic()
+            self._send_event(CallProgress(self._item, usage.output_tokens))
+
+
+@dataclass(slots=True)
+class _CallFailures:
+    """The failures of one call so far; raises ItemError when another attempt would fail in the same way."""
+
+    cuts: list[str] = field(default_factory=list)
+    error: str = ""
+    same_errors: int = 0
+    answered_before: int = 0
+
+    def add(self, refusal: Refusal, lease: GrantLease) -> None:
+        if refusal.kind is RefusalKind.CUT:
+            self._add_cut(refusal, lease)
+        elif refusal.kind is RefusalKind.PROVIDER_ERROR:
+            self._add_error(refusal, lease)
+
+    def _add_cut(self, refusal: Refusal, lease: GrantLease) -> None:
+        self.cuts.append(refusal.reason)
+        if len(self.cuts) >= MAX_CUTS:
+            raise ItemError(
+                f"the answer was cut {len(self.cuts)} times in a row ({'; then '.join(self.cuts)})",
+                (
+                    f"give the model more time: call_timeout = 900 for {lease.key} in credentials.toml,",
+                    "or in agentos.toml for all models, in seconds without a token",
+                ),
+            )
+
+    def _add_error(self, refusal: Refusal, lease: GrantLease) -> None:
+        error = _REQUEST_ID.sub("#", refusal.reason)
+        if error != self.error:
+            self.error, self.same_errors, self.answered_before = error, 0, lease.answers
+        self.same_errors += 1
+        if self.same_errors >= MAX_SAME_ERRORS and lease.answers > self.answered_before:
+            raise ItemError(
+                f"{lease.provider} answers this call with an error, and others as usual: {refusal.reason}"
+            )
+
+
+def _model_label(model: str) -> str:
+    """A model's name for documents and logs: of a file on the server's disk only the file's name."""
+    return _LOCAL_PATH.sub("", model[:MAX_MODEL_NAME]) or model[:MAX_MODEL_NAME]
 
 
 def _sanitize(response: ModelResponse, redact: Callable[[str], str]) -> ModelResponse:
@@ -134,5 +224,5 @@ def _sanitize(response: ModelResponse, redact: Callable[[str], str]) -> ModelRes
     lines = redact(response.text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     text = "\n".join(clean(line) for line in lines).encode("utf-8", "replace").decode("utf-8")
     if not text.strip():
-        raise BadRequest("the model returned no text that can be printed")
-    return replace(response, text=text, model=one_line(redact(response.model[:MAX_MODEL_NAME])))
+        raise EmptyAnswer(response.finish, "no text that can be printed")
+    return replace(response, text=text, model=one_line(redact(_model_label(response.model))))

@@ -10,7 +10,10 @@ from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 
 MAX_DIGITS = 15  # of a limit in a header; Python refuses to convert thousands of them
-_REJECTED_KEY = {401: "unauthorised", 402: "unpaid", 403: "forbidden"}
+MAX_SENTENCE = 500  # characters
+MAX_ENTRIES = 5  # of a list of errors
+_SENTENCE_FIELDS = ("error", "message", "detail", "msg", "title")
+_REJECTED_KEY = {401: "unauthorised", 402: "unpaid"}
 _PROTOBUF_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
 _GO_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
@@ -22,11 +25,50 @@ def rejected_key(status: int) -> Refusal | None:
     return Refusal(RefusalKind.KEY_REJECTED, f"{status} {_REJECTED_KEY[status]}")
 
 
-def provider_error(status: int, reason: str, headers: Mapping[str, str], wall: float) -> Refusal | None:
-    """The refusal for a timeout or a server error."""
+def no_access(status: int, body: Any) -> Refusal | None:
+    """The refusal for a 403: the key is valid, but not for this model or this file."""
+    if status != 403:
+        return None
+    return Refusal(RefusalKind.NO_ACCESS, f"403 {_sentence(body) or 'forbidden'}")
+
+
+def provider_error(
+    status: int, reason: str, headers: Mapping[str, str], wall: float, message: str = ""
+) -> Refusal | None:
+    """The refusal for a timeout or a server error, with the server's own sentence."""
     if status != 408 and status < 500:
         return None
-    return Refusal(RefusalKind.PROVIDER_ERROR, reason, seconds=retry_after(headers, wall))
+    words = f"{reason}: {message}" if message else reason
+    return Refusal(RefusalKind.PROVIDER_ERROR, words, seconds=retry_after(headers, wall))
+
+
+def server_message(response: Any, body: Any) -> str:
+    """The sentence in which a server explains an error, whatever the form of its body."""
+    return _sentence(body) or _sentence(_body_of(response)) or "error without a message"
+
+
+def _body_of(response: Any) -> Any:
+    """The response's body as JSON, or as text."""
+    try:
+        return response.json()
+    except (AttributeError, ValueError, TypeError, RuntimeError, RecursionError):
+        text = getattr(response, "text", "")
+        return text if isinstance(text, str) else ""
+
+
+def _sentence(body: Any, levels: int = 4) -> str:
+    """Looks where servers put it: error.message (the vendors), detail and detail[].msg (FastAPI), error, message."""
+    if isinstance(body, str):
+        return " ".join(body[: 10 * MAX_SENTENCE].split())[:MAX_SENTENCE]
+    if not levels:
+        return ""
+    if isinstance(body, list):
+        return "; ".join(filter(None, (_sentence(entry, levels - 1) for entry in body[:MAX_ENTRIES])))
+    if not isinstance(body, dict):
+        return ""
+    if isinstance(place := body.get("loc"), list) and isinstance(body.get("msg"), str):
+        return f"{'.'.join(map(str, place[:MAX_ENTRIES]))}: {body['msg']}"[:MAX_SENTENCE]
+    return next(filter(None, (_sentence(body.get(name), levels - 1) for name in _SENTENCE_FIELDS)), "")
 
 
 def error_object(body: Any, default: Any = None) -> dict[str, Any]:

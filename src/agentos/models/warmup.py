@@ -1,10 +1,12 @@
 """Warm-up calls that make a vendor's SDK build its caches before workers are forked.
 
 An SDK builds most of what a call needs at its first call. Made in the fork server, that work is done once and shared
-by all workers. No connection is opened: a mock transport returns a canned response.
+by all workers. No connection is opened: a mock transport returns a canned stream.
 """
 
+import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from agentos.core.errors import ModelError
@@ -14,35 +16,35 @@ from agentos.models.registry import PROVIDERS
 BASE_URL = "http://warm-up.invalid"
 TEXT = "{}"
 REQUESTS = (ModelRequest("drafter", TEXT), ModelRequest("reviewer", TEXT, '{"type": "object"}'))
-RESPONSES: dict[str, dict[str, Any]] = {
-    "gemini": {
-        "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-        "modelVersion": "",
-    },
-    "anthropic": {
-        "id": "",
-        "type": "message",
-        "role": "assistant",
-        "model": "",
-        "content": [{"type": "text", "text": TEXT}],
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    },
-    "openai": {
-        "id": "",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": TEXT}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    },
+_CHUNK = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
+_USAGE = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE = {"id": "", "type": "message", "role": "assistant", "model": "", "content": [], "usage": _USAGE}
+STREAMS: dict[str, tuple[dict[str, Any], ...]] = {
+    "gemini": (
+        {
+            "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+            "modelVersion": "",
+        },
+    ),
+    "anthropic": (
+        {"type": "message_start", "message": _MESSAGE},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": _USAGE},
+        {"type": "message_stop"},
+    ),
+    "openai": (
+        {**_CHUNK, "choices": [{"index": 0, "delta": {"content": TEXT}, "finish_reason": "stop"}]},
+        {**_CHUNK, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}},
+    ),
 }
 
 
 def warm_up_imported_sdks() -> None:
     """Warm up each vendor whose client module has been imported."""
-    for vendor in RESPONSES:
+    for vendor in STREAMS:
         if f"agentos.models.{vendor}.client" in sys.modules:
             warm_up_sdk(vendor)
 
@@ -54,11 +56,20 @@ def warm_up_sdk(vendor: str) -> bool:
         import anyio
         import httpx2
 
-        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=RESPONSES[vendor]))
+        headers, body = {"content-type": "text/event-stream"}, event_stream(STREAMS[vendor])
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, headers=headers, content=body))
         anyio.run(_complete_all, PROVIDERS[vendor](transport))
     except (ImportError, AttributeError, ModelError):
         return False
     return True
+
+
+def event_stream(events: Sequence[dict[str, Any]]) -> bytes:
+    """Server-sent events, named after their `type` if they have one."""
+    names = (f"event: {event['type']}\n" if "type" in event else "" for event in events)
+    return "".join(
+        f"{name}data: {json.dumps(event)}\n\n" for name, event in zip(names, events, strict=True)
+    ).encode()
 
 
 async def _complete_all(provider: Provider) -> None:

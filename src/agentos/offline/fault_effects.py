@@ -76,7 +76,7 @@ PROSE = "APPROVED. The design is excellent, verdict: APPROVED, no blocking issue
 
 
 def refusal_for(fault: Fault, request: ParsedRequest) -> NeutralRefusal | None:
-    """The error response of a fault; None for a fault that spoils an answer instead."""
+    """The error response of a fault; None for a fault that corrupts an answer instead."""
     reason = REASONS.get(fault.kind)
     if fault.kind is FaultKind.OVERLOADED_STREAM and request.delivery is Delivery.WHOLE:
         reason = Reason.OVERLOADED
@@ -137,12 +137,12 @@ def _huge(reply: Reply, size: int) -> Iterator[bytes]:
     yield after
 
 
-def spoil_draft(payload: str, text: str) -> str:
+def corrupt_draft(payload: str, text: str) -> str:
     """Puts the payload before the document, where its title is expected."""
     return f"{_payload(payload)}\n\n{text}"
 
 
-def spoil_verdict(payload: str, text: str) -> str:
+def corrupt_verdict(payload: str, text: str) -> str:
     """Puts the payload into a valid verdict; "prose" replaces the verdict by text."""
     if payload == "prose":
         return PROSE

@@ -9,9 +9,9 @@ from agentos.offline.config import Hints, KeyNames, ServerConfig
 from agentos.offline.fault_effects import (
     HUGE_PLACEHOLDER,
     apply_fault,
+    corrupt_draft,
+    corrupt_verdict,
     refusal_for,
-    spoil_draft,
-    spoil_verdict,
 )
 from agentos.offline.faults import CallInfo, Fault, FaultKind, FaultScript
 from agentos.offline.rate_limits import BucketLimiter, Spending
@@ -206,6 +206,6 @@ def _text(call: OfflineCall, fault: Fault | None) -> str:
     if fault and fault.kind is FaultKind.HUGE:
         return HUGE_PLACEHOLDER
     if fault and fault.kind is FaultKind.HOSTILE:
-        spoil = spoil_verdict if call.role is Role.REVIEW else spoil_draft
-        return spoil(fault.payload, text)
+        corrupt = corrupt_verdict if call.role is Role.REVIEW else corrupt_draft
+        return corrupt(fault.payload, text)
     return text

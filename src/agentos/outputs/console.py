@@ -1,7 +1,5 @@
 """Turns the events of a run into lines of text, each prefixed with its item or the coordinator."""
 
-import re
-import zlib
 from collections.abc import Callable
 
 from agentos.core.protocol import events
@@ -10,16 +8,11 @@ from agentos.core.run_state.run_stats import RunStats, bar
 from agentos.core.text.line_assembler import one_line
 from agentos.outputs.footer import time_left
 from agentos.outputs.format import AnnouncedEvent, dollars, event_text, prefixed, tokens
-from agentos.outputs.resume_command import Here
+from agentos.outputs.resume_command import Here, path_to_project
 from agentos.outputs.summary import ending_lines, summary_lines
 
 COORDINATOR = "[COORDINATOR]"
 Write = Callable[[str], None]
-
-
-_PREFIX = re.compile(r"\[[A-Za-z0-9._-]+\]")
-_ITEM_COLOURS = (33, 34, 35, 36, 32, 94, 95, 96)  # ANSI codes
-_HIGHLIGHTED = re.compile(r"\b(SLOW|STALLED|PAUSED)\b|\[[=> ]{10}\]")
 
 
 class Console:
@@ -60,7 +53,8 @@ class Console:
         pass
 
     def _write_item_end(self, event: events.ItemEnded, at: float) -> None:
-        for line in ending_lines(event):
+        path = path_to_project(self.stats.started, self._here) if self.stats.started else ""
+        for line in ending_lines(event, path):
             self._write_line(f"[{event.item}]", line)
         if event.outcome.ending in (Ending.FINISHED, Ending.FAILED, Ending.PARKED):
             self._write_progress_line(at)
@@ -75,42 +69,17 @@ class Console:
 def progress_line(stats: RunStats, at: float) -> str:
     """`[=====>    ] 5/10 workflows complete`, then running items, keys, tokens, cost and time left."""
     total = len(stats.rows)
-    running = ", ".join(f"{row.item} {row.node}".strip() for row in stats.running)
+    waiting = stats.waiting_for_keys
+    running = ", ".join(f"{row.item} {row.node}".strip() for row in stats.running if row not in waiting)
     keys = len(stats.started.keys) if stats.started else 0
     parts = [
         f"{bar(stats.over, total)} {stats.over}/{total} workflows complete",
         "paused" if stats.paused else "",
         f"running: {running}" if running else "",
+        f"waiting for a key: {', '.join(row.item for row in waiting)}" if waiting else "",
         f"keys in use: {len(set(stats.held.values()))}/{keys}" if keys else "",
         "" if stats.keyless else f"{tokens(stats.usage.tokens)} tokens",
         "" if stats.keyless else f"cost {dollars(stats.cost)}",
         time_left(stats, at),
     ]
     return " | ".join(part for part in parts if part)
-
-
-def paint(line: str) -> str:
-    """Colour a line's prefix by its item, and a failure red."""
-    found = _PREFIX.match(line)
-    if not found:
-        return line
-    prefix, rest = found[0], line[found.end() :]
-    colour = _ITEM_COLOURS[zlib.crc32(prefix.encode()) % len(_ITEM_COLOURS)]
-    colour = 1 if prefix == "[COORDINATOR]" else colour
-    if rest.startswith(" FAILED:"):
-        rest = f"\x1b[31m{rest}\x1b[0m"
-    return f"\x1b[{colour}m{prefix}\x1b[0m{rest}"
-
-
-def paint_row(row: str) -> str:
-    """Colour a row of the footer: the bar green, warnings yellow or red."""
-
-    def coloured(found: re.Match[str]) -> str:
-        colour = 31 if found[1] == "STALLED" else 33 if found[1] else 32
-        return f"\x1b[{colour}m{found[0]}\x1b[0m"
-
-    return _HIGHLIGHTED.sub(coloured, row)
-
-
-def unpainted(line: str) -> str:
-    return line

@@ -1,15 +1,14 @@
 """Chooses the display of a run: live footer, plain lines, or only the final line."""
 
-import contextlib
-import os
 from collections.abc import Callable
 from typing import Protocol
 
-from agentos.config.settings import TerminalInfo
+from agentos.config.settings import TerminalInfo, reader_folder
 from agentos.core.protocol import events
 from agentos.core.run_state.run_stats import RunStats
 from agentos.core.text.line_assembler import one_line
-from agentos.outputs.console import COORDINATOR, Console, paint, unpainted
+from agentos.outputs.colour import is_terminal, paint, unpainted, wants_colours
+from agentos.outputs.console import COORDINATOR, Console
 from agentos.outputs.keyboard import Keyboard
 from agentos.outputs.live import LiveDisplay, LiveOptions
 from agentos.outputs.resume_command import Here
@@ -47,17 +46,16 @@ def open_display(
 
     `quit` is called when the user presses q; without it, q does nothing. Keys work on any terminal.
     """
-    terminal = _is_terminal(descriptor)
-    colours = info.colours if info.colours is not None else terminal and not info.is_simple
+    colours = wants_colours(descriptor, info)
     if kind == "none":
-        return QuietDisplay(LineWriter(descriptor), redact, _current_folder())
-    if terminal:
+        return QuietDisplay(LineWriter(descriptor), redact, reader_folder())
+    if is_terminal(descriptor):
         footer = kind == "live" or (kind == "auto" and not info.is_simple)
-        keyboard = Keyboard(0 if _is_terminal(0) else descriptor)
+        keyboard = Keyboard(0 if is_terminal(0) else descriptor)
         hint = RUN_KEYS if quit is None else WATCH_KEYS
-        options = LiveOptions(colours, info.reflows, footer, hint, quit, _current_folder())
+        options = LiveOptions(colours, info.reflows, footer, hint, info, quit, reader_folder())
         return LiveDisplay(descriptor, keyboard, redact, options)
-    display = PlainDisplay(LineWriter(descriptor), redact, paint if colours else unpainted, _current_folder())
+    display = PlainDisplay(LineWriter(descriptor), redact, paint if colours else unpainted, reader_folder())
     if kind == "live":
         display.write(f"{COORDINATOR} --display live needs a terminal. Showing plain lines.")
     return display
@@ -121,16 +119,3 @@ class QuietDisplay:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _current_folder() -> Here:
-    """Where the user will type the commands we print; None if that folder was deleted."""
-    with contextlib.suppress(OSError):
-        return os.getcwd()
-    return None
-
-
-def _is_terminal(descriptor: int) -> bool:
-    with contextlib.suppress(OSError):
-        return os.isatty(descriptor)
-    return False

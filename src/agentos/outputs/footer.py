@@ -10,6 +10,7 @@ from agentos.core.text.line_assembler import one_line
 from agentos.outputs.format import clock, count, dollars, duration, tokens
 
 MIN_COLUMNS, MIN_LINES = 20, 4
+WAITS_FOR_KEY = "waits for a key"
 SNAPSHOT_COLUMNS = 64  # of 80, less the coordinator's prefix and two spaces
 
 
@@ -32,7 +33,7 @@ def footer(stats: RunStats, at: float, size: TerminalSize) -> list[str]:
         return []
     max_rows, columns = size.lines // 2, size.columns - 1
     progress = _wrap(progress_parts(stats, at), columns)[: max(1, min(3, max_rows // 2))]
-    rows = [_narrow_item_row(row, stats.present(at), columns) for row in stats.running]
+    rows = [_narrow_item_row(row, stats, at, columns) for row in stats.running]
     max_items = max_rows - len(progress)
     if len(rows) > max_items:
         hidden = len(rows) - max(0, max_items - 1)
@@ -46,7 +47,7 @@ def snapshot(stats: RunStats, at: float) -> list[str]:
         return ["Nothing has started yet."]
     waiting = sum(row.outcome is None and not row.running for row in stats.rows.values())
     lines = [f"Snapshot at {clock(at)}, {duration(at - stats.began)} after the start:"]
-    lines += [item_row(row, stats.present(at)) for row in stats.running]
+    lines += [item_row(row, stats, at) for row in stats.running]
     lines.append(f"  {waiting} waiting, {len(stats.running)} running, {stats.over} ended")
     return [*lines, *progress_rows(stats, at)]
 
@@ -56,23 +57,28 @@ def progress_rows(stats: RunStats, at: float) -> list[str]:
     return [f"  {row}" for row in _wrap(progress_parts(stats, at), SNAPSHOT_COLUMNS)]
 
 
-def item_row(row: ItemStats, at: float) -> str:
+def item_row(row: ItemStats, stats: RunStats, at: float) -> str:
     """`  LLD-42    N3_review      round 2     12k tokens    $0.03   1m 05s  SLOW`."""
     where = f"{row.node or 'starting':<13}  {f'round {row.round}' if row.round else '':<8}"
-    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(row.age(at)):>6}"
-    return f"  {row.item:<8}  {where}  {used}  {row.quiet_level}".rstrip()
+    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(row.age(stats.present(at))):>6}"
+    return f"  {row.item:<8}  {where}  {used}  {_note(row, stats)}".rstrip()
 
 
-def _narrow_item_row(row: ItemStats, at: float, columns: int) -> str:
-    """The most detailed form of the row that fits; what is slow, and for how long, is dropped last."""
-    age = duration(row.age(at))
-    quiet = f"  {row.quiet_level}" if row.quiet_level else ""
+def _note(row: ItemStats, stats: RunStats) -> str:
+    """What stands at the end of an item's row: that it is slow, or that it waits for a key."""
+    return row.quiet_level or (WAITS_FOR_KEY if row in stats.waiting_for_keys else "")
+
+
+def _narrow_item_row(row: ItemStats, stats: RunStats, at: float, columns: int) -> str:
+    """The most detailed form of the row that fits; what is slow or waits, and for how long, is dropped last."""
+    age = duration(row.age(stats.present(at)))
+    note = f"  {_note(row, stats)}".rstrip()
     node = row.node or "starting"
     forms = (
-        item_row(row, at),
-        f"  {row.item:<8}  {node:<13}  {f'round {row.round}' if row.round else '':<8}  {age:>6}{quiet}",
-        f"  {row.item:<8}  {node:<13}  {age:>6}{quiet}",
-        f"  {row.item}  {age}{quiet}",
+        item_row(row, stats, at),
+        f"  {row.item:<8}  {node:<13}  {f'round {row.round}' if row.round else '':<8}  {age:>6}{note}",
+        f"  {row.item:<8}  {node:<13}  {age:>6}{note}",
+        f"  {row.item}  {age}{note}",
     )
     return next((form for form in forms if len(form) <= columns), forms[-1])
 
@@ -127,7 +133,11 @@ def _activity(stats: RunStats) -> str:
         return "SUSPENDED (fg)"
     if stats.paused is not None:
         return "PAUSED (agentos resume)"
-    return f"{len(stats.running)} of {count(stats.workers, 'worker')} busy" if stats.workers > 1 else ""
+    if stats.workers < 2:
+        return ""
+    waiting = len(stats.waiting_for_keys)
+    busy = f"{len(stats.running) - waiting} of {count(stats.workers, 'worker')} busy"
+    return f"{busy}, {waiting} waiting for a key" if waiting else busy
 
 
 def _keys(stats: RunStats, at: float) -> str:

@@ -7,6 +7,7 @@ from agentos.core.forecast.simulation import Bottleneck, WaitCause
 from agentos.outputs.format import count, dollars, duration, tokens
 
 NO_CHANGE = 0.02  # relative difference
+MAX_NAMED_KEYS = 4
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
@@ -41,6 +42,7 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "items_ended": forecast.items_ended if usage else None,
         "exit_code": forecast.exit_code,
         "bottleneck": str(bottleneck.what) if bottleneck else None,
+        "bottleneck_keys": bottleneck.keys if bottleneck else (),
         "waiting_share": _rounded(bottleneck.share, 3) if bottleneck else None,
         "seconds_with_one_more_worker": _rounded(forecast.seconds_with_one_more_worker, 1),
         "seconds_with_one_more_key": _rounded(forecast.seconds_with_one_more_key, 1),
@@ -81,7 +83,9 @@ def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
                 "Bottleneck: the longest item; every item has a worker, and keys and quotas have capacity left"
             ]
         case WaitCause.SLOTS:
-            return [f"Bottleneck: {count(int(bottleneck.amount), 'key slot')}; {waits}"]
+            return [
+                f"Bottleneck: {count(int(bottleneck.amount), 'key slot')}{_names(bottleneck.keys)}; {waits}"
+            ]
         case WaitCause.COOLDOWN:
             return [f"Bottleneck: all keys are cooling down; {waits}"]
         case WaitCause.PACE:
@@ -90,6 +94,11 @@ def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
             return [
                 f"Bottleneck: {dimension}, {bottleneck.amount:,.4g} per {duration(bottleneck.seconds)} across all keys; {waits}"
             ]
+
+
+def _names(keys: tuple[str, ...]) -> str:
+    shown = ", ".join(keys[:MAX_NAMED_KEYS]) + (" ..." if len(keys) > MAX_NAMED_KEYS else "")
+    return f" ({shown})" if keys else ""
 
 
 def _changes(forecast: Forecast) -> list[str]:

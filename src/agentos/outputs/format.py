@@ -13,8 +13,8 @@ def prefixed(prefix: str, text: str) -> str:
     return f"{prefix} {one_line(text)}".rstrip()
 
 
-def over_maximum(workers: int) -> str:
-    return f"Requested parallelism {workers} exceeds maximum {MAX_PARALLEL}. Capping to {MAX_PARALLEL}."
+def over_maximum(workers: int, maximum: int = MAX_PARALLEL) -> str:
+    return f"Requested parallelism {workers} exceeds maximum {maximum}. Capping to {maximum}."
 
 
 def duration(seconds: float) -> str:
@@ -52,7 +52,11 @@ def tokens(number: int) -> str:
 
 
 AnnouncedEvent = (
-    events.News | events.CredentialsRejected | events.ItemDecided | events.RunSuspended | events.RunContinued
+    events.SchedulerEvent
+    | events.CredentialsRejected
+    | events.ItemDecided
+    | events.RunSuspended
+    | events.RunContinued
 )
 
 
@@ -63,11 +67,7 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
         case events.RunStarted():
             return _started(event)
         case events.KeysFewerThanWorkers():
-            return (
-                f"{count(event.slots, 'key slot')} for {event.workers} workers: each key serves one call at a "
-                "time, so workers will wait for each other. Add keys, or set AGENTOS_KEY_CONCURRENCY=2 "
-                "(or concurrency = 2 in credentials.toml) if your quota allows concurrent calls."
-            )
+            return _too_few_keys(event)
         case events.ItemRetried():
             return (
                 f"{event.item}: {event.reason}. Retrying in {duration(event.seconds)} "
@@ -76,6 +76,9 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
         case events.ItemQuiet():
             where = f" in {event.node}" if event.node else ""
             return f"{event.item} is {event.level}: no activity for {duration(event.seconds)}{where}"
+        case events.CallCut():
+            following = " Asking once more." if event.count == 1 else ""
+            return f"{event.item}: the answer on {event.key} was cut ({event.reason}).{following}"
         case events.KeyLimited():
             following = _following(event.is_only_key)
             return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. {following}"
@@ -85,6 +88,9 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             return f"Daily quota of {event.key} exhausted until {until} ({event.reason}). {following}"
         case events.KeyQuarantined():
             return f"{event.key} was rejected ({event.reason}). It is not used again until its credential changes."
+        case events.ModelForbidden():
+            model = event.model or "the model"
+            return f"{event.key} may not use {model} ({event.reason}). It is not asked for it again for now."
         case events.KeyRecovered():
             return f"{event.key} recovered early, back in use"
         case events.LimitLearned():
@@ -150,8 +156,12 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
         case events.GatewayExited():
             following = "Restarting it..." if event.restarting else "Programs get no keys from now on."
             return f"The gateway process ended ({event.cause}). {following}"
+        case events.BudgetReached():
+            return None  # the shutdown that follows says it
         case events.GatewayRestored():
             return "The gateway is back. Items that failed meanwhile are retried."
+        case events.GatewayWarned():
+            return f"Gateway: {event.text}"
         case events.WorkersKilled():
             return f"Killing {', '.join(event.items)}. Their checkpoints are kept."
         case (
@@ -173,6 +183,17 @@ def _started(event: events.RunStarted) -> str:
     if event.workers == 1:
         return f"Starting execution of {items} with {workers}"
     return f"Starting parallel execution of {items} with {workers}"
+
+
+def _too_few_keys(event: events.KeysFewerThanWorkers) -> str:
+    whose = f" for the {event.role} ({', '.join(event.providers)})" if event.role else ""
+    and_workers = "and" if event.role else "for"
+    added = f"{event.providers[0]} keys" if len(event.providers) == 1 else "keys"
+    return (
+        f"{count(event.slots, 'key slot')}{whose} {and_workers} {event.workers} workers: each key serves one call "
+        f"at a time, so workers will wait for each other. Add {added}, or set AGENTOS_KEY_CONCURRENCY=2 "
+        "(or concurrency = 2 in credentials.toml) if your quota allows concurrent calls."
+    )
 
 
 def _paused(event: events.RunPaused) -> str:

@@ -1,4 +1,4 @@
-"""Selects and orders the items to list: of many, those that need nobody are only counted and failures come last."""
+"""Selects and orders the items to list: in a long list, those that need no attention are only counted, and failures come last."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class ItemList:
 
 
 def item_list(rows: Sequence[ItemStats]) -> ItemList:
-    """All items in their order up to MANY; above, counts of those that need nobody, then revisions and failures last."""
+    """Up to MANY items in their order; of more, counts of those that need no attention, then revisions, then failures."""
     if len(rows) <= MANY:
         return ItemList((), tuple(rows))
     counts = Counter(row.status for row in rows if not _needs_attention(row))
@@ -29,15 +29,23 @@ def item_list(rows: Sequence[ItemStats]) -> ItemList:
     return ItemList(tuple(f"{number} {status}" for status, number in counts.items()), tuple(listed))
 
 
-def fix_lines(row: ItemStats) -> list[str]:
-    """Why an item failed or was not approved, and what to do about it."""
+def shown_result(result: str | None, path: str) -> str:
+    """A document as seen from the reader's folder, from which `path` leads to the project; an address as it is."""
+    return path + result if result and "://" not in result else result or ""
+
+
+def fix_lines(row: ItemStats, path: str = "") -> list[str]:
+    """Why an item failed or was not approved, and what to do about it; `path` leads to the project."""
     if row.outcome is None or row.status not in _LAST:
         return []
     details = "; ".join(one_line(detail) for detail in row.outcome.details)
     reason = [f"reason: {details}"] if details else []
     if row.outcome.ending is Ending.FAILED:
-        return [*reason, f"fix: see agentos logs {row.item}, then retry it"]
-    where = f"read {row.outcome.result}, " if row.outcome.result else ""
+        return [
+            *reason,
+            f"fix: {'correct this' if reason else f'see agentos logs {row.item}'}, then retry it",
+        ]
+    where = f"read {shown_result(row.outcome.result, path)}, " if row.outcome.result else ""
     return [*reason, f"fix: {where}change the item's text, and run the same command again"]
 
 

@@ -7,13 +7,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from agentos.config.settings import TerminalInfo
 from agentos.core.protocol import events
-from agentos.outputs.console import COORDINATOR, Console, paint, paint_row, unpainted
+from agentos.outputs.colour import paint, paint_text, unpainted
+from agentos.outputs.console import COORDINATOR, Console
 from agentos.outputs.footer import TerminalSize, footer, rows_taken, snapshot
 from agentos.outputs.keyboard import Keyboard
 from agentos.outputs.resume_command import Here
+from agentos.outputs.terminal_status import TerminalStatus
+from agentos.platform_support import wakeup_pipe
 
 FRAME_INTERVAL = 0.1  # seconds
 IDLE_FRAME_INTERVAL = 1.0  # seconds
@@ -38,6 +42,7 @@ class LiveOptions:
     reflows: bool
     footer: bool
     hint: str
+    info: TerminalInfo = field(default_factory=TerminalInfo)
     quit: Callable[[], None] | None = None
     here: Here = None
 
@@ -63,10 +68,12 @@ class LiveDisplay:
         self._keyboard = keyboard
         self._options = options
         self._paint = paint if options.colours else unpainted
-        self._paint_row = paint_row if options.colours else unpainted
+        self._paint_row = paint_text if options.colours else unpainted
         self._lines: list[str] = []
         progress = (lambda line: None) if options.footer else self._lines.append
         self._console = Console(self._lines.append, redact, progress, options.here)
+        self._status = TerminalStatus(options.info)
+        self._bell = ""
         self._events: deque[_QueuedEvent | str] = deque()
         self._dropped = 0
         self._shown: list[str] = []
@@ -75,7 +82,7 @@ class LiveDisplay:
         self._closing = False
         self._writes = 0
         self._suspend_requested, self._suspended, self._resumed = (threading.Event() for _ in range(3))
-        self._wakeup_r, self._wakeup_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_r, self._wakeup_w = wakeup_pipe()
         self._thread = threading.Thread(target=self._render_loop, name="display", daemon=True)
         self._thread.start()
 
@@ -173,6 +180,8 @@ class LiveDisplay:
                     self._console.update_only(event, at)
                 case queued:
                     self._console.on_event(queued.event, queued.at)
+                    if isinstance(queued.event, events.RunEnded):
+                        self._bell = self._status.bell(self._console.stats)
         if self._dropped:
             self._lines.append(f"{COORDINATOR} {self._dropped} lines dropped (the log files have them)")
             self._dropped = 0
@@ -186,10 +195,14 @@ class LiveDisplay:
         lines = "".join(f"{self._paint(line)}\n" for line in self._lines)
         self._lines.clear()
         shown, self._shown = self._shown, rows
+        status = self._status.update(self._console.stats) if with_footer else self._status.restore()
         if lines or rows != shown or size.columns != self._columns:
             painted = "\n".join(self._paint_row(row) for row in rows)
             height = rows_taken(shown, size.columns) if self._options.reflows else len(shown)
-            self._put(_erase_rows(height) + lines + painted)
+            status += _erase_rows(height) + lines + painted
+        if status or self._bell:
+            self._put(status + self._bell)
+        self._bell = ""
         self._columns, self._drawn_at = size.columns, time.monotonic()
 
     def _put(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Explains why nothing runs, which selected items do not, which files are no items, and which items will fail."""
+"""Explains why nothing runs, which selected items do not, which files are not items, and which items will fail."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,8 +21,8 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
     explain_skipped(plan, say)
     if plan.done or plan.parked:
         return 0
-    if plan.elsewhere:
-        if len(plan.elsewhere) <= MAX_NAMED:
+    if plan.held:
+        if len(plan.held) <= MAX_NAMED:
             say(f"{COORDINATOR} List runs: agentos runs")
     elif selection.failed:
         say(
@@ -41,7 +41,7 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
 
 
 def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
-    """One line per reason: how many files are no items, their names, and how to make items of them."""
+    """One line per reason: how many files are not items, their names, and how to make items of them."""
     lines = []
     for reason, fix in SKIP_FIXES.items():
         names = [file.source.rpartition("/")[2] for file in skipped if file.reason is reason]
@@ -67,11 +67,11 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def explain_skipped(plan: Plan, say: Say) -> None:
-    """Say which files are no items, and which selected items do not run: each of a few, the number of many."""
+    """Say which files are not items, and which selected items do not run: each of a few, the number of many."""
     for line in skipped_lines(plan.skipped):
         say(prefixed(COORDINATOR, line))
     _say_each_or_count(
-        plan.elsewhere,
+        plan.held,
         lambda skipped: f"{skipped.item.id} is being worked on by {skipped.held_by}",
         "items are being worked on by other runs; list runs: agentos runs",
         say,

@@ -14,44 +14,44 @@ Here = str | None
 
 def resume_command(started: RunStarted, here: Here) -> str:
     """The run's own command without `--fresh`, which would drop what was saved."""
-    return _from_folder(started, _without_fresh(started.command), here)
+    return _from_folder(started, without_fresh(started.command), here)
 
 
 def retry_command(started: RunStarted, here: Here) -> str:
     """The same for the failed items alone."""
-    options, separator, program = _without_fresh(started.command).partition(PROGRAM_SEPARATOR)
+    options, separator, program = without_fresh(started.command).partition(PROGRAM_SEPARATOR)
     flag = "" if "--failed" in options else " --failed"
     return _from_folder(started, f"{options}{flag}{separator}{program}", here)
 
 
 def review_command(started: RunStarted, here: Here, *items: str) -> str:
     """The command that decides on items waiting for a person."""
-    path = _path_to_project(started, here).rstrip("/")
+    path = path_to_project(started, here).rstrip("/")
     return shlex.join(["agentos", "review", *items, *(("--repo", path) if path else ())])
 
 
 def result_folders(started: RunStarted, here: Here, results: list[str]) -> str:
     """The folders of these results, quoted for a shell."""
-    path = _path_to_project(started, here)
+    path = path_to_project(started, here)
     return shlex.join(sorted({path + result.rpartition("/")[0] for result in results}))
 
 
-def _without_fresh(command: str) -> str:
+def without_fresh(command: str) -> str:
     options, separator, program = command.partition(PROGRAM_SEPARATOR)
     return " ".join(word for word in options.split(" ") if word != "--fresh") + separator + program
 
 
 def _from_folder(started: RunStarted, command: str, here: Here) -> str:
-    if not _is_elsewhere(started, here):
+    if not _is_other_folder(started, here):
         return command
     set_home = bool(started.home) and not command.startswith(HOME_ASSIGNMENT)
     home = f"{HOME_ASSIGNMENT}{shlex.quote(started.home)} " if set_home else ""
     return f"(cd {shlex.quote(_seen_from(started.cwd, here))} && {home}{command})"
 
 
-def _path_to_project(started: RunStarted, here: Here) -> str:
+def path_to_project(started: RunStarted, here: Here) -> str:
     """From `here`, with a trailing slash; empty when `here` is the project."""
-    if not _is_elsewhere(started, here):
+    if not _is_other_folder(started, here):
         return started.project_path
     return "" if started.project == here else f"{_seen_from(started.project, here)}/"
 
@@ -62,6 +62,6 @@ def _seen_from(folder: str, here: Here) -> str:
     return os.path.relpath(folder, here) if is_near else folder
 
 
-def _is_elsewhere(started: RunStarted, here: Here) -> bool:
+def _is_other_folder(started: RunStarted, here: Here) -> bool:
     """Whether `here` is another folder than the run's; False if the journal does not name the run's."""
     return here is not None and bool(started.cwd) and started.cwd != here

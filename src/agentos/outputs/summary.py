@@ -8,15 +8,22 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
-from agentos.outputs.item_list import MANY, fix_lines, item_list
-from agentos.outputs.resume_command import Here, result_folders, resume_command, retry_command, review_command
+from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result
+from agentos.outputs.resume_command import (
+    Here,
+    path_to_project,
+    result_folders,
+    resume_command,
+    retry_command,
+    review_command,
+)
 
 MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
 MAX_ADDRESSES = 3
 
 
-def ending_lines(event: events.ItemEnded) -> list[str]:
-    """The lines that report how an item ended."""
+def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
+    """The lines that report how an item ended; `path` leads from the reader's folder to the project."""
     outcome = event.outcome
     match outcome.ending:
         case Ending.FAILED:
@@ -25,10 +32,10 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
                 *(f"  {line}" for line in outcome.details),
             ]
         case Ending.FINISHED:
-            return [_finished(outcome, event.seconds)]
-        case Ending.ELSEWHERE:
+            return [_finished(outcome, event.seconds, path)]
+        case Ending.HELD_BY_OTHER_RUN:
             return [f"Skipped: {outcome.error}"]
-        case Ending.FINISHED_ELSEWHERE:
+        case Ending.FINISHED_BY_OTHER_RUN:
             return [f"Skipped: {outcome.error}" + (f" ({outcome.verdict})" if outcome.verdict else "")]
         case Ending.INTERRUPTED:
             if not event.attempts:
@@ -45,7 +52,7 @@ def ending_lines(event: events.ItemEnded) -> list[str]:
 def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
     """The final lines of a run. The last one says what to type next in the folder `here`."""
     finished, failed = stats.ending(Ending.FINISHED), stats.ending(Ending.FAILED)
-    lines = _table(stats)
+    lines = _table(stats, here)
     seconds = stats.ended.seconds if stats.ended else 0.0
     lines += [
         "Execution stopped:" if stats.ending(Ending.INTERRUPTED) else "Execution complete:",
@@ -67,11 +74,28 @@ def _usage_lines(stats: RunStats, here: Here) -> list[str]:
         f"  Keys: {_keys(stats)}",
         f"  Tokens: {stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out, "
         f"{count(stats.usage.calls, 'call')}; cost {dollars(stats.cost)}",
-        *(
-            f"  Parked: {row.item} is waiting for a person: {_review(stats, here, row.item)}"
-            for row in stats.ending(Ending.PARKED)
-        ),
+        *_cuts(stats),
+        *_parked_lines(stats, here),
         *([] if overhead(stats) is None else [f"  Coordination overhead: {_overhead(stats)}"]),
+    ]
+
+
+def _cuts(stats: RunStats) -> list[str]:
+    if not stats.cuts:
+        return []
+    items = [row.item for row in stats.rows.values() if row.cuts]
+    return [
+        f"  Cut: {count(stats.cuts, 'answer')} ({', '.join(items)}), for want of a token within call_timeout; "
+        f"{stats.cut_tokens:,} generated tokens are counted"
+    ]
+
+
+def _parked_lines(stats: RunStats, here: Here) -> list[str]:
+    parked = stats.ending(Ending.PARKED)
+    if len(parked) > MANY:
+        return [f"  Parked: {len(parked)} items are waiting for a person: {_review(stats, here)}"]
+    return [
+        f"  Parked: {row.item} is waiting for a person: {_review(stats, here, row.item)}" for row in parked
     ]
 
 
@@ -93,6 +117,8 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
         return [f"See why: agentos logs {failed[0].item}", f"Retry the failed items: {retry}"]
     if stats.ending(Ending.PARKED):
         return [f"Decide on the waiting items: {_review(stats, here)}", f"Then resume with: {command}"]
+    if any(row.has_workspace for row in stats.rows.values()):
+        return ["See what the items changed: agentos worktrees"]
     results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]
     if not results or not stats.started:
         return ["See all items: agentos status"]
@@ -138,10 +164,11 @@ def as_json(stats: RunStats) -> dict[str, Any]:
         "began": stats.began,
         "exit_code": stats.ended.exit_code if stats.ended else None,
         "seconds": stats.ended.seconds if stats.ended else None,
-        "waited": stats.ended.waited_seconds if stats.ended else None,
+        "waited_seconds": stats.ended.waited_seconds if stats.ended else None,
         "refusals": stats.refusals,
+        "cuts": stats.cuts,
         "overhead_percent": _rounded(overhead(stats), 2),
-        "warm_up": _rounded(stats.warm_up, 3),
+        "warm_up_seconds": _rounded(stats.warm_up, 3),
         "usage": pack(stats.usage),
         "cost": stats.cost,
         "items": [_row_json(row) for row in stats.rows.values()],
@@ -156,11 +183,13 @@ def _row_json(row: ItemStats) -> dict[str, Any]:
     return {
         "item": row.item,
         "state": row.status,
+        "waits_for_key": row.waits_for_key,
         "rounds": row.round,
         "seconds": round(row.seconds, 3),
         "usage": pack(row.usage),
         "cost": row.cost,
         "attempts": row.attempts,
+        "cuts": row.cuts,
         "outcome": pack(row.outcome) if row.outcome else None,
     }
 
@@ -173,20 +202,22 @@ def _overhead(stats: RunStats) -> str:
     return f"{overhead_text(stats)} (first worker after {duration(stats.warm_up or 0.0)})"
 
 
-def _finished(outcome: Outcome, seconds: float) -> str:
-    if outcome.error:
-        return f"Already finished: {outcome.verdict or 'done'}"
+def _finished(outcome: Outcome, seconds: float, path: str) -> str:
+    result = shown_result(outcome.result, path)
+    if outcome.earlier_attempt:
+        return f"Already finished by an earlier attempt: {outcome.verdict or 'done'}"
     if outcome.verdict is None:
-        return f"Done in {duration(seconds)}" + (f": {outcome.result}" if outcome.result else "")
+        return f"Done in {duration(seconds)}" + (f": {result}" if result else "")
     verdict = "Approved" if outcome.verdict is Verdict.APPROVED else "Needs revision"
-    return f"{verdict} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {outcome.result}"
+    return f"{verdict} after {count(outcome.rounds, 'review')} in {duration(seconds)}: {result}"
 
 
-def _table(stats: RunStats) -> list[str]:
+def _table(stats: RunStats, here: Here) -> list[str]:
     """One line for each item that this run worked on."""
+    path = path_to_project(stats.started, here) if stats.started else ""
     width = max((len(row.item) for row in stats.rows.values()), default=0)
     reviewed = stats.reviewed
-    own = [row for row in stats.rows.values() if row.attempts and not row.is_elsewhere]
+    own = [row for row in stats.rows.values() if row.attempts and not row.is_taken]
     found = item_list(own)
     rows, counts = found.rows, [f"{', '.join(found.counts)} (list them: agentos status -v)"]
     tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
@@ -194,7 +225,7 @@ def _table(stats: RunStats) -> list[str]:
     lines = counts if found.counts else []
     for row, tried in zip(rows, tries, strict=True):
         lines.append(f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip())
-        lines += [f"  {line}" for line in fix_lines(row)] if len(own) > MANY else []
+        lines += [f"  {line}" for line in fix_lines(row, path)] if len(own) > MANY else []
     return lines
 
 
@@ -235,8 +266,8 @@ def _items(stats: RunStats) -> str:
 def _other_runs(stats: RunStats) -> list[str]:
     """What other runs did with this run's items: the lines above count only what this run did itself."""
     groups = {
-        "finished": stats.ending(Ending.FINISHED_ELSEWHERE),
-        "in progress": stats.ending(Ending.ELSEWHERE),
+        "finished": stats.ending(Ending.FINISHED_BY_OTHER_RUN),
+        "in progress": stats.ending(Ending.HELD_BY_OTHER_RUN),
     }
     parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return [f"  Other runs: {', '.join(parts)}"] if parts else []

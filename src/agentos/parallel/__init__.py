@@ -14,6 +14,9 @@ from agentos.parallel.coordinator import (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     ParallelCoordinator,
+    ParallelResult,
+    ProgressStats,
+    WorkflowResult,
 )
 from agentos.parallel.credentials import (
     CredentialCoordinator,
@@ -24,9 +27,7 @@ from agentos.parallel.credentials import (
 )
 from agentos.parallel.locks import TaskLock
 from agentos.parallel.prefix import OutputPrefixer
-from agentos.parallel.recovery import AdaptiveBackoff, WorkerHealth
-from agentos.parallel.results import ParallelResult, ProgressStats, WorkflowResult
-from agentos.parallel.tasks import TaskResult, run_parallel
+from agentos.parallel.tasks import AdaptiveBackoff, TaskResult, WorkerHealth, run_parallel
 
 __all__ = [
     "DEFAULT_PARALLELISM",

@@ -15,7 +15,8 @@ from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import MASK, Secret
-from agentos.storage.credentials.reader import PROVIDERS, CredentialSource
+from agentos.storage.credentials.file_parser import PROVIDERS
+from agentos.storage.credentials.reader import CredentialSource
 
 SIMULATED_BACKOFF = 60.0  # seconds
 POLL_INTERVAL = 0.25  # seconds between checks whether a waiting caller has given up

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from agentos.engines.prctl import die_with_parent
+from agentos.platform_support import platform
 
 POLL_INTERVAL = 0.1  # seconds between checks for cancellation
 
@@ -55,7 +55,7 @@ def _receive(receiver: "Connection[Any, Any]", process: Any) -> Any:
 def _run_and_send(
     sender: "Connection[Any, Any]", parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
-    die_with_parent(parent)
+    platform().die_with_parent(parent)
     try:
         result = (True, function(*arguments))
     except BaseException as error:  # includes SystemExit: it fails this item only

@@ -2,15 +2,16 @@
 
 import contextlib
 import os
+import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.config.project import find_project, path_from_here
 from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
-from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewDecision, ReviewState
+from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewAction, ReviewDecision, ReviewState
 from agentos.core.planning.plan import matches
 from agentos.core.text.line_assembler import clean, one_line
 from agentos.outputs.resume_command import resume_command
@@ -21,6 +22,10 @@ from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.review_notes import read_parked, review_state, write_decision, write_edit
 from agentos.storage.runs import is_alive, load_run_stats
 from agentos.workflows.registry import find_workflow
+
+_RANGE = re.compile(
+    r"(?:(?P<prefix>[A-Za-z]+)-)?(?P<first>\d{1,9})(?:\.\.(?:[A-Za-z]+-)?|(?<=\d)-)(?P<last>\d{1,9})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,11 @@ class PendingReview:
     def request(self) -> GateRequest:
         return self.parked_item.request
 
+    @property
+    def has_feedback(self) -> bool:
+        """Whether the reviewer asked for changes, so that a draft can be sent back without text."""
+        return bool(self.request.verdict) and not self.request.approved
+
 
 @dataclass(frozen=True, slots=True)
 class LineagePage:
@@ -65,6 +75,25 @@ def pending_reviews(context: ReviewContext) -> list[PendingReview]:
     return sorted(found, key=_sort_key)
 
 
+def review_json(pending: PendingReview) -> dict[str, object]:
+    """One entry of `agentos review --json`, and of the queue in the page."""
+    parked, request, decision = pending.parked_item, pending.request, pending.state.decision
+    return {
+        "item": parked.item,
+        "workflow": parked.workflow,
+        "title": parked.title,
+        "run": parked.run,
+        "node": parked.node,
+        "waiting_since": parked.at,
+        "round": request.round,
+        "draft": request.draft,
+        "verdict": request.verdict or None,
+        "approved": request.approved if request.verdict else None,
+        "edited": pending.state.edited is not None,
+        "decision": decision.action.value if decision else None,
+    }
+
+
 def find_review(context: ReviewContext, item: str) -> PendingReview:
     """The parked item with this id or number; raises NothingMatches or UsageError."""
     found = pending_reviews(context)
@@ -80,6 +109,59 @@ def find_review(context: ReviewContext, item: str) -> PendingReview:
         f"{one_line(item)} is not waiting for a decision in {context.project}; "
         f"waiting: {', '.join(undecided) or 'none'}"
     )
+
+
+def find_reviews(context: ReviewContext, words: Sequence[str]) -> list[PendingReview]:
+    """The parked items that the words name, each once; a range such as LLD-40..45 takes those that are undecided."""
+    found: dict[str, PendingReview] = {}
+    for word in words:
+        span = _RANGE.fullmatch(word)
+        for review in _in_range(context, span) if span else [find_review(context, word)]:
+            found[review.parked_item.item] = review
+    return list(found.values())
+
+
+def _in_range(context: ReviewContext, span: re.Match[str]) -> list[PendingReview]:
+    first, last = int(span["first"]), int(span["last"])
+    if first > last:
+        raise UsageError(f"invalid range {span[0]}: expected the smaller number first, such as LLD-40..45")
+    found = []
+    for review in pending_reviews(context):
+        prefix, _, number = review.parked_item.item.rpartition("-")
+        is_inside = number.isdigit() and first <= int(number) <= last
+        if (
+            is_inside
+            and (span["prefix"] or prefix).casefold() == prefix.casefold()
+            and not review.state.decision
+        ):
+            found.append(review)
+    if not found:
+        raise NothingMatches(f"none of {span[0]} is waiting for a decision in {context.project}")
+    return found
+
+
+def others_waiting(context: ReviewContext, reviews: Sequence[PendingReview]) -> list[PendingReview]:
+    """The undecided items besides these."""
+    named = {review.parked_item.item for review in reviews}
+    return [
+        review
+        for review in pending_reviews(context)
+        if review.state.decision is None and review.parked_item.item not in named
+    ]
+
+
+def previous_draft(context: ReviewContext, review: PendingReview) -> LineagePage | None:
+    """The draft before the current one: what the user edited, or else the one of the round before."""
+    name = review.request.draft.rpartition("/")[2]
+    drafts = [
+        page
+        for page in lineage(context, review.parked_item)
+        if page.name.endswith(("-draft.md", "-edited.md"))
+    ]
+    earlier = [page for page in drafts if page.name < name]
+    if review.state.edited is not None:
+        return next((page for page in drafts if page.name == name), None)
+    return earlier[-1] if earlier else None
 
 
 def lineage(context: ReviewContext, parked: ParkedItem) -> list[LineagePage]:
@@ -100,16 +182,39 @@ def draft_text(context: ReviewContext, review: PendingReview) -> str:
         raise ItemError(f"cannot read {review.request.draft} ({error}); {fix}") from error
 
 
-def save_edit(context: ReviewContext, review: PendingReview, draft: str) -> None:
-    """Keep an edited draft until the decision is made."""
+def save_edit(context: ReviewContext, review: PendingReview, draft: str) -> PendingReview:
+    """Keep an edited draft until the decision is made; returns the item with it."""
+    if not draft.strip():
+        raise UsageError("the edited text is empty: the draft was not changed and nothing was decided")
     with _undecided(context, review):
         write_edit(review.database, review.request.number, draft)
+    return replace(review, state=replace(review.state, edited=draft))
 
 
-def decide(context: ReviewContext, review: PendingReview, decision: ReviewDecision) -> None:
-    """Record the decision; a run then continues the item."""
+def decide(
+    context: ReviewContext, review: PendingReview, action: ReviewAction, text: str = ""
+) -> ReviewDecision:
+    """Record the decision, with the edited draft if there is one; a run then continues the item."""
+    text = text.strip()
+    if action is ReviewAction.SEND_BACK and not text and not review.has_feedback:
+        raise UsageError(
+            'no feedback: say what should change, such as --send-back "name the limit in section 2"'
+        )
+    decision = ReviewDecision(action, text, review.state.edited)
     with _undecided(context, review):
         write_decision(review.database, review.request.number, decision)
+    return decision
+
+
+def next_step(review: PendingReview, decision: ReviewDecision) -> str:
+    """What happens to the item when a run continues it."""
+    match decision.action:
+        case ReviewAction.APPROVE:
+            return "it ends as approved" if review.request.verdict else "it goes to review"
+        case ReviewAction.SEND_BACK:
+            return "a new draft will be written"
+        case ReviewAction.REJECT:
+            return f"it ends as needs revision{', with your reason' if decision.text else ''}"
 
 
 def continue_command(context: ReviewContext, parked: ParkedItem) -> str:

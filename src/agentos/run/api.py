@@ -8,30 +8,55 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agentos.config.settings import Settings
 from agentos.core.errors import PreflightError
 from agentos.outputs.writer import write_at_once
+from agentos.platform_support import platform
 from agentos.run.prestart import prestart
-from agentos.run.request import RunRequest
 from agentos.run.signals import Signals, StoppedBeforeStart
-from agentos.storage.disk_space import is_full
+from agentos.storage.files import is_full
 
 if TYPE_CHECKING:
-    from agentos.core.planning.plan import Plan
+    from agentos.core.planning.plan import Plan, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the user asked for.
+
+    workflow: a built-in name, a plugin's name, or "module:object".
+    selection: which items to run.
+    command: the command line, repeated in hints on how to resume.
+    offline_arguments: extra arguments for the built-in model server.
+    """
+
+    workflow: str
+    selection: "Selection"
+    settings: Settings
+    command: str
+    offline: bool = False
+    json: bool = False
+    offline_arguments: tuple[str, ...] = ()
+    display: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """How a run was started, and how to talk to whoever started it.
+    """How a run was started, and how to reach the person who started it.
 
     command: what to type to start the run again.
     echo: prints one line of text for people.
     json: stdout carries JSON events, so text for people goes to stderr.
+    on_done: a command line to run when the run has ended.
+    notify: whether the terminal shows progress in its title and rings when a long run ends.
     """
 
     command: str
     echo: Callable[[str], None]
     json: bool = False
     display: str = "auto"
+    on_done: str = ""
+    notify: bool = True
 
     @property
     def text_fd(self) -> int:
@@ -47,7 +72,14 @@ def plan_run(request: RunRequest, echo: Callable[[str], None]) -> "Plan":
 
 def run_workflow(request: RunRequest, echo: Callable[[str], None]) -> int:
     """Execute the run and return its exit code."""
-    origin = RunOrigin(request.command, echo, request.json, request.display)
+    origin = RunOrigin(
+        request.command,
+        echo,
+        request.json,
+        request.display,
+        request.settings.on_done,
+        request.settings.notify != "none",
+    )
 
     def run(signals: Signals) -> int:
         with prestart(request) as prestarted:
@@ -69,12 +101,14 @@ def run_workflow(request: RunRequest, echo: Callable[[str], None]) -> int:
 
 def run_with_signals(origin: RunOrigin, run: Callable[[Signals], int]) -> int:
     """Call `run`; a signal that arrives before its event loop is answered at once and ends it."""
+    # The keys are in this process's environment and memory, and the programs that it starts run as the same user.
+    platform().disable_core_dumps()
     acknowledge = partial(write_at_once, origin.text_fd, "[COORDINATOR] Shutting down...")
     with Signals(acknowledge).caught() as signals:
         try:
             return run(signals)
         except StoppedBeforeStart:
-            from agentos.core.scheduling.shutdown import EXIT_CODES
+            from agentos.core.scheduling.control import EXIT_CODES
 
             origin.echo(f"[COORDINATOR] Nothing was started. Start it with: {origin.command}")
             return EXIT_CODES[signals.arrived[0]]

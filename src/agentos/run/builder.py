@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from agentos.config.prices import price_list
-from agentos.config.settings import disable_tracing
+from agentos.config.file import price_list
+from agentos.config.settings import disable_tracing, worker_environment
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
 from agentos.core.planning.plan import Item, Plan, make_plan
-from agentos.core.planning.worker_task import RoleModel, WorkerTask
+from agentos.core.planning.worker_task import CallTimeout, RoleModel, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
@@ -27,24 +27,24 @@ from agentos.core.text.secrets import Redactor
 from agentos.engines.fault_injection import Inject429Engine
 from agentos.engines.process import ProcessEngine
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
-from agentos.run.api import RunOrigin
-from agentos.run.decision_watch import DecisionWatch
-from agentos.run.discovery import check_project, clean_finished, discover
+from agentos.platform_support import host_clock
+from agentos.run.api import RunOrigin, RunRequest
+from agentos.run.code_setup import CodeSetup, PreparedCode
+from agentos.run.discovery import check_project, clean_finished, discover, written_folders
 from agentos.run.event_loop import EventLoop
 from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.run.prestart import Prestarted
-from agentos.run.request import RunRequest
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
-from agentos.storage.clock import host_clock
-from agentos.storage.credentials.reader import no_key
-from agentos.storage.credentials.watch import CredentialWatch
+from agentos.storage.credentials.reader import CredentialWatch, no_key
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, held_outcome
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
+from agentos.storage.project_access import check_access
+from agentos.storage.review_notes import DecisionWatch
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
 from agentos.workflows.base import finished_verdict
 from agentos.workflows.registry import find_workflow
@@ -78,6 +78,7 @@ class RunBuilder:
         self._items: dict[str, Item] = {}
         self._redone: set[str] = set()
         self._roles: tuple[RoleModel, ...] = ()
+        self._code: PreparedCode | None = None
         self._run_id = ""
 
     def run(self, signals: Signals) -> int:
@@ -85,6 +86,7 @@ class RunBuilder:
         with contextlib.ExitStack() as stack:
             self._connect_github(signals)
             check_project(self._workflow, self._settings.project)
+            check_access(self._settings.project, written_folders(self._workflow))
             self._home.open()
             signals.check()
             peers = None if self._prestarted.server else self._open_peer_log(stack)
@@ -98,10 +100,12 @@ class RunBuilder:
             pool = self._build_pool()
             self._select_models(pool)
             signals.check()
+            self._prepare_code(signals, stack)
             session = self._open_session(signals, stack)
             scheduler = Scheduler(
                 plan.ids, pool, self._settings.limits(self._prices), random.random, host_clock()
             )
+            scheduler.set_roles(self._roles)
             loop = EventLoop(scheduler, engine, session.listeners, HOST_CLOCK, peers or NoPeers())
             inputs = session.external_inputs(
                 engine,
@@ -110,6 +114,7 @@ class RunBuilder:
                 else CredentialWatch(self._prestarted.source, self._check_credentials),
                 DecisionWatch(lambda item: self._database(self._items[item]), time.time),
                 self._taken_items,
+                self._code.look_after if self._code else lambda: None,
             )
             return loop.run(self._run_started(session, plan, pool), inputs)
 
@@ -122,6 +127,11 @@ class RunBuilder:
         if self._github:
             self._redact.add([self._github.access.token])
             self._workflow = self._github.workflow(self._workflow)
+
+    def _prepare_code(self, signals: Signals, stack: contextlib.ExitStack) -> None:
+        if self._workflow.uses_code:
+            setup = CodeSetup(self._settings, worker_environment(), self._origin.echo)
+            self._code = setup.prepare(stack, signals.check)
 
     def _open_peer_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
         name = f"{os.getpid()}-{time.time_ns()}"
@@ -143,19 +153,22 @@ class RunBuilder:
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
         if self._github and plan.entries:
             self._github.find_filed(self._workflow)
-        self._workflow.prepare(ProjectFolder(settings.project))
+        self._workflow.prepare(ProjectFolder(settings.project, self._say))
         clean_finished(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, RetentionPolicy(runs=settings.keep_runs), time.time())
         return plan
+
+    def _say(self, text: str) -> None:
+        self._origin.echo(f"[COORDINATOR] {text}")
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
         """Of these items, those that another run holds or has finished. Reads the locks and the documents' status."""
         project = self._settings.project
         locks = [ItemLocks(project), ItemLocks.inside(self._home.locks(project))]
-        found = ((item, self._outcome_elsewhere(self._items[item], locks)) for item in items)
+        found = ((item, self._outcome_of_other_run(self._items[item], locks)) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
 
-    def _outcome_elsewhere(self, item: Item, locks: list[ItemLocks]) -> Outcome | None:
+    def _outcome_of_other_run(self, item: Item, locks: list[ItemLocks]) -> Outcome | None:
         for folder in locks:
             if folder.is_held(item.id):
                 return held_outcome(folder.holder(item.id))
@@ -169,7 +182,7 @@ class RunBuilder:
             return None
         if verdict is None:
             return None
-        return Outcome(Ending.FINISHED_ELSEWHERE, verdict, error="another run finished it")
+        return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
 
     def _build_pool(self) -> Pool:
         source, server = self._prestarted.source, self._prestarted.server
@@ -232,6 +245,7 @@ class RunBuilder:
             database=str(self._database(item)),
             max_iterations=settings.max_iterations,
             models=self._roles,
+            call_timeouts=tuple(CallTimeout(*entry) for entry in settings.call_timeouts().items()),
             fresh=self._request.selection.fresh and command.attempt == 1,
             redo=item.id in self._redone,
             gates=GATES[settings.review],
@@ -239,6 +253,7 @@ class RunBuilder:
             github=github.access if github and filed else None,
             filed=filed,
             locks=str(self._home.locks(settings.project)),
+            code=self._code.access if self._code else None,
         )
 
     def _database(self, item: Item) -> Path:
@@ -262,6 +277,7 @@ class RunBuilder:
             titles=tuple(entry.item.title for entry in plan.entries),
             skipped=tuple(file.source for file in plan.skipped),
             offline=self._request.offline,
+            code_tokens=self._code.access.tokens if self._code else 0,
         )
 
 

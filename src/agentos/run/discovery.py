@@ -10,9 +10,11 @@ from agentos.storage.checkpoints import delete_checkpoint, leftovers, read_notes
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home, checkpoint_name
 from agentos.storage.locks import Holder, ItemLocks
+from agentos.storage.project_access import WRITTEN_FOLDERS
 from agentos.storage.review_notes import review_state
 from agentos.storage.runs import failed_before
 from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE, Workflow
+from agentos.workflows.issue import ACTIVE, DONE
 from agentos.workflows.node_context import check_project_prompts
 
 DOCUMENTS = (LINEAGE_ACTIVE, LINEAGE_DONE)
@@ -51,6 +53,11 @@ def check_project(workflow: Workflow, project: Path) -> None:
         )
 
 
+def written_folders(workflow: Workflow) -> tuple[str, ...]:
+    """The folders that a run of this workflow writes to: a brief is moved when its issue is filed."""
+    return (*WRITTEN_FOLDERS, *((ACTIVE, DONE) if ACTIVE in workflow.folders else ()))
+
+
 def clean_finished(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Delete the checkpoints of items whose process died between finishing and cleaning up."""
     locks, folder = ItemLocks(project), home.checkpoints(project)
@@ -83,4 +90,4 @@ def _with_checkpoint(candidate: Candidate, path: Path) -> Candidate:
 
 
 def _holder_text(holder: Holder | None) -> str:
-    return f"process {holder.pid}, run {holder.run}" if holder else "another process"
+    return holder.text if holder else "another process"

@@ -1,4 +1,4 @@
-"""The event loop of a run: receive events, let the scheduler decide, publish the news, execute the commands."""
+"""The event loop of a run: receive events, let the scheduler decide, publish its events, execute the commands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from agentos.core.protocol.commands import GrantLease, StepResult
 from agentos.core.protocol.ports import ControlRequest, Engine, Listener, PeerLog
 from agentos.core.protocol.results import TakenItem
 from agentos.core.quota.credentials import Credential
-from agentos.core.quota.shared_lock import with_shared_lock
+from agentos.core.quota.peer_state import with_shared_lock
 from agentos.core.scheduling.scheduler import Scheduler
 
 MAX_POLL_INTERVAL = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
@@ -36,6 +36,7 @@ class ExternalInputs:
     requests: requests that arrived on the control socket.
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
     taken: given the ids of the items about to start, those that another run holds or has finished.
+    background: looks after work that goes on beside the run.
     """
 
     signals: list[str]
@@ -44,6 +45,7 @@ class ExternalInputs:
     requests: Callable[[], Sequence[ControlRequest]] = lambda: ()
     suspend: Callable[[], None] = lambda: None
     taken: Callable[[list[str]], list[TakenItem]] = lambda items: []
+    background: Callable[[], object] = lambda: None
 
 
 class EventLoop:
@@ -100,6 +102,7 @@ class EventLoop:
                 self._skip_taken(inputs)
                 self._decide(lambda now: self._scheduler.change_credentials(credentials, now))
         self._poll_decisions(inputs)
+        inputs.background()
 
     def _poll_decisions(self, inputs: ExternalInputs) -> None:
         """By time, not by event: each poll costs a stat per parked item, and events may come by the thousand."""
@@ -130,7 +133,9 @@ class EventLoop:
                 return
             self._apply(self._scheduler.skip_taken(taken), may_grant=False)
 
-    def _handle(self, received: Sequence[events.Event], inputs: ExternalInputs) -> list[events.News]:
+    def _handle(
+        self, received: Sequence[events.Event], inputs: ExternalInputs
+    ) -> list[events.SchedulerEvent]:
         """Handle everything received at once as one step; an empty step lets the scheduler act on the time."""
         exited = {event.item for event in received if isinstance(event, events.WorkerExited)}
         self._pending_grants = [grant for grant in self._pending_grants if grant.item not in exited]
@@ -138,23 +143,23 @@ class EventLoop:
             # A request is not a fact; only its consequences are published.
             if not isinstance(event, events.Request):
                 self._publish(event)
-        news = self._decide(lambda now: self._scheduler.grant_phase(received, now))
+        granted = self._decide(lambda now: self._scheduler.grant_phase(received, now))
         self._skip_taken(inputs)
         follow_up = self._scheduler.follow_up(self._clock.monotonic())
         self._apply(follow_up, may_grant=False)
-        return [*news, *follow_up.news]
+        return [*granted, *follow_up.events]
 
-    def _decide(self, decide: Callable[[float], StepResult]) -> list[events.News]:
+    def _decide(self, decide: Callable[[float], StepResult]) -> list[events.SchedulerEvent]:
         result, peers_notified = with_shared_lock(
             self._scheduler.lease_manager, self._peers, lambda: decide(self._clock.monotonic())
         )
         self._apply(result, may_grant=peers_notified)
-        return result.news
+        return result.events
 
     def _apply(self, result: StepResult, may_grant: bool) -> None:
         """Publish before executing, so that the journal records every start and grant before it happens."""
-        for news in result.news:
-            self._publish(news)
+        for event in result.events:
+            self._publish(event)
         for command in result.commands:
             if isinstance(command, GrantLease):
                 self._pending_grants.append(command)

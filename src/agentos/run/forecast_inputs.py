@@ -2,27 +2,33 @@
 
 from dataclasses import replace
 
-from agentos.config.prices import price_list
-from agentos.config.settings import Settings, environment
+from agentos.codebase.rendering import CHARACTERS_PER_TOKEN
+from agentos.codebase.skip_rules import skip_by_name
+from agentos.codebase.source_files import ProjectSource
+from agentos.config.file import price_list
+from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.errors import AgentosError
 from agentos.core.forecast.forecast import Forecast, Unknown, forecast
 from agentos.core.forecast.simulation import SimulationInputs
 from agentos.core.planning.plan import Plan
 from agentos.core.quota.credentials import Credential
 from agentos.offline.child import expected_credentials
+from agentos.platform_support import host_clock
 from agentos.run.model_selection import check_prices, check_sdks, select_models
-from agentos.storage.clock import host_clock
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 from agentos.storage.peer_log import read_findings
 from agentos.storage.peer_log_views import recent_calls
 from agentos.storage.run_history import RunFilter, read_run_history
+from agentos.workflows.registry import find_workflow
 
 
 def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: bool) -> Forecast:
     """Forecast calls, tokens, cost and time of the plan. Reads only."""
     home = Home(settings.home)
     history = read_run_history(home.runs, RunFilter(workflow, str(settings.project), offline))
+    if any(trace.code_tokens < settings.code_tokens for trace in history.traces):
+        history = history.showing(_code_tokens(workflow, settings))
     exit_code = None
     try:
         credentials = _read_credentials(home, settings, offline)
@@ -55,6 +61,15 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
         history = history.using_only(frozenset(models))
     run_kind = f"{workflow} with {'--offline' if offline else 'keys'}"
     return replace(forecast(inputs, history), run_kind=run_kind)
+
+
+def _code_tokens(workflow: str, settings: Settings) -> int:
+    """The most code that a prompt of the run would show: what the settings allow, or all there is."""
+    if not find_workflow(workflow, settings.project).uses_code:
+        return 0
+    snapshot = ProjectSource(settings.project, worker_environment()).take_snapshot()
+    size = sum(file.size for file in snapshot.files if skip_by_name(file.path, file.size) is None)
+    return min(settings.code_tokens, size // CHARACTERS_PER_TOKEN)
 
 
 def _read_credentials(home: Home, settings: Settings, offline: bool) -> list[Credential]:

@@ -90,7 +90,7 @@ def connect_github(
     """None if the project keeps its issues in its own folder. Looks up the token unless it is given."""
     if not settings.github:
         return None
-    from agentos.workflows.github.token import github_token
+    from agentos.run.prestart import github_token
 
     max_wait = min(settings.max_wait, settings.timeout / 2)
     token = token or github_token(settings.github, settings.github_url, environment())

@@ -5,7 +5,7 @@ Used by the run itself and by everything that predicts one: forecast and doctor.
 
 import importlib.util
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.config.settings import Settings
 from agentos.core.errors import PreflightError
@@ -43,9 +43,26 @@ def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bo
     """Select by the providers that have a key; raises PreflightError for a model of no known provider."""
     # The built-in model server has one model, whatever the settings say.
     wanted = [() if offline else settings.drafter, () if offline else settings.reviewer]
-    roles = tuple(resolve_role(role, models, providers) for role, models in zip(ROLES, wanted, strict=True))
+    roles = tuple(
+        replace(
+            resolve_role(role, models, providers),
+            max_output_tokens=settings.output_limit(role),
+            effort=settings.effort_of(role),
+        )
+        for role, models in zip(ROLES, wanted, strict=True)
+    )
+    _check_effort(roles)
     unserved = next((role for role in roles if not set(role.providers) & set(providers)), None)
     return ModelSelection(roles, unserved)
+
+
+def _check_effort(roles: Iterable[RoleModel]) -> None:
+    """OpenAI has no number of tokens to think with."""
+    for role in roles:
+        if role.effort.isdecimal() and "openai" in role.providers:
+            raise PreflightError(
+                f"effort = {role.effort} for the {role.role}: openai takes a word, such as low, medium or high"
+            )
 
 
 def resolve_role(role: str, models: tuple[str, ...], providers: Iterable[str]) -> RoleModel:

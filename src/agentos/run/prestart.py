@@ -5,22 +5,30 @@ variables the workers' environment must not contain.
 """
 
 import contextlib
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from agentos.config.settings import Settings, environment, worker_environment
+from agentos.config.settings import environment, worker_environment
+from agentos.core.errors import PreflightError
 from agentos.core.quota.credentials import Credential
 from agentos.core.text.secrets import Secret
 from agentos.engines.template_client import ForkServerProcess, WorkerSpec
 from agentos.offline.child import OfflineServer, start_offline_server
-from agentos.run.request import RunRequest
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
+
+if TYPE_CHECKING:
+    from agentos.run.api import RunRequest
 
 WORKER = "agentos.worker.main:main"
 WARM_UP = "agentos.worker.main:warm_up"
 # LangGraph uses one small part of each; all of them together are as much code as LangGraph itself.
 LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
+PUBLIC_API = "api.github.com"
+GH_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class Prestarted:
 
 
 @contextlib.contextmanager
-def prestart(request: RunRequest) -> Iterator[Prestarted]:
+def prestart(request: "RunRequest") -> Iterator[Prestarted]:
     """Start the fork server and, offline, the model server; both are stopped on exit."""
     settings = request.settings
     source = CredentialSource(
@@ -46,7 +54,9 @@ def prestart(request: RunRequest) -> Iterator[Prestarted]:
         settings.key_concurrency,
     )
     credentials = [] if request.offline else source.read()
-    token = None if request.offline else _github_token(settings)
+    token = None
+    if settings.github and not request.offline:
+        token = github_token(settings.github, settings.github_url, environment())
     spec = _worker_spec(credentials, [token] if token else [])
     with contextlib.ExitStack() as stack:
         fork_server = server = None
@@ -58,14 +68,6 @@ def prestart(request: RunRequest) -> Iterator[Prestarted]:
         yield Prestarted(source, credentials, token, spec, fork_server, server)
 
 
-def _github_token(settings: Settings) -> Secret | None:
-    if not settings.github:
-        return None
-    from agentos.workflows.github.token import github_token
-
-    return github_token(settings.github, settings.github_url, environment())
-
-
 def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerSpec:
     providers = {credential.provider for credential in credentials} or {"gemini"}
     return WorkerSpec(
@@ -75,3 +77,23 @@ def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerS
         lazy=LAZY_PACKAGES,
         warm_up=WARM_UP,
     )
+
+
+def github_token(repository: str, url: str, environment: Mapping[str, str]) -> Secret:
+    """From GITHUB_TOKEN or GH_TOKEN, else from `gh`, GitHub's command-line program, if it is logged in."""
+    variable = environment.get("GITHUB_TOKEN") or environment.get("GH_TOKEN")
+    token = (variable or _token_from_gh(urlsplit(url).hostname or "")).strip()
+    if token and token.isprintable() and token.isascii():
+        return Secret(token)
+    raise PreflightError(
+        f"no GitHub token for the issues of {repository}: set GITHUB_TOKEN or GH_TOKEN, or run: gh auth login"
+    )
+
+
+def _token_from_gh(host: str) -> str:
+    command = ["gh", "auth", "token", *([] if host == PUBLIC_API else ["--hostname", host])]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=GH_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""

@@ -17,10 +17,11 @@ from agentos.outputs.audit import Audit, JsonLines
 from agentos.outputs.display import open_display
 from agentos.outputs.logfiles import LogFiles, SummaryFile, WarnOnce
 from agentos.outputs.writer import LineWriter
+from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin
+from agentos.run.done_hook import DoneHook
 from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs
 from agentos.run.signals import Signals
-from agentos.storage.clock import host_clock
 from agentos.storage.files import Folder, private_file
 from agentos.storage.home import Home
 from agentos.storage.journal import Journal
@@ -38,16 +39,22 @@ class RunSession:
     def __init__(
         self, home: Home, origin: RunOrigin, redact: Redactor, signals: Signals, stack: contextlib.ExitStack
     ) -> None:
+        # The first to be opened and the last to be closed: nothing of the run is left when the command starts.
+        hook = DoneHook(origin.on_done, origin.echo, to_stderr=origin.json)
+        stack.callback(hook.run)
         run = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
+        hook.folder = run.path
         self.run_id = run.id
         self.folder = run.path
-        self.display = open_display(origin.display, origin.text_fd, redact, terminal_info())
+        info = terminal_info() if origin.notify else terminal_info().without_notifications()
+        self.display = open_display(origin.display, origin.text_fd, redact, info)
         self.listeners: list[Listener] = []
         self._origin = origin
         self._redact = redact
         self._signals = signals
         self._stack = stack
         self._add_default_listeners()
+        self.add_listener(hook)
 
     def add_listener(self, listener: Listener) -> None:
         self.listeners.append(listener)
@@ -59,6 +66,7 @@ class RunSession:
         credentials: Callable[[], CredentialUpdate] = lambda: None,
         decisions: Callable[[list[str]], list[events.ItemDecided]] = lambda parked: [],
         taken: Callable[[list[str]], list[TakenItem]] = lambda items: [],
+        background: Callable[[], object] = lambda: None,
     ) -> ExternalInputs:
         """Connect signals and the control socket to `engine`, so that both end its waits."""
         self._signals.wake = engine.wake
@@ -69,6 +77,7 @@ class RunSession:
             self._open_control_socket(engine),
             self._suspend,
             taken,
+            background,
         )
 
     def run_started(self, workflow: str, settings: Settings, plan: Plan) -> events.RunStarted:
@@ -117,6 +126,7 @@ def _summary_writer(folder: Path) -> Callable[[str], None]:
     documents = Folder(folder, file_mode=0o600, folder_mode=0o700)
 
     def write(text: str) -> None:
-        documents.write("summary.json", text.encode())
+        # A file name that is not UTF-8 may be part of an error.
+        documents.write("summary.json", text.encode("utf-8", "replace"))
 
     return write

@@ -35,11 +35,16 @@ class Checkpoint:
 
     async def note(self, name: str, text: str) -> None:
         """Stores a note. It is on disk when this returns."""
+        await self._write("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", name, text)
+
+    async def forget(self, name: str) -> None:
+        """Deletes a note, if there is one."""
+        await self._write("DELETE FROM agentos_notes WHERE name = ?", name)
+
+    async def _write(self, statement: str, *values: str) -> None:
         async with self.saver.lock:
             try:
-                await self._connection.execute(
-                    "INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text)
-                )
+                await self._connection.execute(statement, values)
                 await self._connection.commit()
             except sqlite3.Error:
                 await self._connection.rollback()
@@ -50,6 +55,15 @@ class Checkpoint:
             cursor = await self._connection.execute("SELECT text FROM agentos_notes WHERE name = ?", (name,))
             row = await cursor.fetchone()
         return None if row is None else str(row[0])
+
+    async def count_answers(self) -> int:
+        """How many model responses are stored."""
+        async with self.saver.lock:
+            cursor = await self._connection.execute(
+                "SELECT COUNT(*) FROM agentos_notes WHERE name LIKE 'answer %'"
+            )
+            row = await cursor.fetchone()
+        return int(row[0]) if row else 0
 
 
 @contextlib.asynccontextmanager

@@ -1,11 +1,13 @@
-"""Atomic, durable file operations that never follow a symbolic link out of their folder."""
+"""Atomic, durable file operations that never follow a symbolic link out of their folder; detects a full disk."""
 
 import contextlib
 import errno
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from agentos.regular_files import FOLDER_FIX, UnsafeFile, open_regular, read_regular
@@ -17,6 +19,10 @@ MAX_DOCUMENT = 64 * 1024 * 1024  # bytes; twice the longest answer of a model
 TMP_PREFIX = ".agentos-tmp-"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+PROBE_SIZE = 256 * 1024  # bytes, about what a node writes
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SQLITE_IOERR = 10
+_SQLITE_FULL = 13
 
 
 class Folder:
@@ -194,19 +200,46 @@ def private_file(path: Path) -> int:
 
 
 class ProjectFolder(Folder):
-    """A project's files, with a lock for assigning numbers."""
+    """A project's files, with a lock for assigning numbers. `announce` is called when another process holds that lock."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, announce: Callable[[str], None] = lambda text: None) -> None:
         super().__init__(root)
         self._locks = ItemLocks(root)
+        self._announce = announce
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[None]:
         """Holds the project's numbering lock, so that two processes never assign the same number."""
         self._locks.prepare()
         lock = self._locks.numbering()
-        lock.wait()
+        lock.wait(self._announce)
         try:
             yield
         finally:
             lock.release()
+
+
+def is_full(error: BaseException, *folders: Path) -> bool:
+    """Whether the error means that a disk is full. SQLite reports some of these only as "disk I/O error"."""
+    if isinstance(error, OSError):
+        return error.errno in _DISK_FULL
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return code == _SQLITE_FULL or (code == _SQLITE_IOERR and not all(map(has_space, folders)))
+    return False
+
+
+def has_space(folder: Path) -> bool:
+    """Whether a node's output would fit. Tried by writing, because free space does not account for user quotas."""
+    while not folder.is_dir():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(PROBE_SIZE))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        if error.errno in _DISK_FULL:
+            return False
+        raise
+    return True

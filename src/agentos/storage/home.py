@@ -42,6 +42,10 @@ class Home:
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / checkpoint_name(workflow, number)
 
+    def code_index(self, project: Path) -> Path:
+        """The index of the project's code; a cache, built again when it is missing."""
+        return self.path / "code" / f"{project_key(project)}.db"
+
     def locks(self, project: Path) -> Path:
         """The second lock of each item. The project's own may be deleted, as by `git clean`; these are not."""
         return self.path / "locks" / project_key(project)
@@ -49,6 +53,10 @@ class Home:
     def program(self, project: Path, name: str) -> Path:
         """The locks and done markers of one `agentos exec` command in one project."""
         return self.path / "exec" / project_key(project) / name
+
+    def workspaces(self, project: Path, folder: str) -> Path:
+        """The `worktrees` or `copies` in which `agentos exec` runs the items of a project."""
+        return self.path / folder / project_key(project)
 
     def open(self) -> "Home":
         """Creates the folder if needed and checks that it can be written."""

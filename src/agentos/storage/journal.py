@@ -12,11 +12,12 @@ from agentos.core.errors import UnsupportedFormat
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import WIRE_NAMES, CodecError, EventEncoder, decode
 from agentos.core.protocol.events import FORMAT, Event
-from agentos.regular_files import open_regular
+from agentos.regular_files import UnsafeFile, open_regular
 from agentos.storage.files import private_file
 
 NAME = "events.jsonl"
 MAX_FIRST_LINE = 64 * 1024 * 1024  # bytes; it names every item of the run
+MAX_READ = 1024 * 1024  # bytes per call
 
 
 class Journal:
@@ -144,3 +145,47 @@ def read_entry(line: bytes) -> JournalEntry | None:
         return JournalEntry(float(record["at"]), decode(record))
     except (CodecError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+class Tail:
+    """Returns the complete lines added to a file since the last call. The file need not exist yet."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path = path
+        self._offset = offset
+        self._partial_line = b""
+
+    def lines(self) -> list[bytes]:
+        try:
+            with open(open_regular(self._path), "rb") as file:
+                file.seek(self._offset)
+                chunk = file.read(MAX_READ)
+                self._offset = file.tell()
+        except (OSError, UnsafeFile):
+            return []
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+        return lines
+
+
+class Follower:
+    """Reads what a run adds: events from its journal, the items' output from their logs."""
+
+    def __init__(self, folder: Path) -> None:
+        check_format(folder)
+        self._folder = folder
+        self._journal = Tail(folder / NAME)
+        # Output from before the follower started is not repeated.
+        self._logs = {path.stem: Tail(path, path.stat().st_size) for path in folder.glob("*.log")}
+
+    def new_events(self) -> Iterator[JournalEntry]:
+        for line in self._journal.lines():
+            if (entry := read_entry(line)) is not None:
+                if isinstance(entry.event, events.ItemStarted):
+                    item = entry.event.item
+                    self._logs.setdefault(item, Tail(self._folder / f"{item}.log"))
+                yield entry
+
+    def log_lines(self) -> Iterator[events.LineWritten]:
+        for item, log in self._logs.items():
+            for line in log.lines():
+                yield events.LineWritten(item, line.decode("utf-8", "replace"))

@@ -14,19 +14,22 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import is_safe_id
 from agentos.core.protocol.results import Ending, Outcome
+from agentos.platform_support import platform
 from agentos.regular_files import UnsafeFile, check_folder, open_regular, read_regular
+from agentos.storage.project_access import LOCKS, described, sharing_fix, user_name
 
-LOCKS = ".locks"
 PROBE_RETRY = 0.002  # seconds between tries while a probe shares the lock
 PROBE_TIMEOUT = 2.0  # seconds; a probe lasts microseconds, unless its process was stopped in the middle
 WAIT_INTERVAL = 0.02  # seconds
 WAIT_TIMEOUT = 60.0  # seconds for a lock that is held for moments
+QUIET_WAIT = 1.0  # seconds before such a wait is announced
 PRIVATE_MODE, SHARED_MODE = 0o600, 0o660
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -36,12 +39,30 @@ class NoFileLocks(PreflightError):
     """The file system does not support flock, as some network disks do not."""
 
 
+class LockNotAllowed(PreflightError):
+    """This user may not create or open the lock file: another user's project, or one that is not shared properly."""
+
+
+class LockTimeout(PreflightError):
+    """A lock that is usually held for moments was not released in time. Trying again may help."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock. For messages only: decisions rely on the lock itself."""
+    """Who holds a lock. For messages only: decisions rely on the lock itself.
+
+    `user` is empty if it is ourselves. Without a pid, only the owner of the lock file is known.
+    """
 
     pid: int
     run: str
+    user: str = ""
+
+    @property
+    def text(self) -> str:
+        if not self.pid:
+            return f"{self.user}, who alone may open its lock file"
+        return f"process {self.pid}, run {self.run}" + (f", {self.user}" if self.user else "")
 
 
 class LockFile:
@@ -53,11 +74,13 @@ class LockFile:
         self._mode = mode
 
     def acquire(self) -> bool:
-        """Tries once. False if another process, or another user (EACCES), holds it; other errors are raised."""
+        """Tries once. False if another process holds it, or a user whose file may not even be read.
+
+        Raises LockNotAllowed where the lock may not be created: nobody holds it then, and waiting would not help.
+        """
         while True:
-            try:
-                descriptor = open_regular(self.path, flags=_OPEN_FLAGS, mode=self._mode)
-            except PermissionError:
+            descriptor = self._open()
+            if descriptor is None:
                 return False
             try:
                 if not _lock_exclusively(descriptor):
@@ -75,19 +98,46 @@ class LockFile:
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return True
 
-    def wait(self) -> None:
-        """Waits until the lock is free. Only for locks that are held for moments, never for an item's."""
-        deadline = time.monotonic() + WAIT_TIMEOUT
+    def _open(self) -> int | None:
+        """A descriptor of the lock file; None if it is another user's and may not be read."""
+        try:
+            return open_regular(self.path, flags=_OPEN_FLAGS, mode=self._mode)
+        except PermissionError as error:
+            try:
+                # A lock needs no permission to write. What else the item needs is checked where it is written.
+                return open_regular(self.path)
+            except (FileNotFoundError, PermissionError):
+                if os.path.lexists(self.path):
+                    return None
+            denied = described(self.path)
+            fix = sharing_fix(self.path.parent.parent, [denied])
+            raise LockNotAllowed(f"cannot lock {self.path.name}: {denied.problem}: {fix}") from error
+
+    def wait(
+        self, announce: Callable[[str], None] = lambda text: None, timeout: float = WAIT_TIMEOUT
+    ) -> None:
+        """Waits until the lock is free. Only for locks that are held for moments, never for an item's.
+
+        `announce` is called once with the holder it waits for, if that takes longer than QUIET_WAIT.
+        """
+        started_at = time.monotonic()
+        is_announced = False
         while not self.acquire():
-            if time.monotonic() > deadline:
-                pid = _pid_in(self.path)
-                holder = f"process {pid}" if pid else "another process"
-                raise TimeoutError(
-                    errno.ETIMEDOUT,
-                    f"{holder} has held this lock for over {WAIT_TIMEOUT:.0f} s",
-                    str(self.path),
+            waited = time.monotonic() - started_at
+            if waited > timeout:
+                raise LockTimeout(
+                    f"{self.holder_text()} has held {self.path} for over {timeout:.0f} s; "
+                    "end it if it hangs, then try again"
                 )
+            if waited > QUIET_WAIT and not is_announced:
+                announce(f"Waiting for {self.path.name}, which {self.holder_text()} holds...")
+                is_announced = True
             time.sleep(WAIT_INTERVAL)
+
+    def holder_text(self) -> str:
+        """The process that holds the lock, as far as its file says."""
+        pid, owner = _pid_in(self.path), _owner_of(self.path)
+        return (f"process {pid}" if pid else "another process") + (f" of {owner}" if owner else "")
 
     def is_current(self) -> bool:
         """Whether the lock file is still the one that was locked: `git clean` may have removed it."""
@@ -115,17 +165,8 @@ def is_locked(path: Path) -> bool:
 
 def stopped_holder(path: Path) -> int | None:
     """The pid of the lock's holder if that process is stopped, as by Ctrl-Z. For messages only."""
-    with contextlib.suppress(OSError, ValueError):
-        pid = _pid_in(path)
-        if not pid or not is_locked(path):
-            return None
-        is_stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
-        # In another container the same number is another process.
-        if is_stopped and any(
-            os.path.samestat(path.stat(), fd.stat()) for fd in Path(f"/proc/{pid}/fd").iterdir()
-        ):
-            return pid
-    return None
+    pid = _pid_in(path)
+    return pid if pid and is_locked(path) and platform().is_stopped(pid, holding=path) else None
 
 
 class ItemLocks:
@@ -160,7 +201,7 @@ class ItemLocks:
         lock = LockFile(self._path(item, "lock"), self._mode)
         if not lock.acquire():
             return None
-        text = json.dumps({"pid": holder.pid, "run": holder.run})
+        text = json.dumps({"pid": holder.pid, "run": holder.run, "uid": os.getuid()})
         with contextlib.suppress(OSError, UnsafeFile):
             self._write_text(self._path(item, "holder"), text, os.O_TRUNC)
         return lock
@@ -169,8 +210,12 @@ class ItemLocks:
         """Who last acquired the item's lock; they may have released it since."""
         try:
             record = json.loads(read_regular(self._path(item, "holder"), limit=4096))
-            return Holder(int(record["pid"]), str(record["run"]))
-        except (OSError, UnsafeFile, ValueError, KeyError, TypeError):
+            uid = int(record.get("uid", os.getuid()))
+            user = "" if uid == os.getuid() else user_name(uid)
+            return Holder(int(record["pid"]), str(record["run"]), user)
+        except PermissionError:
+            return Holder(0, "", _owner_of(self._path(item, "lock")) or "another user")
+        except (OSError, UnsafeFile, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None
 
     def held(self) -> dict[str, Holder | None]:
@@ -211,8 +256,8 @@ class ItemLocks:
 
 def held_outcome(holder: Holder | None) -> Outcome:
     """The outcome of an item whose lock another run holds."""
-    who = f" (pid {holder.pid}, run {holder.run})" if holder else ""
-    return Outcome(Ending.ELSEWHERE, error=f"another run is working on it{who}")
+    who = f" ({holder.text})" if holder else ""
+    return Outcome(Ending.HELD_BY_OTHER_RUN, error=f"another run is working on it{who}")
 
 
 def try_flock(descriptor: int, operation: int) -> None:
@@ -222,12 +267,10 @@ def try_flock(descriptor: int, operation: int) -> None:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        # Where /proc is missing, the name is not known.
-        where = "the disk of your project or of AGENTOS_HOME"
-        with contextlib.suppress(OSError):
-            where = f"the disk of {os.path.dirname(os.readlink(f'/proc/self/fd/{descriptor}'))}"
+        path = platform().path_of(descriptor)
+        where = path.parent if path else "your project or of AGENTOS_HOME"
         raise NoFileLocks(
-            f"{where} has no file locks ({os.strerror(error.errno)}), so two runs could work on the same item: "
+            f"the disk of {where} has no file locks ({os.strerror(error.errno)}), so two runs could work on the same item: "
             "move the project, or AGENTOS_HOME, to a local disk; check with: agentos doctor"
         ) from error
 
@@ -261,6 +304,14 @@ def _is_file_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def _owner_of(path: Path) -> str:
+    """The user who created the file, if that is not ourselves."""
+    with contextlib.suppress(OSError):
+        uid = path.lstat().st_uid
+        return "" if uid == os.getuid() else user_name(uid)
+    return ""
 
 
 def _pid_in(path: Path) -> int | None:

@@ -27,10 +27,9 @@ from pathlib import Path
 from agentos.core.protocol.codec import CodecError, decode, encode
 from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import KeyRejected, Note, RunGone, shift_times
+from agentos.platform_support import boot_id, host_clock
 from agentos.regular_files import open_regular
-from agentos.storage.clock import boot_id, host_clock
-from agentos.storage.disk_space import is_full
-from agentos.storage.files import private_folder
+from agentos.storage.files import is_full, private_folder
 from agentos.storage.locks import LockFile, try_flock
 from agentos.storage.peer_log_compaction import NoteCompactor
 

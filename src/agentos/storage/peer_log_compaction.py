@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from agentos.core.constants import DAY
 from agentos.core.protocol.peer_notes import (
     EARLIER,
+    BucketLimitsForgotten,
     BucketLimitsLearned,
     BucketUsage,
     CallEnded,
@@ -59,6 +60,8 @@ class NoteCompactor:
             case BucketLimitsLearned():
                 bucket = (note.bucket, note.model)
                 self._limits[bucket] = _merge(self._limits.get(bucket, note), note)
+            case BucketLimitsForgotten():
+                self._limits = {key: kept for key, kept in self._limits.items() if key[0] != note.bucket}
             case _:
                 self._add_state(note)
 
@@ -113,14 +116,12 @@ class NoteCompactor:
 def _merge(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
     """Combines two findings about one bucket; where both say something, the later one wins."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
-    rate = earlier if later.requests_per_second is None else later
+    learned = earlier.learned if later.learned is None else later.learned
     counting = earlier if later.counting is None else later
     return replace(
         later,
         limits=tuple(limits.values()),
-        requests_per_second=rate.requests_per_second,
-        window_seconds=rate.window_seconds,
-        token_rate=rate.token_rate,
+        learned=learned,
         counting=counting.counting,
         window_start=counting.window_start,
     )

@@ -15,8 +15,8 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
+from agentos.platform_support import host_clock
 from agentos.regular_files import open_regular
-from agentos.storage.clock import host_clock
 from agentos.storage.locks import is_locked
 from agentos.storage.peer_log import NOTES_FILE, liveness_path, read_note, read_notes
 from agentos.storage.peer_log_compaction import RECENT

@@ -23,6 +23,7 @@ from agentos.storage.journal import (
     JournalEntry,
     check_format,
     lines_with,
+    read_entry,
     read_first_record,
     read_journal,
     read_lines,
@@ -100,6 +101,21 @@ def load_run_stats(run: Path) -> RunStats:
             with contextlib.suppress(KeyError):
                 stats.handle(entry.event, entry.at)
     return stats
+
+
+def load_run_totals(run: Path) -> RunStats | None:
+    """The totals of a run that has ended, from the few lines that hold them; None if it has not ended."""
+    stats = RunStats()
+    kinds = (events.RunStarted, events.ItemEnded, events.CallCompleted, events.RunEnded)
+    with contextlib.suppress(OSError, UnsafeFile):
+        if next(lines_with(run, type_marker(events.RunEnded)), None) is None:
+            return None
+        check_format(run)
+        for line in (line for kind in kinds for line in lines_with(run, type_marker(kind))):
+            with contextlib.suppress(KeyError):
+                if entry := read_entry(line):
+                    stats.handle(entry.event, entry.at)
+    return stats if stats.ended else None
 
 
 def load_run_record(run: Path) -> RunRecord:

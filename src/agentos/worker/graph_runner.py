@@ -1,4 +1,4 @@
-"""Runs the LangGraph graph of one item from its checkpoint as far as it goes."""
+"""Runs the LangGraph graph of one item from its checkpoint as far as it goes, with an event before and after each node."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,13 @@ import functools
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from agentos.codebase.project_code import ProjectCode
 from agentos.core.planning.gates import GateRequest, ParkedItem
 from agentos.core.planning.plan import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
@@ -23,9 +25,14 @@ from agentos.storage.review_notes import PARKING, decision_note
 from agentos.worker.model_session import ModelSession
 from agentos.workflows.human_gate import resume_with
 from agentos.workflows.node_context import NodeContext, Say, Tracker
-from agentos.workflows.node_events import with_node_events
 from agentos.workflows.plugin import Plugin
 
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable, RunnableConfig
+    from langgraph.graph import StateGraph
+
+Publish = Callable[[str, int], AbstractAsyncContextManager[None]]
+"""Takes a node's name and round; entered when the node starts, left when it ends."""
 CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
 STEPS_PER_ROUND = 8
 
@@ -68,6 +75,7 @@ class GraphRunner:
             item=self.task.item,
             folder=self.documents,
             ask=functools.partial(self.session.ask, checkpoint),
+            forget=functools.partial(self.session.forget, checkpoint),
             say=self.echo,
             max_iterations=self.task.max_iterations,
             prompts=self.workflow.prompts,
@@ -75,6 +83,7 @@ class GraphRunner:
             parked=unpack(ParkedItem, json.loads(parking)).request.number if parking else 0,
             text=self.task.text,
             tracker=self._tracker(),
+            code=ProjectCode(self.task.code, Path(self.task.project)) if self.task.code else None,
         )
         graph = with_node_events(
             self.workflow.graph(context), functools.partial(self._node_events, checkpoint)
@@ -159,3 +168,50 @@ class GraphRunner:
             details=(conclusion.reason,) if conclusion.reason else (),
             result=conclusion.result,
         )
+
+
+def with_node_events(
+    graph: "StateGraph[Any, Any, Any, Any]", publish: Publish
+) -> "StateGraph[Any, Any, Any, Any]":
+    """The same graph, publishing events around each node. Works on any graph, without its cooperation."""
+    from langgraph.graph import StateGraph
+
+    wrapped: StateGraph[Any, Any, Any, Any] = StateGraph(graph.state_schema)
+    for name, spec in graph.nodes.items():
+        wrapped.add_node(name, _wrap(name, cast("Runnable[Any, Any]", spec.runnable), publish))
+        spec.runnable = wrapped.nodes[name].runnable
+    return graph
+
+
+def _wrap(name: str, node: "Runnable[Any, Any]", publish: Publish) -> Any:
+    function = getattr(node, "afunc", None)
+    if str(getattr(function, "__module__", "")).startswith(f"{__package__}."):
+        return _NodeWithEvents(name, node, publish)
+
+    # LangGraph finds subgraphs among the variables that a node's function closes over: `node` must be one of them.
+    async def run(state: Any, config: "RunnableConfig") -> Any:
+        async with publish(name, _round(state)):
+            return await node.ainvoke(state, config)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeWithEvents:
+    """Wraps a node of a built-in workflow: an object, because LangGraph searches the code of functions for subgraphs.
+
+    That search takes longer than everything else about building a graph, and the built-in nodes contain no subgraphs.
+    """
+
+    name: str
+    node: "Runnable[Any, Any]"
+    publish: Publish
+
+    async def __call__(self, state: Any, config: "RunnableConfig") -> Any:
+        async with self.publish(self.name, _round(state)):
+            return await self.node.ainvoke(state, config)
+
+
+def _round(state: object) -> int:
+    found = state.get("round", 0) if isinstance(state, Mapping) else getattr(state, "round", 0)
+    return found if isinstance(found, int) else 0

@@ -1,11 +1,13 @@
 """Runs one item from its checkpoint to its outcome."""
 
 import asyncio
+import errno
 import os
 import sqlite3
 import traceback
 from pathlib import Path
 
+from agentos.config.settings import wants_traceback
 from agentos.core.errors import (
     BadRequest,
     BrokenWorkflow,
@@ -18,29 +20,32 @@ from agentos.core.errors import (
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel
-from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
+from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
+from agentos.core.text.values import error_location, too_many_processes
 from agentos.storage.checkpoints import Checkpoint, check_checkpoint, delete_checkpoint, open_checkpoint
-from agentos.storage.disk_space import is_full
-from agentos.storage.files import ProjectFolder, private_folder
-from agentos.storage.locks import Holder, ItemLocks, LockFile, held_outcome
+from agentos.storage.files import ProjectFolder, is_full, private_folder
+from agentos.storage.locks import Holder, ItemLocks, LockFile, LockTimeout, held_outcome
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import DISK_POLL_INTERVAL, ModelSession
 from agentos.workflows.base import finished_verdict
 from agentos.workflows.node_context import Say
 from agentos.workflows.registry import load_workflow
 
-TRACEBACK_FRAMES = 3
+# Something else lies in the place of a file or folder, or it may not be used: another attempt finds the same.
+PERMANENT_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
     """Lock the item and run it as far as it goes. Every failure becomes an outcome."""
-    in_home = [ItemLocks.inside(private_folder(Path(task.locks)))] if task.locks else []
-    locks = [ItemLocks(Path(task.project)), *in_home]
+    locks = [ItemLocks(Path(task.project))]
     previous = locks[0].holder(task.item.id)
     try:
+        if task.locks:
+            locks.append(ItemLocks.inside(private_folder(Path(task.locks))))
         lock = await _acquire_lock(task, channel, locks)
     except OSError as error:
-        return failed_transient(f"cannot acquire the lock file {error.filename}: {error.strerror}")
+        reason = f"cannot acquire the lock file {error.filename}: {error.strerror}"
+        return failed(reason) if error.errno in PERMANENT_ERRORS else failed_transient(reason)
     except PreflightError as error:  # such as a symbolic link in the lock's place
         return failed(f"cannot acquire its lock: {error}")
     if lock is None:
@@ -69,15 +74,19 @@ def _failure(error: BaseException, echo: Say) -> Outcome:
             return failed_transient(str(error)) if error.retryable else failed(str(error))
         case BrokenWorkflow() if isinstance(error.__cause__, OSError):
             return failed_transient(str(error))
+        case LockTimeout():
+            return failed_transient(str(error))
         case BadRequest() | PreflightError():
             return failed(str(error))
         case OSError() if error.strerror:
             where = f": {error.filename}" if error.filename else ""
-            return failed_transient(f"{error.strerror}{where}")
+            is_permanent = error.errno in PERMANENT_ERRORS
+            return (failed if is_permanent else failed_transient)(f"{error.strerror}{where}")
         case RuntimeError() if "start new thread" in str(error):
-            return failed_transient(f"{error}: raise the limit of processes (ulimit -u 256)")
-    echo("".join(traceback.format_exception(error, limit=-TRACEBACK_FRAMES)))
-    return failed_transient(f"{type(error).__name__}: {error}")
+            return failed_transient(too_many_processes(error))
+    if wants_traceback():
+        echo("".join(traceback.format_exception(error)))
+    return failed_transient(error_location(error))
 
 
 async def _acquire_lock(task: WorkerTask, channel: Channel, locks: list[ItemLocks]) -> list[LockFile] | None:
@@ -127,7 +136,7 @@ class ItemRunner:
         self._start_fresh = task.fresh
         self._database = Path(task.database)
         self._workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
-        self._documents = ProjectFolder(Path(task.project))
+        self._documents = ProjectFolder(Path(task.project), echo)
         self._session = ModelSession(task, channel)
         self._graph_runner = GraphRunner(task, self._workflow, self._documents, self._session, echo)
 
@@ -147,11 +156,13 @@ class ItemRunner:
             listener.cancel()
 
     async def _run_from_checkpoint(self) -> Outcome:
-        if not self._task.redo and (verdict := self._finished_verdict()):
+        # It may have been finished between the plan and our lock.
+        verdict = finished_verdict(self._workflow, Path(self._task.project), self._item, self._database)
+        if verdict and not self._task.redo:
             self._clean_up()
             if self._is_retry:
-                return Outcome(Ending.FINISHED, verdict, error="was finished already")
-            return Outcome(Ending.FINISHED_ELSEWHERE, verdict, error="another run finished it")
+                return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)
+            return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
         if self._start_fresh:
             self._clean_up()
             self._start_fresh = False
@@ -161,10 +172,6 @@ class ItemRunner:
         if outcome.ending is Ending.FINISHED:
             self._clean_up()
         return outcome
-
-    def _finished_verdict(self) -> Verdict | None:
-        """The verdict, if the item was finished between the plan and our lock."""
-        return finished_verdict(self._workflow, Path(self._task.project), self._item, self._database)
 
     async def _run_graph(self) -> Outcome:
         """Run from the checkpoint, or from the start if the item's text has changed since."""

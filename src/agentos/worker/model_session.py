@@ -16,7 +16,7 @@ from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS
 from agentos.storage.checkpoints import Checkpoint
-from agentos.storage.disk_space import has_space, is_full
+from agentos.storage.files import has_space, is_full
 
 DISK_POLL_INTERVAL = 0.5  # seconds
 
@@ -33,7 +33,8 @@ class ModelSession:
         self.stopping = asyncio.Event()
         self._item = task.item.id
         self._channel = channel
-        self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send)
+        timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
+        self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send, timeouts)
         self._folders = (Path(task.database).parent, Path(task.project))
 
     def send(self, event: WorkerEvent) -> None:
@@ -46,6 +47,8 @@ class ModelSession:
             if response := _readable(cached):
                 return response
             await self._drop(checkpoint, call)
+        if not self._model.calls_done:
+            self._model.calls_done = await checkpoint.count_answers()
         response = await self._model.complete(call, request)
         text = json.dumps(pack(response))
         while True:
@@ -57,11 +60,16 @@ class ModelSession:
                 if not self.is_disk_full(error) or not await self.wait_for_disk():
                     raise
 
+    async def forget(self, checkpoint: Checkpoint, *calls: str) -> None:
+        """Drop the answers to these calls, so that they are asked again."""
+        for call in calls:
+            await checkpoint.forget(f"answer {call}")
+
     async def _drop(self, checkpoint: Checkpoint, call: str) -> None:
-        """Give up a kept answer that cannot be used: once, so that no call is paid for again and again."""
+        """Allow one repeat of a call whose stored answer is unusable; fail the second time, to avoid paying endlessly."""
         if await checkpoint.noted(f"dropped {call}") is not None:
             raise ItemError(
-                f"the kept answer to {call} cannot be used, for the second time",
+                f"the stored answer to {call} is unusable for the second time",
                 ("start over with --fresh, or choose another model",),
             )
         await checkpoint.note(f"dropped {call}", "")
@@ -102,7 +110,7 @@ class ModelSession:
 
 
 def _readable(kept: str) -> ModelResponse | None:
-    """The answer that was kept; None if it is damaged, or has text that no document could hold."""
+    """The stored answer; None if it is damaged or contains text that cannot be encoded as UTF-8."""
     try:
         response: ModelResponse = unpack(ModelResponse, json.loads(kept))
         f"{response.text}{response.model}".encode()

@@ -5,8 +5,7 @@ from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile,
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, Workflow
-from agentos.workflows.node_context import LineageFile, NodeContext
-from agentos.workflows.sources.markdown import (
+from agentos.workflows.markdown import (
     Page,
     folder_items,
     markdown_files,
@@ -14,6 +13,7 @@ from agentos.workflows.sources.markdown import (
     read_page,
     skipped_files,
 )
+from agentos.workflows.node_context import LineageFile, NodeContext
 
 __all__ = [
     "Candidate",

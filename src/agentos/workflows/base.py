@@ -45,6 +45,9 @@ class Workflow(Protocol):
     folders: tuple[str, ...] = ()
     """Folders in the project that hold the items. A folder that has one of them is a project."""
 
+    uses_code: bool = False
+    """Whether its nodes want `NodeContext.code`: then the project's code is indexed before the first worker starts."""
+
     def candidates(self, project: Path) -> list[Candidate]:
         """All items with their status, in the order in which to process them. Must not write anything."""
         ...
@@ -58,7 +61,7 @@ class Workflow(Protocol):
         ...
 
     def skipped(self, project: Path) -> list[SkippedFile]:
-        """The files that a user may take for items and that are none, to be named. By default, none."""
+        """Files that a user may take for items but that are not, to be listed with the reason. By default, none."""
         return []
 
     def prepare(self, documents: Documents) -> None:
@@ -84,7 +87,7 @@ def finished_verdict(workflow: Workflow, project: Path, item: Item, database: Pa
     status = workflow.status(project, item)
     if status is ItemStatus.APPROVED:
         return Verdict.APPROVED
-    # With a checkpoint it is still in progress: this attempt, or another that somebody asked for.
+    # With a checkpoint it is still in progress: this attempt, or another that a person requested.
     if status is ItemStatus.UNCHANGED and not database.exists():
         return Verdict.NEEDS_REVISION
     return None

@@ -29,21 +29,21 @@ class HumanGate:
         decision: ReviewDecision = unpack(ReviewDecision, json.loads(interrupt(pack(request))))
         self._context.say(f"A person has {decision.action.past_tense} the {request.gate}")
         saved = self._save(decision, request, state)
-        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": request.number}
+        return {**saved, **_apply(decision, request, {**state, **saved}), "decision_count": request.number}
 
     def _save(self, decision: ReviewDecision, request: GateRequest, state: State) -> State:
         """Writes the person's edit and feedback to the lineage. Idempotent, since the node may run again."""
-        context, files, saved = self._context, state["files"], State()
+        context, lineage_count, saved = self._context, state["lineage_count"], State()
         if decision.draft is not None:
-            files += 1
-            saved["draft"] = context.write_lineage(files, "edited", decision.draft)
+            lineage_count += 1
+            saved["draft"] = context.write_lineage(lineage_count, "edited", decision.draft)
             saved["drafter"] = _with_person(state["drafter"], "edited by")
         if decision.text or decision.action is ReviewAction.REJECT:
-            files += 1
+            lineage_count += 1
             heading = f"# A person on draft {request.round}: {decision.action.past_tense}"
             text = f"{heading}\n\n{decision.text}".strip() + "\n"
-            saved["feedback"] = [*state["feedback"], context.write_lineage(files, "feedback", text)]
-        return {**saved, "files": files}
+            saved["feedback"] = [*state["feedback"], context.write_lineage(lineage_count, "feedback", text)]
+        return {**saved, "lineage_count": lineage_count}
 
 
 def stage_of(state: State) -> Gate:
@@ -61,7 +61,7 @@ def _gate_request(state: State) -> GateRequest:
     gate = stage_of(state)
     reviewed = gate is Gate.VERDICT
     return GateRequest(
-        number=state.get("gates", 0) + 1,
+        number=state.get("decision_count", 0) + 1,
         gate=gate,
         round=state["round"],
         draft=state["draft"]["path"],
@@ -72,7 +72,7 @@ def _gate_request(state: State) -> GateRequest:
 
 def _apply(decision: ReviewDecision, request: GateRequest, state: State) -> State:
     """What the decision changes. A person overrules both the reviewer and --max-iterations."""
-    unreviewed = state.get("unreviewed", 0) + (request.gate is Gate.DRAFT)
+    unreviewed = state.get("unreviewed_count", 0) + (request.gate is Gate.DRAFT)
     reviewer = _with_person(state.get("reviewer", ""), "then")
     match decision.action, request.gate:
         case ReviewAction.APPROVE, Gate.DRAFT:
@@ -81,12 +81,12 @@ def _apply(decision: ReviewDecision, request: GateRequest, state: State) -> Stat
             return {"verdict": Verdict.APPROVED.value, "stop_reason": "", "reviewer": reviewer}
         case ReviewAction.SEND_BACK, _:
             revise = Verdict.NEEDS_REVISION.value
-            return {"sent_back": True, "unreviewed": unreviewed, "verdict": revise, "stop_reason": ""}
+            return {"sent_back": True, "unreviewed_count": unreviewed, "verdict": revise, "stop_reason": ""}
         case _:
             return {
                 "verdict": Verdict.NEEDS_REVISION.value,
                 "stop_reason": REJECTED,
-                "unreviewed": unreviewed,
+                "unreviewed_count": unreviewed,
                 "reviewer": reviewer,
             }
 

@@ -14,16 +14,25 @@ from agentos.regular_files import check_folder, list_folder, read_regular
 from agentos.workflows.base import Conclusion
 from agentos.workflows.file_issue import ISSUES, Filing, file_issue, slug_of
 from agentos.workflows.human_gate import HumanGate
-from agentos.workflows.node_context import NodeContext
-from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
-from agentos.workflows.review_metadata import read_metadata, with_metadata
-from agentos.workflows.sources.markdown import (
+from agentos.workflows.markdown import (
     file_number,
     in_file,
     markdown_files,
     page_item,
     read_page,
     skipped_files,
+)
+from agentos.workflows.material import RelatedMaterial
+from agentos.workflows.node_context import NodeContext
+from agentos.workflows.review_loop import (
+    ReviewLoop,
+    Routes,
+    State,
+    compose,
+    is_over,
+    read_metadata,
+    reviews,
+    with_metadata,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +43,7 @@ NUMBERS = "ideas/.numbers"
 _MAX_NAME = 4096  # bytes
 _NUMBER = re.compile(r"[0-9]{1,9}")
 REVISION = "docs/issues/needs-revision"
+DESIGNS = "docs/lld/active"
 
 
 class IssueWorkflow:
@@ -74,7 +84,8 @@ class IssueWorkflow:
         return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        loop = ReviewLoop(context, self.name, "brief")
+        related = RelatedMaterial(context, ISSUES, DESIGNS)
+        loop = ReviewLoop(context, self.name, "brief", related)
 
         async def load(state: State) -> State:
             page = read_page(context.root / context.item.source, context.root)
@@ -88,7 +99,10 @@ class IssueWorkflow:
 
         async def file(state: State) -> State:
             if state["verdict"] == Verdict.APPROVED.value:
-                return {"result": await _file(context, context.read_lineage(state["draft"]))}
+                draft = context.read_lineage(state["draft"])
+                for duplicate in related.duplicates(draft):
+                    context.say(f"Possible duplicate of {duplicate}")
+                return {"result": await _file(context, draft)}
             body = f"{context.read_lineage(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
             name = f"{REVISION}/{document_name(context.item.number)}"
             context.folder.write(name, with_metadata(loop.metadata(state), body).encode())

@@ -1,7 +1,7 @@
 """The `lld` workflow: turns an issue into a low-level design."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,16 +11,25 @@ from agentos.core.protocol.results import Verdict
 from agentos.regular_files import list_folder
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of
-from agentos.workflows.node_context import NodeContext
-from agentos.workflows.review_loop import ReviewLoop, Routes, State, compose, is_over, reviews
-from agentos.workflows.review_metadata import read_metadata, with_metadata
-from agentos.workflows.sources.markdown import (
+from agentos.workflows.markdown import (
     Page,
     in_file,
     markdown_files,
     page_of,
     read_page,
     skipped_files,
+)
+from agentos.workflows.material import CodeMaterial
+from agentos.workflows.node_context import NodeContext
+from agentos.workflows.review_loop import (
+    ReviewLoop,
+    Routes,
+    State,
+    compose,
+    is_over,
+    read_metadata,
+    reviews,
+    with_metadata,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ class LldWorkflow:
     name = "lld"
     prefix = "LLD"
     folders: tuple[str, ...] = (ISSUES,)
+    uses_code = True
 
     def __init__(self, pages: Sequence[Page] | None = None) -> None:
         """`pages` are the issues of a project that does not keep them as files; then any folder is a project."""
@@ -44,9 +54,11 @@ class LldWorkflow:
             self.folders = (".",)
 
     def candidates(self, project: Path) -> list[Candidate]:
-        documents = _document_names(project)
+        folders = (APPROVED, REVISION)
+        documents = {name for folder in folders for name in list_folder(project / folder, project)}
         # Lazily, page by page: all the texts together may not fit into memory.
-        pages = _pages_of(project) if self._pages is None else self._pages
+        files = (read_page(path, project) for path in markdown_files(project / ISSUES, project))
+        pages = files if self._pages is None else self._pages
         found = [self._candidate(project, page, documents) for page in pages if page.number is not None]
         return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
 
@@ -72,7 +84,8 @@ class LldWorkflow:
         return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        loop = ReviewLoop(context, self.name, "issue")
+        material = CodeMaterial(context, design_path(context.item.number))
+        loop = ReviewLoop(context, self.name, "issue", material)
 
         async def load(state: State) -> State:
             source = context.item.source
@@ -136,13 +149,9 @@ def document_name(number: int) -> str:
     return f"LLD-{number:03}.md"
 
 
-def _document_names(project: Path) -> set[str]:
-    """The file names of all designs written so far, approved or not."""
-    return {name for folder in (APPROVED, REVISION) for name in list_folder(project / folder, project)}
-
-
-def _pages_of(project: Path) -> Iterator[Page]:
-    return (read_page(path, project) for path in markdown_files(project / ISSUES, project))
+def design_path(number: int) -> str:
+    """Where the approved design of an issue is, relative to the project."""
+    return f"{APPROVED}/{document_name(number)}"
 
 
 def _item(page: Page, source: str) -> Item:

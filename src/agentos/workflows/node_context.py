@@ -3,7 +3,8 @@
 import contextlib
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -11,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Protocol
 
+from agentos.codebase.project_code import ProjectCode
 from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Item
@@ -20,11 +22,24 @@ from agentos.workflows.file_issue import Filing
 
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
 Say = Callable[[str], None]
+Forget = Callable[..., Awaitable[None]]
 LineageFile = dict[str, str]
 """`path` and `sha256` of a lineage file: small enough for the graph's state, which must be JSON."""
 
 PROJECT_PROMPTS = Path(".agentos/prompts")
-_PROMPT_TAGS = ("issue", "brief", "draft", "feedback")
+_PROMPT_TAGS = (
+    *("issue", "brief", "draft", "feedback", "verdict"),
+    *("project", "code", "related", "check"),
+)
+PROMPT_VARIABLES: dict[str, tuple[str, ...]] = {
+    "lld_draft.md": ("source", "draft", "feedback", "length", "project", "code", "check"),
+    "lld_review.md": ("source", "draft", "verdict", "project", "code", "check"),
+    "issue_draft.md": ("source", "draft", "feedback", "length", "related", "check"),
+    "issue_review.md": ("source", "draft", "verdict", "related", "check"),
+}
+"""The variables that each built-in prompt may use, the first of which it has to use."""
+SYSTEM, SHARED, ITEM, ROUND = "system", "shared", "item", "round"
+_DIVIDER = re.compile(rf"<!-- ({SHARED}|{ITEM}|{ROUND}) -->")
 
 
 class Tracker(Protocol):
@@ -39,6 +54,10 @@ class Tracker(Protocol):
         ...
 
 
+async def _forget_nothing(*names: str) -> None:
+    """For contexts without a checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """Everything a node may use while it works on one item.
@@ -46,10 +65,12 @@ class NodeContext:
     - `item`, `folder`: the item, and atomic reads and writes inside the project.
     - `ask(name, request)`: calls a model. The response is stored in the checkpoint under `name`, so a node that runs
       again after a crash gets the stored response instead of paying for a new one. Use a new name for each call.
+    - `forget(*names)`: drops stored responses that are of no use, so that the next run asks again.
     - `say(line)`: prints a line, prefixed with the item's id, and logs it.
     - `prompts`: the folder with the workflow's prompt files; None for the built-in workflows.
     - `gates`: the human gates that park this item. `parked`: the number of the gate at which it is parked now, or 0.
     - `text`: the text of an issue that is not a file in the project, such as one from GitHub.
+    - `code`: the project's code, for a workflow with `uses_code`; None if `code_tokens` is 0 or there is no code.
     - `tracker`: where to file issues; None for the project's own folder.
     """
 
@@ -63,6 +84,8 @@ class NodeContext:
     parked: int = 0
     text: str | None = None
     tracker: Tracker | None = None
+    code: ProjectCode | None = None
+    forget: Forget = _forget_nothing
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property
@@ -97,10 +120,34 @@ class NodeContext:
         """The prompt `name`, with `texts` inserted for its `$placeholders`.
 
         A file in the project's `.agentos/prompts` takes precedence over the workflow's own. The inserted texts are
-        escaped so that they cannot close the tags that enclose them.
+        escaped so that they cannot close the tags that enclose them. Raises ItemError for a placeholder without a text.
         """
-        template = self._prompt_template(f"{name}.md")
+        return self._fill(self._prompt_template(f"{name}.md"), texts)
+
+    def model_request(self, role: str, name: str, **texts: str) -> ModelRequest:
+        """The prompt `name` as a request to the model of the role.
+
+        Lines of a prompt file that say `<!-- shared -->`, `<!-- item -->` and `<!-- round -->` divide it by how often
+        it changes: the instructions, sent as system message, then what all items share, what all calls of an
+        item share, and the rest. Providers cache prompts by their beginning. A file without such lines is one message.
+        """
+        parts = split_prompt(self._prompt_template(f"{name}.md"))
+        filled = {part: self._fill(text, texts).strip() for part, text in parts.items()}
+        context = tuple(filled[part] for part in (SHARED, ITEM) if filled.get(part))
+        return ModelRequest(role, filled[ROUND], system=filled.get(SYSTEM, ""), context=context)
+
+    def uses_variable(self, name: str, variable: str) -> bool:
+        """Whether the prompt `name` inserts this variable; a project's own version might leave it out."""
+        return f"${variable}" in self._prompt_template(f"{name}.md").replace("{", "").replace("}", "")
+
+    def _fill(self, template: str, texts: Mapping[str, str]) -> str:
+        if problem := variable_problem(template, tuple(texts)):
+            raise ItemError(f"a prompt cannot be filled: {problem}")
         return Template(template).safe_substitute({key: _escape_tags(text) for key, text in texts.items()})
+
+    def has_own_prompt(self, name: str) -> bool:
+        """Whether the project replaces the prompt `name` by its own."""
+        return f"{name}.md" in list_folder(self.root / PROJECT_PROMPTS, self.root)
 
     def _prompt_template(self, file: str) -> str:
         with contextlib.suppress(FileNotFoundError):
@@ -110,6 +157,31 @@ class NodeContext:
         except OSError as error:
             expected = (self.prompts or Path(".agentos/prompts")) / file
             raise ItemError(f"prompt {file} not found", (f"create {expected}",)) from error
+
+
+def split_prompt(template: str) -> dict[str, str]:
+    """The parts of a prompt file by name; a file without dividing lines has only the part `ROUND`."""
+    parts, name = {SYSTEM: ""}, SYSTEM
+    for line in template.splitlines(keepends=True):
+        if (found := _DIVIDER.fullmatch(line.strip())) is not None:
+            name = found[1]
+            parts.setdefault(name, "")
+        else:
+            parts[name] += line
+    return parts if ROUND in parts else {ROUND: template}
+
+
+def variable_problem(template: str, known: tuple[str, ...]) -> str:
+    """The first placeholder that has no text, with its line and what exists; empty if there is none."""
+    for found in Template.pattern.finditer(template):
+        name = found["named"] or found["braced"]
+        if name and name not in known:
+            line = template.count("\n", 0, found.start()) + 1
+            names = ", ".join(f"${each}" for each in known)
+            return (
+                f"line {line}: unknown variable ${name}: expected one of {names}; write $$ for a dollar sign"
+            )
+    return ""
 
 
 def _escape_tags(text: str) -> str:
@@ -138,9 +210,18 @@ def read_prompt(path: Path, root: Path) -> str:
 def check_project_prompts(project: Path) -> None:
     """Raises PreflightError if one of the project's prompts cannot be used, before a call is paid for."""
     folder = project / PROJECT_PROMPTS
-    for name in list_folder(folder, project):
-        if name.endswith(".md"):
-            read_prompt(folder / name, project)
+    for name in sorted(list_folder(folder, project)):
+        if not name.endswith(".md"):
+            continue
+        text = read_prompt(folder / name, project)
+        if known := PROMPT_VARIABLES.get(name):
+            if problem := variable_problem(text, known):
+                raise PreflightError(f"{folder / name}, {problem}")
+            if f"${known[0]}" not in text and f"${{{known[0]}}}" not in text:
+                raise PreflightError(
+                    f"{folder / name}: it does not use ${known[0]}, so a model would not see what to work on; "
+                    f"start from the original: agentos prompts eject {name.removesuffix('.md')}"
+                )
 
 
 def load_all_prompt_files() -> None:

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentos.core.errors import AgentosError, BrokenWorkflow
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, is_safe_id
 from agentos.core.protocol.ports import Documents
+from agentos.core.text.values import error_location
 from agentos.workflows.base import REQUIRED, Conclusion, Workflow
 from agentos.workflows.node_context import NodeContext
 
@@ -33,6 +33,7 @@ class Plugin:
     name: str
     prefix: str
     folders: tuple[str, ...]
+    uses_code: bool
     _target: Any
 
     @classmethod
@@ -46,13 +47,14 @@ class Plugin:
             except BaseException as error:
                 problem = f"could not be instantiated: {error_location(error)}"
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
-        found = {name: read_member(origin, target, name) for name in (*REQUIRED, "folders")}
+        found = {name: read_member(origin, target, name) for name in (*REQUIRED, "folders", "uses_code")}
         if missing := [name for name in REQUIRED if found[name] is MISSING]:
             raise _broken(
                 origin, f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
             )
         folders = () if found["folders"] is MISSING else found["folders"]
-        plugin = cls(origin, found["name"], found["prefix"], folders, target)
+        uses_code = found["uses_code"] is True
+        plugin = cls(origin, found["name"], found["prefix"], folders, uses_code, target)
         plugin._check_names()
         return plugin
 
@@ -146,13 +148,6 @@ def read_member(origin: str, target: Any, name: str) -> Any:
         raise
     except BaseException as error:
         raise _broken(origin, f"cannot be used: {name} raised {error_location(error)}") from error
-
-
-def error_location(error: BaseException) -> str:
-    """An error on one line, with the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
 def _broken(origin: str, problem: str) -> BrokenWorkflow:

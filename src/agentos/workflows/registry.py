@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentos.core.errors import BrokenWorkflow, UsageError
-from agentos.workflows.plugin import MISSING, Plugin, error_location, read_member
+from agentos.core.text.values import error_location
+from agentos.workflows.plugin import MISSING, Plugin, read_member
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints

@@ -1,35 +1,43 @@
 """The draft and review loop that both built-in workflows share: load, draft, human gate, review, revise or finish."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import InvalidSpec
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.review_parser import Review, read_review
-from agentos.core.protocol.ports import ModelRequest
+from agentos.core.planning.review_parser import Review
+from agentos.core.planning.review_points import PointsAfterReview, ReviewPoint, after_review, stuck_reason
+from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.results import Verdict
+from agentos.regular_files import UnsafeFile, read_start
+from agentos.workflows.markdown import in_file
+from agentos.workflows.material import MAX_CHECKS, CodeState, Material
+from agentos.workflows.model_answers import ask_for_draft, ask_for_review
 from agentos.workflows.node_context import LineageFile, NodeContext, load_prompt_file
-from agentos.workflows.review_metadata import ReviewMetadata
-from agentos.workflows.sources.markdown import in_file
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
-SAME_ISSUES_AGAIN = "two reviews in a row named the same blocking issues"
+FENCE = "---"
+_MAX_METADATA = 65_536  # bytes
 DRAFTER, REVIEWER = "drafter", "reviewer"
 
 
-class State(TypedDict, total=False):
+class State(CodeState, total=False):
     """The graph's state, in JSON types only: documents are files, referenced by path and hash.
 
-    `files` counts the lineage files and `round` the drafts. `stage` is what a person can decide on next: a draft or a
-    verdict. `gates` counts the decisions made by a person, `unreviewed` the drafts that a person sent back or rejected
-    before the reviewer saw them.
+    round: number of the current draft, from 1; node events report it.
+    stage: what a person can decide on next, a draft or a verdict.
+    decision_count: decisions that a person has made.
+    unreviewed_count: drafts that a person sent back or rejected before the reviewer saw them.
+    points: what the reviews found and is still open; last_point: the highest number of a point so far.
     """
 
     source: LineageFile
-    files: int
+    lineage_count: int
     round: int
     draft: LineageFile
     drafter: str
@@ -37,25 +45,47 @@ class State(TypedDict, total=False):
     rationale: str
     reviewer: str
     feedback: list[LineageFile]
-    blocking: list[str]
+    points: list[dict[str, Any]]
+    last_point: int
     stop_reason: str
     result: str
     stage: str
-    gates: int
-    unreviewed: int
+    decision_count: int
+    unreviewed_count: int
     sent_back: bool
 
 
 Node = Callable[[State], Awaitable[State]]
 
 
+@dataclass(frozen=True, slots=True)
+class LengthRule:
+    """How long a document should be: so many words for each word of its source, within bounds."""
+
+    words_per_word: float
+    least: int
+    most: int
+
+    def text_for(self, source: str) -> str:
+        words = len(source.split())
+        target = min(max(round(words * self.words_per_word, -1), self.least), self.most)
+        return f"{round(target * 0.75, -1):.0f} to {round(target * 1.25, -1):.0f} words"
+
+
+LENGTHS = {"lld": LengthRule(4, 400, 2400), "issue": LengthRule(2.5, 160, 480)}
+
+
 class ReviewLoop:
     """The load, draft and review nodes for one item. `kind` selects the prompts, `source_kind` names the source."""
 
-    def __init__(self, context: NodeContext, kind: str, source_kind: str) -> None:
+    def __init__(
+        self, context: NodeContext, kind: str, source_kind: str, material: Material | None = None
+    ) -> None:
         self._context = context
         self._kind = kind
         self._source_kind = source_kind
+        self._material = material or Material()
+        self._length = LENGTHS[kind]
 
     async def load(self, body: str, problems: tuple[str, ...]) -> State:
         item = self._context.item
@@ -63,67 +93,118 @@ class ReviewLoop:
             raise InvalidSpec((*item.problems, *(in_file(item.source, problem) for problem in problems)))
         return {
             "source": self._context.write_lineage(1, self._source_kind, body),
-            "files": 1,
+            "lineage_count": 1,
             "round": 0,
             "feedback": [],
         }
 
     async def draft(self, state: State) -> State:
+        """Write a draft; what the mechanical check finds in it goes back to the drafter before anybody reviews it."""
         context, number = self._context, state["round"] + 1
-        prompt = context.prompt(
-            f"{self._kind}_draft",
-            source=context.read_lineage(state["source"]),
-            draft=context.read_lineage(state["draft"]) if "draft" in state else "",
-            feedback="\n\n".join(context.read_lineage(file) for file in state["feedback"]),
-        )
-        response = await context.ask(f"draft-{number}", ModelRequest(DRAFTER, prompt))
-        files = state["files"] + 1
-        context.say(f"Draft {number} written ({len(response.text.split())} words)")
+        source = context.read_lineage(state["source"])
+        prepared = await self._material.prepare(state, source)
+        texts = {
+            "source": source,
+            "draft": context.read_lineage(state["draft"]) if "draft" in state else "",
+            "feedback": self._feedback(state),
+            "length": self._length.text_for(source),
+            "check": "",
+            **self._material.texts(cast(State, {**state, **prepared}), source),
+        }
+        call, count, check_round = f"draft-{number}", state["lineage_count"], 0
+        found_before: list[str] = []
+        while True:
+            request = context.model_request(DRAFTER, f"{self._kind}_draft", **texts)
+            draft = await ask_for_draft(context, call, request, texts["draft"])
+            count += 1
+            written = context.write_lineage(count, "draft", draft.text)
+            context.say(f"Draft {number} written ({len(draft.text.split())} words)")
+            result = self._material.check(draft.text, source)
+            if result is None or not result.findings or check_round == MAX_CHECKS:
+                break
+            if (
+                result.findings == found_before
+            ):  # a third draft would not help either: leave it to the reviewer
+                break
+            found_before = list(result.findings)
+            check_round += 1
+            count += 1
+            context.write_lineage(count, "check", f"# Check of draft {number}\n\n{result.as_text()}\n")
+            context.say(f"Check of draft {number}: {_first_findings(result.findings)}")
+            texts |= {"draft": draft.text, "check": result.as_text()}
+            call = f"draft-{number}-check-{check_round}"
+        if result is not None:
+            # What cannot be checked is the same for every draft of an item.
+            context.say(f"Check of draft {number}: {result.summary if number == 1 else result.outcome}")
         return {
-            "draft": context.write_lineage(files, "draft", response.text),
-            "files": files,
+            **cast(State, prepared),
+            "draft": written,
+            "lineage_count": count,
             "round": number,
-            "drafter": response.model,
+            "drafter": draft.model,
             "stage": Gate.DRAFT.value,
             "sent_back": False,
         }
 
     async def review(self, state: State) -> State:
         context, number = self._context, state["round"]
-        prompt = context.prompt(
-            f"{self._kind}_review",
-            source=context.read_lineage(state["source"]),
-            draft=context.read_lineage(state["draft"]),
+        earlier = open_points(state)
+        name = f"{self._kind}_review"
+        source, draft = context.read_lineage(state["source"]), context.read_lineage(state["draft"])
+        request = replace(
+            context.model_request(
+                REVIEWER,
+                name,
+                source=source,
+                draft=draft,
+                verdict="\n".join(map(str, earlier)),
+                check=self._material.facts(state, draft, source),
+                **self._material.texts(state, source),
+            ),
+            schema=load_prompt_file("verdict.schema.json"),
         )
-        response = await context.ask(
-            f"review-{number}", ModelRequest(REVIEWER, prompt, load_prompt_file("verdict.schema.json"))
-        )
-        review = read_review(response.text)
-        files = state["files"] + 1
-        verdict = context.write_lineage(files, "verdict", _review_markdown(review, number, response.model))
-        context.say(f"Review {number}: {review.verdict} ({len(review.blocking)} blocking)")
+        # A project's own prompt that does not show the earlier points gets no answer for them.
+        asked = [point.number for point in earlier] if context.uses_variable(name, "verdict") else []
+        given = await ask_for_review(context, f"review-{number}", request, asked)
+        review, after = given.review, after_review(earlier, given.review, state.get("last_point", 0))
+        count = state["lineage_count"] + 1
+        text = _review_markdown(review, after, number, given.model)
+        context.say(f"Review {number}: {review.verdict} ({len(after.points)} blocking)")
         return {
-            "files": files,
+            "lineage_count": count,
             "verdict": review.verdict.value,
             "rationale": review.rationale,
-            "reviewer": response.model,
-            "feedback": [*state["feedback"], verdict],
-            "blocking": review.fingerprint,
-            "stop_reason": self._stop_reason(review, state),
+            "reviewer": given.model,
+            "feedback": [*state["feedback"], context.write_lineage(count, "verdict", text)],
+            "points": [pack(point) for point in after.points],
+            "last_point": max((point.number for point in after.points), default=state.get("last_point", 0)),
+            "stop_reason": self._stop_reason(review, after, state),
             "stage": Gate.VERDICT.value,
         }
 
-    def _stop_reason(self, review: Review, state: State) -> str:
+    def _stop_reason(self, review: Review, after: PointsAfterReview, state: State) -> str:
         """Why the loop ends without approval; empty if it goes on."""
         if review.verdict is Verdict.APPROVED:
             return ""
-        if review.fingerprint == state.get("blocking"):
-            return SAME_ISSUES_AGAIN
+        if reason := stuck_reason(open_points(state), after):
+            return reason
         if reviews(state) >= self._context.max_iterations:
             return f"not approved in {reviews(state)} reviews (--max-iterations)"
         return ""
 
-    def metadata(self, state: State) -> ReviewMetadata:
+    def _feedback(self, state: State) -> str:
+        """The latest verdict and everything that people wrote as it is; of older verdicts one line each."""
+        files = state["feedback"]
+        verdicts = [file for file in files if file["path"].endswith("-verdict.md")]
+        texts = [
+            f"- {self._context.read_lineage(file).splitlines()[0].lstrip('# ')}"
+            if file in verdicts[:-1]
+            else self._context.read_lineage(file)
+            for file in files
+        ]
+        return "\n".join(texts)
+
+    def metadata(self, state: State) -> "ReviewMetadata":
         item = self._context.item
         return ReviewMetadata(
             item=item.id,
@@ -134,6 +215,7 @@ class ReviewLoop:
             date=self._context.today().date().isoformat(),
             source=item.source,
             source_sha256=item.digest,
+            code_commit=state.get("code_commit", ""),
         )
 
     def reasons(self, state: State) -> str:
@@ -144,7 +226,7 @@ class ReviewLoop:
 
 def reviews(state: State) -> int:
     """The number of reviews so far: one per round, except where a person decided first."""
-    return state["round"] - state.get("unreviewed", 0)
+    return state["round"] - state.get("unreviewed_count", 0)
 
 
 def is_over(state: State) -> bool:
@@ -176,14 +258,63 @@ def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGr
     return graph
 
 
-def _review_markdown(review: Review, number: int, model: str) -> str:
-    lines = [
-        f"# Review {number}: {review.verdict}",
-        "",
-        f"Reviewer: {model}",
-        "",
-        review.rationale,
-        "",
-    ]
-    lines += [f"- **{entry.section}** ({entry.severity}): {entry.description}" for entry in review.blocking]
-    return "\n".join(lines).rstrip() + "\n"
+def open_points(state: State) -> list[ReviewPoint]:
+    """The points that the last review left open."""
+    return [unpack(ReviewPoint, point) for point in state.get("points", [])]
+
+
+def _first_findings(findings: Sequence[str]) -> str:
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"back to the drafter: {findings[0]}{more}"
+
+
+def _review_markdown(review: Review, after: PointsAfterReview, number: int, model: str) -> str:
+    numbers = ", ".join(str(point.number) for point in after.points)
+    title = f"# Review {number}: {review.verdict}" + (f" (open: {numbers})" if numbers else "")
+    resolved = f"Resolved: {', '.join(map(str, after.resolved))}" if after.resolved else ""
+    parts = [title, f"Reviewer: {model}", review.rationale, resolved, "\n".join(map(str, after.points))]
+    return "\n\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewMetadata:
+    """Who drafted and reviewed a document, with what verdict, and from which version of its source."""
+
+    item: str
+    status: Verdict
+    rounds: int
+    drafter: str
+    reviewer: str
+    date: str
+    source: str
+    source_sha256: str
+    code_commit: str = ""
+    """The commit whose code the drafter saw; empty if none was shown."""
+
+
+_FIELD_NAMES = tuple(field.name for field in fields(ReviewMetadata))
+
+
+def with_metadata(metadata: ReviewMetadata, body: str) -> str:
+    """The document with the metadata as front matter. Each value is JSON and therefore also valid YAML."""
+    shown = (name for name in _FIELD_NAMES if name != "code_commit" or metadata.code_commit)
+    lines = [f"{name}: {json.dumps(getattr(metadata, name), ensure_ascii=False)}" for name in shown]
+    return "\n".join([FENCE, *lines, FENCE, "", body.strip("\n"), ""])
+
+
+def read_metadata(path: Path, root: Path | None = None) -> ReviewMetadata | None:
+    """The metadata of a document that agentos wrote; None for any other file. `root` is the project."""
+    found: dict[str, object] = {}
+    try:
+        # The end may be cut off within a character; the metadata is at the start.
+        first, *lines = read_start(path, root, _MAX_METADATA).decode("utf-8", "replace").split("\n")
+        if first != FENCE:
+            return None
+        for line in lines[: len(_FIELD_NAMES) + 1]:
+            if line == FENCE:
+                break
+            name, _, value = line.partition(": ")
+            found[name] = json.loads(value)
+        return ReviewMetadata(**{**found, "status": Verdict(found["status"])})  # type: ignore[arg-type]
+    except (OSError, UnsafeFile, ValueError, KeyError, TypeError, RecursionError):
+        return None

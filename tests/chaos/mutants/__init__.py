@@ -110,7 +110,7 @@ MUTANTS = (
         "orphans outlive their run",
         "orphans",
         "agentos.engines.template",
-        "    die_with_parent(int(coordinator))\n",
+        "        platform().die_with_parent(int(coordinator))\n",
         "",
     ),
     Mutant(
@@ -123,16 +123,17 @@ MUTANTS = (
     Mutant(
         "decision acknowledged before it is kept",
         "reviews",
-        "agentos.cli.review",
-        "    decide(context, pending, decision)\n",
-        '    click.echo(f"{pending.parked_item.item} is {decision.action.past_tense}")\n    decide(context, pending, decision)\n',
+        "agentos.cli.review_prompt",
+        "    decision = decide(context, pending, ReviewAction(action), text)\n",
+        '    click.echo(f"{pending.parked_item.item} is {ReviewAction(action).past_tense}")\n'
+        "    decision = decide(context, pending, ReviewAction(action), text)\n",
     ),
     Mutant(
         "a decision stands for the next gate too",
         "gates",
         "agentos.workflows.human_gate",
-        '        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": request.number}\n',
-        '        return {**saved, **_apply(decision, request, {**state, **saved}), "gates": 0}\n',
+        '        return {**saved, **_apply(decision, request, {**state, **saved}), "decision_count": request.number}\n',
+        '        return {**saved, **_apply(decision, request, {**state, **saved}), "decision_count": 0}\n',
     ),
     Mutant(
         "a dead gateway keeps its key",

@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
 
-from agentos.core.constants import MAX_PARALLEL
 from agentos.core.forecast.history import RunHistory
 from agentos.core.forecast.simulation import Bottleneck, RunSimulation, SimulationInputs, SimulationResult
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Usage
-from agentos.core.ratelimit.rate_estimator import SAFETY_FACTOR
 from agentos.core.text.secrets import Secret
 
 # The duration of a short run depends on which items are long and which comes last, so it is simulated several times.
@@ -32,7 +30,7 @@ class Unknown(StrEnum):
 class Forecast:
     """What a run is expected to need. A field is None if it is unknown; `unknown` says why.
 
-    `items_ended` counts the items that end before the run stops. Without an exit code, the run would last longer
+    `items_ended` counts the items that end before the run stops. `exit_code` is None if the run would last longer
     than the simulation covers. `earlier_items` and `earlier_runs` say how much history the forecast is based on.
     """
 
@@ -63,7 +61,7 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
     inputs = replace(inputs, notes=_temper_estimates(inputs.notes, complete.calls_per_second))
     expected = _expected(_simulate(inputs, complete))
     one_more_worker = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
-    at_most = inputs.limits.parallel >= MAX_PARALLEL
+    at_most = inputs.limits.parallel >= inputs.limits.max_parallel
     return Forecast(
         usage=expected.usage,
         cost=expected.cost,
@@ -75,7 +73,9 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
         seconds_with_one_more_worker=None
         if at_most
         else _expected(_simulate(replace(inputs, limits=one_more_worker), complete)).seconds,
-        seconds_with_one_more_key=_expected(_simulate(_with_one_more_key(inputs), complete)).seconds,
+        seconds_with_one_more_key=_expected(
+            _simulate(_with_one_more_key(inputs, expected.bottleneck), complete)
+        ).seconds,
         earlier_items=len(complete.traces),
         earlier_runs=complete.runs,
     )
@@ -90,27 +90,33 @@ def _why_unknown(inputs: SimulationInputs, runs: int, complete: RunHistory) -> U
 
 
 def _temper_estimates(notes: tuple[Note, ...], calls_per_second: float | None) -> tuple[Note, ...]:
-    """Lower the rates that the rate estimators have not settled on yet.
+    """Lower the learned rates that no fitted limit backs up.
 
-    Such an estimate may be too high, and the run that made it was slower than the limit allows; the geometric mean
-    of the two is the best guess.
+    Such a rate may be too high, while the rate that earlier runs achieved is below what the provider allows; the
+    geometric mean of the two is the best guess.
     """
     unsettled = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_unsettled(note)]
     if calls_per_second is None or not unsettled:
         return notes
-    measured = calls_per_second / (SAFETY_FACTOR * len(unsettled))
+    measured = calls_per_second / len(unsettled)
     return tuple(_tempered(note, measured) if note in unsettled else note for note in notes)
 
 
 def _is_unsettled(note: BucketLimitsLearned) -> bool:
-    return note.requests_per_second is not None and note.window_seconds is None and note.token_rate is None
+    return note.learned is not None and note.learned.refusals == 0
 
 
 def _tempered(note: Note, measured: float) -> Note:
-    if isinstance(note, BucketLimitsLearned) and note.requests_per_second is not None:
-        mean = math.sqrt(note.requests_per_second * measured)
-        return replace(note, requests_per_second=min(note.requests_per_second, mean))
-    return note
+    if not isinstance(note, BucketLimitsLearned) or note.learned is None:
+        return note
+    limits = tuple(
+        replace(
+            limit,
+            seconds=limit.amount / min(limit.rate.per_second, math.sqrt(limit.rate.per_second * measured)),
+        )
+        for limit in note.learned.limits
+    )
+    return replace(note, learned=replace(note.learned, limits=limits))
 
 
 def _simulate(inputs: SimulationInputs, history: RunHistory) -> list[SimulationResult]:
@@ -132,9 +138,11 @@ def _expected(results: Sequence[SimulationResult]) -> SimulationResult:
     return replace(median, usage=usage, cost=fmean(costs) if len(costs) == len(results) else None)
 
 
-def _with_one_more_key(inputs: SimulationInputs) -> SimulationInputs:
-    """Add a copy of the first enabled key that has a quota of its own."""
-    original = next(credential for credential in inputs.credentials if credential.enabled)
+def _with_one_more_key(inputs: SimulationInputs, bottleneck: Bottleneck | None) -> SimulationInputs:
+    """Add a copy, with a quota of its own, of the first key that calls wait for, or else of the first enabled one."""
+    enabled = [credential for credential in inputs.credentials if credential.enabled]
+    scarce = bottleneck.keys if bottleneck else ()
+    original = next((credential for credential in enabled if credential.name in scarce), enabled[0])
     copy = replace(original, name="one-more", secret=Secret("one more simulated key"), bucket="")
     learned = [
         replace(note, bucket=copy.quota)

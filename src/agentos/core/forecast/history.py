@@ -19,6 +19,14 @@ class CallTrace:
     duration: float
     usage: Usage
 
+    def with_input(self, tokens: int) -> "CallTrace":
+        """The same call with so many more tokens in its prompt."""
+        return replace(
+            self,
+            request=replace(self.request, input_tokens=self.request.input_tokens + tokens),
+            usage=replace(self.usage, input_tokens=self.usage.input_tokens + tokens),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ItemTrace:
@@ -32,17 +40,26 @@ class ItemTrace:
     calls: tuple[CallTrace, ...] = ()
     after: float = 0.0
     nodes: tuple[tuple[str, int], ...] = ()
+    code_tokens: int = 0
+    """The most code that each of its prompts showed."""
 
     @property
     def usage(self) -> Usage:
         return sum((call.usage for call in self.calls), Usage())
 
+    def showing(self, code_tokens: int) -> "ItemTrace":
+        """The trace as if every prompt showed this much code; less than it did counts as much as it did."""
+        more = code_tokens - self.code_tokens
+        if more <= 0:
+            return self
+        return replace(self, calls=tuple(call.with_input(more) for call in self.calls))
+
     def remaining_from(self, node: str) -> "ItemTrace":
         """The rest of the trace, for an item whose checkpoint is at this node."""
         if node == FINISHED:
-            return ItemTrace(self.start, (), self.after, self.nodes)
+            return replace(self, calls=())
         done = next((calls for name, calls in self.nodes if name == node), 0)
-        return ItemTrace(self.start, self.calls[done:], self.after, self.nodes)
+        return replace(self, calls=self.calls[done:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,10 @@ class RunHistory:
         later_nodes = {name for trace in self.traces for name, _ in trace.nodes[1:]}
         traces = tuple(trace for trace in self.traces if trace.nodes and trace.nodes[0][0] not in later_nodes)
         return replace(self, traces=traces)
+
+    def showing(self, code_tokens: int) -> "RunHistory":
+        """The same items with at least this much code in every prompt, so that a forecast is not too low."""
+        return replace(self, traces=tuple(trace.showing(code_tokens) for trace in self.traces))
 
     def using_only(self, models: ModelSet) -> "RunHistory":
         """Only the items whose calls went to these models."""
@@ -130,6 +151,7 @@ class TraceBuilder:
         self.traces: list[ItemTrace] = []
         self.warm_up = 0.0
         self._run_started: float | None = None
+        self._code_tokens = 0
         self._warm_at = float("-inf")
         self._open_traces: dict[str, _OpenTrace] = {}
         self._call_stats = _CallStats()
@@ -142,6 +164,7 @@ class TraceBuilder:
         match event:
             case events.RunStarted():
                 self._run_started = at
+                self._code_tokens = event.code_tokens
             case events.ItemStarted():
                 self._open_traces[event.item] = _OpenTrace(at)
             case _:
@@ -187,4 +210,8 @@ class TraceBuilder:
         trace.stop_working(at)
         outcome = trace.outcome
         if outcome and outcome.ending is Ending.FINISHED and outcome.rounds:
-            self.traces.append(ItemTrace(trace.start, tuple(trace.calls), trace.worked, tuple(trace.nodes)))
+            self.traces.append(
+                ItemTrace(
+                    trace.start, tuple(trace.calls), trace.worked, tuple(trace.nodes), self._code_tokens
+                )
+            )

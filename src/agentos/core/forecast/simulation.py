@@ -1,14 +1,14 @@
 """Simulates one run from start to end, and finds its bottleneck."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
 from agentos.core.constants import DAY
-from agentos.core.forecast.discrete_events import EventSimulator, Observed
+from agentos.core.forecast.discrete_events import EventSimulator, Observed, ReplayWorkers
 from agentos.core.forecast.history import ItemTrace, RunHistory
-from agentos.core.forecast.replay_workers import ReplayWorkers
 from agentos.core.planning.plan import PlanEntry
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
@@ -17,7 +17,6 @@ from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, LimitSeen, Rate
-from agentos.core.ratelimit.rate_estimator import RateEstimator
 from agentos.core.scheduling.scheduler import Scheduler
 
 MAX_SIMULATED_ITEMS = 600
@@ -49,13 +48,15 @@ class SimulationInputs:
 class Bottleneck:
     """What limits the throughput, and the share of the workers' time spent waiting for it.
 
-    `amount` is the number of workers or slots, or what a rate limit allows per `seconds`.
+    `amount` is the number of workers or slots, or what a rate limit allows per `seconds`. `keys` are the names of
+    the keys whose slots are waited for.
     """
 
     what: str
     share: float
     amount: float = 0.0
     seconds: float = 0.0
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +91,19 @@ class RunSimulation:
         self._items_ended = 0
         self._exit_code = 0
         self._waits_by_cause = dict.fromkeys(WaitCause, 0.0)
+        self._slot_waits: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        """Seconds that calls waited for slots, by the providers that they may use."""
 
     def run(self) -> SimulationResult:
         simulator = self._simulator
         simulator.begin()
         while not simulator.scheduler.over and simulator.now < self._inputs.now + MAX_SIMULATED_TIME:
-            waiting, before = len(self._pool.waiting(simulator.now)), simulator.now
-            cause = self._wait_cause(before) if waiting else None
+            before = simulator.now
+            waiting = Counter(request.providers for request in self._pool.waiting(before))
+            causes = {providers: self._wait_cause(providers, before) for providers in waiting}
             simulator.step()
-            if cause:
-                self._waits_by_cause[cause] += waiting * (simulator.now - before)
+            for providers, calls in waiting.items():
+                self._add_wait(causes[providers], providers, calls * (simulator.now - before))
         seconds = simulator.now - self._inputs.now
         if simulator.scheduler.over:
             return self._extrapolated(seconds)
@@ -107,10 +111,16 @@ class RunSimulation:
             None, self._usage, self._cost, self._items_ended, None, self._bottleneck(seconds)
         )
 
-    def _wait_cause(self, now: float) -> WaitCause:
-        if not self._pool.keys.usable_slots(now):
+    def _wait_cause(self, providers: tuple[str, ...], now: float) -> WaitCause:
+        """Only the keys that may serve the call count: one for another provider may be idle meanwhile."""
+        if not self._pool.keys.usable_slots(now, providers):
             return WaitCause.COOLDOWN
-        return WaitCause.SLOTS if self._pool.keys.all_held(now) else WaitCause.PACE
+        return WaitCause.SLOTS if self._pool.keys.all_held(now, providers) else WaitCause.PACE
+
+    def _add_wait(self, cause: WaitCause, providers: tuple[str, ...], seconds: float) -> None:
+        self._waits_by_cause[cause] += seconds
+        if cause is WaitCause.SLOTS:
+            self._slot_waits[providers] += seconds
 
     def _observe(self, observed: Observed, at: float) -> None:
         match observed:
@@ -171,11 +181,21 @@ class RunSimulation:
             return Bottleneck("workers" if items_queue else "items", 0.0, float(workers))
         match cause:
             case WaitCause.SLOTS:
-                return Bottleneck(cause, share, float(self._pool.keys.usable_slots(self._simulator.now)))
+                return self._scarcest_keys(share)
             case WaitCause.COOLDOWN:
                 return Bottleneck(cause, share)
             case WaitCause.PACE:
                 return self._tightest_limit(seconds, share)
+
+    def _scarcest_keys(self, share: float) -> Bottleneck:
+        """The keys for whose slots calls waited longest."""
+        providers = max(self._slot_waits, key=self._slot_waits.__getitem__)
+        keys = self._pool.keys.usable(self._simulator.now, providers)
+        slots = sum(key.credential.concurrency for key in keys)
+        names = tuple(
+            name for name in self._pool.keys.names() if name in {key.credential.name for key in keys}
+        )
+        return Bottleneck(WaitCause.SLOTS, share, float(slots), keys=names)
 
     def _tightest_limit(self, seconds: float, share: float) -> Bottleneck:
         """The rate limit of which the largest share was used."""
@@ -221,15 +241,14 @@ def _build_pool(inputs: SimulationInputs) -> Pool:
 def _as_announced(note: Note) -> Note:
     if not isinstance(note, BucketLimitsLearned):
         return note
-    rate = RateEstimator(per_second=note.requests_per_second, window=note.window_seconds).rate
-    if rate is None:
+    if note.learned is None or not note.learned.limits:
         return note
-    if note.token_rate is not None:
-        learned = LimitSeen(Dimension.TOKENS, note.token_rate.amount, note.token_rate.seconds)
-    else:
-        learned = LimitSeen(Dimension.REQUESTS, rate.amount, rate.seconds)
-    others = tuple(limit for limit in note.limits if limit.dimension is not learned.dimension)
-    return replace(note, limits=(*others, learned), requests_per_second=None, token_rate=None)
+    learned = {
+        limit.dimension: LimitSeen(limit.dimension, limit.amount, limit.seconds)
+        for limit in note.learned.limits
+    }
+    others = tuple(limit for limit in note.limits if limit.dimension not in learned)
+    return replace(note, limits=(*others, *learned.values()), learned=None)
 
 
 def _amount_used(usage: Usage, dimension: Dimension) -> float:

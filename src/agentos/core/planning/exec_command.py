@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from agentos.core.planning.plan import Item, is_safe_id
 from agentos.core.text.secrets import Secret
@@ -26,6 +27,36 @@ class Variable:
     value: Secret
 
 
+class WorkspaceKind(StrEnum):
+    """What `--worktree` and `--copy` give each item to work in."""
+
+    WORKTREE = "worktree"
+    COPY = "copy"
+
+    @property
+    def folder(self) -> str:
+        """Where the home keeps them."""
+        return "worktrees" if self is WorkspaceKind.WORKTREE else "copies"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpec:
+    """Where the workspaces of a project are, and what they start from.
+
+    source: the top folder of the repository, or the project to copy
+    folder: where the workspaces are kept
+    prefix: the project's path inside the repository; empty if it is the repository
+    base, base_commit: the branch that worktrees start from, and its commit when the run began
+    """
+
+    kind: WorkspaceKind
+    source: str
+    folder: str
+    prefix: str = ""
+    base: str = ""
+    base_commit: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecTask:
     """The start message of an exec worker: the command, its item, and where to record that it is done."""
@@ -40,6 +71,7 @@ class ExecTask:
     retry_codes: tuple[int, ...] = (TEMPORARY_FAILURE,)
     retry_any: bool = False
     redo: bool = False
+    workspace: WorkspaceSpec | None = None
 
 
 def workflow_name(command: Sequence[str]) -> str:

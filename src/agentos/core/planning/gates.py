@@ -1,4 +1,4 @@
-"""Human review: gates that park an item, and the decisions that let it go on."""
+"""Human review: gates that park an item, and the decisions that resume it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

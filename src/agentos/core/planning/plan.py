@@ -57,7 +57,7 @@ class ItemStatus(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why a file in a folder of items is none."""
+    """Why a file in a folder of items is not an item."""
 
     NO_NUMBER = "no number"
     UNREADABLE = "no readable number"
@@ -66,7 +66,7 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that looks like an item and is none. `source` is its path in the project, `problems` what is wrong in it."""
+    """A file that looks like an item but is not one. `source` is its path in the project, `problems` what is wrong with it."""
 
     source: str
     reason: SkipReason
@@ -75,10 +75,12 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item with all that decides whether it runs.
+    """An item with everything that decides whether it runs.
 
-    `node` is where its checkpoint stands, `waits` says that a person has the word, `decided` how one decided;
-    `twins` are other files that claim its number; `problems` are the reasons for which it will fail.
+    node: where its checkpoint resumes.
+    waits: whether it is parked for a person; `decided` is that person's decision.
+    twins: other files that claim its number.
+    problems: the reasons for which it will fail.
     """
 
     item: Item
@@ -120,10 +122,10 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, what another run or a person holds, what was named but is already done, and the files that are no items."""
+    """What runs, what another run or a person holds, what was named but is already done, and the files that are not items."""
 
     entries: tuple[PlanEntry, ...]
-    elsewhere: tuple[Candidate, ...] = ()
+    held: tuple[Candidate, ...] = ()
     done: tuple[Candidate, ...] = ()
     parked: tuple[Candidate, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
@@ -150,7 +152,7 @@ def make_plan(
     free = [c for c in ready if c.held_by is None and c.item.id not in waiting][: selection.limit]
     return Plan(
         tuple(_entry(candidate, selection) for candidate in free),
-        elsewhere=tuple(c for c in ready if c.held_by is not None),
+        held=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
         # They have never run, so they cannot be meant by items' names or by --failed.
@@ -263,7 +265,7 @@ def _merged(same: list[Candidate]) -> Candidate:
         return same[0]
     files = " and ".join(candidate.item.source for candidate in same)
     problem = f"number {same[0].item.number} is claimed by {files}: give each its own number"
-    # Nobody knows whose an approved document is: it is said, as often as it takes.
+    # Pending even if one of them is approved: nobody knows whose document it is, so every run reports the problem.
     closed = all(candidate.status is ItemStatus.CLOSED for candidate in same)
     return replace(
         same[0],

@@ -1,12 +1,20 @@
-"""Parses a reviewing model's answer. Anything unclear counts as "needs revision", never as an approval."""
+"""Parses a reviewing model's answer. What cannot be read is never an approval."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentos.core.protocol.results import Verdict
+from agentos.core.text.answer_text import unwrap
 
-UNREADABLE = "The review does not match the verdict schema."
-CONTRADICTORY = "The review approved but listed blocking issues."
+CONTRADICTORY = "The review approved but left points open."
+APPROVED, REVISE = "APPROVED", "REVISE"
+RESOLVED = "resolved"
+MAX_EXCERPT = 80  # characters of an answer in a message
+
+
+class UnreadableReview(ValueError):
+    """The answer is no review; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,37 +25,70 @@ class ReviewIssue:
     severity: str
     description: str
 
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two issues that say the same in the same section."""
+        return " ".join(f"{self.section}|{self.description}".casefold().split())
+
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A verdict with its rationale and its blocking issues."""
+    """A verdict with its rationale, its new blocking issues, and the numbers of earlier points that stay open."""
 
     verdict: Verdict
     rationale: str
     blocking: tuple[ReviewIssue, ...] = ()
-
-    @property
-    def fingerprint(self) -> list[str]:
-        """Equal for two reviews with the same blocking issues, in any order."""
-        return sorted(
-            {" ".join(f"{issue.section}|{issue.description}".casefold().split()) for issue in self.blocking}
-        )
+    still_open: tuple[int, ...] = ()
 
 
-def read_review(text: str) -> Review:
-    """Parse a model's answer; an unreadable or contradictory one needs revision."""
+def read_review(text: str, earlier: Sequence[int] = (), *, lenient: bool = False) -> Review:
+    """Parse an answer that has to say of each `earlier` point whether it is resolved or open.
+
+    Raises UnreadableReview. A `lenient` reading takes an earlier point without an answer for open. An approval that
+    leaves something open is none.
+    """
+    record = _json_object(unwrap(text))
+    try:
+        verdict = _text(record["verdict"], "verdict")
+        rationale = _text(record["rationale"], "rationale")
+        blocking = tuple(_issue(entry) for entry in _entries(record, "blocking_issues"))
+        answers = [_answer(entry) for entry in _entries(record, "earlier_points")]
+    except KeyError as error:
+        raise UnreadableReview(f"the field {error.args[0]} is missing") from error
+    except TypeError as error:
+        raise UnreadableReview(str(error)) from error
+    if verdict not in (APPROVED, REVISE):
+        raise UnreadableReview(f"verdict is {_excerpt(verdict)}, expected {APPROVED} or {REVISE}")
+    answered = {number for number, _ in answers}
+    silent = [number for number in earlier if number not in answered]
+    if silent and not lenient:
+        raise UnreadableReview(f"earlier_points has no answer for point {silent[0]}: resolved or open?")
+    left_open = {number for number, status in answers if status != RESOLVED} | set(silent)
+    still_open = tuple(number for number in earlier if number in left_open)
+    return _judged(verdict == APPROVED, rationale, blocking, still_open)
+
+
+def _judged(
+    approved: bool, rationale: str, blocking: tuple[ReviewIssue, ...], still_open: tuple[int, ...]
+) -> Review:
+    if approved and not blocking and not still_open:
+        return Review(Verdict.APPROVED, rationale)
+    if not blocking and not still_open:
+        blocking = (ReviewIssue("Review", "critical", rationale),)
+    reason = f"{CONTRADICTORY} {rationale}" if approved else rationale
+    return Review(Verdict.NEEDS_REVISION, reason, blocking, still_open)
+
+
+def _json_object(text: str) -> dict[str, object]:
     try:
         record = json.loads(text, object_pairs_hook=_without_duplicates)
-        approved = {"APPROVED": True, "REVISE": False}[record["verdict"]]
-        rationale = _text(record["rationale"])
-        blocking = tuple(_blocking(entry) for entry in _entries(record.get("blocking_issues")))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _needs_revision(UNREADABLE)
-    if approved and blocking:
-        return Review(Verdict.NEEDS_REVISION, f"{CONTRADICTORY} {rationale}", blocking)
-    if not approved and not blocking:
-        return _needs_revision(rationale)
-    return Review(Verdict.APPROVED if approved else Verdict.NEEDS_REVISION, rationale, blocking)
+    except RecursionError as error:
+        raise UnreadableReview("it is nested too deeply") from error
+    except ValueError as error:
+        raise UnreadableReview(f"it is not JSON ({error}): it begins with {_excerpt(text)}") from error
+    if not isinstance(record, dict):
+        raise UnreadableReview(f"it is not a JSON object: it begins with {_excerpt(text)}")
+    return record
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -58,21 +99,31 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return record
 
 
-def _needs_revision(reason: str) -> Review:
-    return Review(Verdict.NEEDS_REVISION, reason, (ReviewIssue("Review", "critical", reason),))
-
-
-def _entries(value: object) -> list[dict[str, object]]:
-    if value is not None and not isinstance(value, list):
-        raise TypeError("expected a list")
-    return value or []
-
-
-def _blocking(entry: dict[str, object]) -> ReviewIssue:
-    return ReviewIssue(_text(entry["section"]), _text(entry["severity"]), _text(entry["description"]))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("expected a string")
+def _entries(record: dict[str, object], name: str) -> list[dict[str, object]]:
+    value = record.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise TypeError(f"{name} is not a list of objects")
     return value
+
+
+def _issue(entry: dict[str, object]) -> ReviewIssue:
+    return ReviewIssue(*(_text(entry[name], name) for name in ("section", "severity", "description")))
+
+
+def _answer(entry: dict[str, object]) -> tuple[int, str]:
+    number = entry.get("point")
+    if type(number) is not int:
+        raise TypeError("point is not a number")
+    return number, _text(entry.get("status"), "status")
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not text")
+    return value
+
+
+def _excerpt(text: str) -> str:
+    return repr(" ".join(text[: 2 * MAX_EXCERPT].split())[:MAX_EXCERPT])

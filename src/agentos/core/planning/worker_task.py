@@ -1,4 +1,4 @@
-"""The task of a worker: everything it is told when it starts."""
+"""The task of a worker: everything it receives when it starts."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,24 @@ from agentos.core.text.secrets import Secret
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """The models of one role: providers in order of preference, and the model to use with each."""
+    """The models of one role: providers in order of preference, and the model to use with each.
+
+    `max_output_tokens` limits each answer, `effort` says how much the model thinks; empty is the provider's default.
+    """
 
     role: str
     providers: tuple[str, ...]
     models: tuple[str, ...]
+    max_output_tokens: int | None = None
+    effort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimeout:
+    """How long a call to the model may stay without a token; an empty name stands for all other models."""
+
+    model: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,20 @@ class FiledIssue:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeAccess:
+    """The index of the project's code: where it is, which snapshot to read, and how much of it to show.
+
+    `commit` is empty for a project that is not under git. `named` are the files that are shown whole.
+    """
+
+    index: str
+    snapshot: str
+    commit: str
+    tokens: int
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerTask:
     """The first message to a worker. `workflow` is the name as typed, `origin` where that workflow was found."""
 
@@ -53,4 +80,6 @@ class WorkerTask:
     github: GitHubAccess | None = None
     filed: FiledIssue | None = None
     origin: str = ""
+    call_timeouts: tuple[CallTimeout, ...] = ()
     locks: str = ""  # a folder in the home; empty: the project's locks alone
+    code: CodeAccess | None = None

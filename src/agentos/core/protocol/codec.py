@@ -23,9 +23,13 @@ WIRE_NAMES: dict[type, str] = {
     events.NodeFinished: "node_finished",
     events.LeaseRequested: "lease_requested",
     events.LeaseReleased: "lease_released",
+    events.CallProgress: "call_progress",
     events.DiskFull: "disk_full",
     events.DiskFreed: "disk_freed",
     events.ProgramEnded: "program_ended",
+    events.WorkspaceSaved: "workspace_saved",
+    events.KeyWaitStarted: "key_wait_started",
+    events.KeyWaitEnded: "key_wait_ended",
     events.WorkerReported: "worker_reported",
     events.WorkerStarted: "worker_started",
     events.WorkerExited: "worker_exited",
@@ -48,9 +52,11 @@ WIRE_NAMES: dict[type, str] = {
     events.ItemQuiet: "item_quiet",
     events.LeaseGranted: "lease_granted",
     events.CallCompleted: "call_completed",
+    events.CallCut: "call_cut",
     events.KeyLimited: "key_limited",
     events.KeyExhausted: "key_exhausted",
     events.KeyQuarantined: "key_quarantined",
+    events.ModelForbidden: "model_forbidden",
     events.KeyRecovered: "key_recovered",
     events.LimitLearned: "limit_learned",
     events.KeysChanged: "keys_changed",
@@ -74,7 +80,9 @@ WIRE_NAMES: dict[type, str] = {
     events.WorkerCountChanged: "worker_count_changed",
     events.RequestDeclined: "request_declined",
     events.GatewayExited: "gateway_exited",
+    events.BudgetReached: "budget_reached",
     events.GatewayRestored: "gateway_restored",
+    events.GatewayWarned: "gateway_warned",
     events.WorkersKilled: "workers_killed",
     events.Heartbeat: "heartbeat",
     events.RunEnded: "run_ended",
@@ -89,6 +97,7 @@ WIRE_NAMES: dict[type, str] = {
     peer_notes.CooldownStarted: "cooldown_started",
     peer_notes.CooldownCleared: "cooldown_cleared",
     peer_notes.BucketLimitsLearned: "bucket_limits_learned",
+    peer_notes.BucketLimitsForgotten: "bucket_limits_forgotten",
     peer_notes.BucketUsage: "bucket_usage",
     peer_notes.KeyRejected: "key_rejected",
     peer_notes.QuarantineLifted: "quarantine_lifted",
@@ -134,12 +143,12 @@ class EventEncoder:
 
 
 def type_marker(kind: type) -> bytes:
-    """The bytes by which a line that `dumps` wrote for this type is found without decoding it."""
+    """Bytes that identify a line of this type, as `dumps` writes it, without decoding it."""
     return f'"type":"{WIRE_NAMES[kind]}"'.encode()
 
 
 def decode(record: object) -> Any:
-    """The message that a JSON object stands for. Unknown fields are ignored. Raises CodecError."""
+    """Decode a message from a JSON object. Unknown fields are ignored. Raises CodecError."""
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         raise CodecError("expected a JSON object with a type")
     kind = _TYPES.get(record["type"])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.protocol.events import News
+from agentos.core.protocol.events import SchedulerEvent
 from agentos.core.text.secrets import Secret
 
 
@@ -45,7 +45,11 @@ class ThawWorker:
 
 @dataclass(frozen=True, slots=True)
 class GrantLease:
-    """Give the item a key for one call. The only message that carries a secret; never written to disk."""
+    """Give the item a key for one call. The only message that carries a secret; never written to disk.
+
+    `call_timeout` is the credential's own, None if it has none. `answers` counts what the provider has answered in
+    this run: the worker learns from it whether an error is its own.
+    """
 
     item: str
     call: str
@@ -55,6 +59,8 @@ class GrantLease:
     secret: Secret
     base_url: str | None
     model: str | None
+    call_timeout: float | None = None
+    answers: int = 0
 
 
 Command = StartWorker | StopWorker | KillWorker | FreezeWorker | ThawWorker | GrantLease
@@ -62,7 +68,7 @@ Command = StartWorker | StopWorker | KillWorker | FreezeWorker | ThawWorker | Gr
 
 @dataclass(slots=True)
 class StepResult:
-    """What one step of the scheduler decided: commands to execute and news to publish."""
+    """What one step of the scheduler decided: commands to execute and events to publish."""
 
     commands: list[Command] = field(default_factory=list)
-    news: list[News] = field(default_factory=list)
+    events: list[SchedulerEvent] = field(default_factory=list)

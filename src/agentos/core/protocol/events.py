@@ -38,7 +38,8 @@ class LeaseRequested:
     """The item needs a key for one call, named like `draft-1` or `review-2`.
 
     `providers` and `models` are in order of preference, the token counts are estimates, and `calls_done` says how
-    many calls the item has already made.
+    many calls the item has already made. Calls with the same `affinity` prefer the key of the last one: providers
+    cache prompts and keep files per account.
     """
 
     item: str
@@ -48,6 +49,7 @@ class LeaseRequested:
     input_tokens: int = 0
     output_tokens: int = 0
     calls_done: int = 0
+    affinity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ class LeaseReleased:
     refusal: Refusal | None = None
     model: str = ""
     limits: tuple[LimitSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    """Tokens are arriving: the running call has written so many. Sent every few seconds at most."""
+
+    item: str
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,38 @@ class ProgramEnded:
     item: str
     status: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSaved:
+    """What the program changed is saved: committed on `branch`, or, without a branch, in the copy at `path`.
+
+    `conflicts` names files that cannot be merged into `base` as it is now.
+    """
+
+    item: str
+    path: str
+    branch: str
+    base: str
+    commits: int
+    files: int
+    added_lines: int
+    removed_lines: int
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWaitStarted:
+    """A program of `agentos exec` waits for a key of the gateway; its clock stops."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWaitEnded:
+    """The program got its key, or gave up."""
+
+    item: str
 
 
 # From the engine.
@@ -203,7 +245,7 @@ class RunStarted:
 
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
     the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
-    version of these records.
+    version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none.
     """
 
     run: str
@@ -220,14 +262,20 @@ class RunStarted:
     home: str = ""
     skipped: tuple[str, ...] = ()
     format: int = FORMAT
+    code_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeysFewerThanWorkers:
-    """The keys allow fewer calls at once than there are workers, so workers will wait for each other."""
+    """The keys allow fewer calls at once than there are workers, so workers will wait for each other.
+
+    `role` and `providers` are set if this holds only for the calls of one role, such as the drafter.
+    """
 
     slots: int
     workers: int
+    role: str = ""
+    providers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +345,20 @@ class CallCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCut:
+    """No token came within the call timeout. `count` is how often in a row for this call, `usage` what it cost."""
+
+    item: str
+    key: str
+    model: str
+    reason: str
+    count: int
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
 class KeyLimited:
-    """The provider refused a call; the key cools down for `seconds`. `is_only_key`: there is no other to go on with."""
+    """The provider refused a call; the key cools down for `seconds`. `is_only_key`: the run has no other key."""
 
     key: str
     seconds: float
@@ -308,7 +368,7 @@ class KeyLimited:
 
 @dataclass(frozen=True, slots=True)
 class KeyExhausted:
-    """The key's daily quota is used up for `seconds`. `is_only_key`: there is no other to go on with."""
+    """The key's daily quota is used up for `seconds`. `is_only_key`: the run has no other key."""
 
     key: str
     seconds: float
@@ -321,6 +381,15 @@ class KeyQuarantined:
     """The provider rejected the key; it is not used again until its credential changes."""
 
     key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelForbidden:
+    """The provider does not let the key use the model; its other models are unaffected."""
+
+    key: str
+    model: str
     reason: str
 
 
@@ -509,8 +578,22 @@ class GatewayExited:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetReached:
+    """The gateway refused a call that would have exceeded the budget; the run stops."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayRestored:
     """A new gateway serves at the same address."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayWarned:
+    """A message of the gateway for people, from its stderr."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,15 +625,19 @@ WorkerEvent = (
     | NodeFinished
     | LeaseRequested
     | LeaseReleased
+    | CallProgress
     | DiskFull
     | DiskFreed
     | ProgramEnded
+    | WorkspaceSaved
+    | KeyWaitStarted
+    | KeyWaitEnded
     | WorkerReported
 )
 EngineEvent = WorkerStarted | WorkerExited | WorkerStartFailed | LineWritten
 Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkerCountRequested
-OutsideEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
-News = (
+ExternalEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
+SchedulerEvent = (
     RunStarted
     | KeysFewerThanWorkers
     | ItemStarted
@@ -559,9 +646,11 @@ News = (
     | ItemQuiet
     | LeaseGranted
     | CallCompleted
+    | CallCut
     | KeyLimited
     | KeyExhausted
     | KeyQuarantined
+    | ModelForbidden
     | KeyRecovered
     | LimitLearned
     | KeysChanged
@@ -586,8 +675,10 @@ News = (
     | RequestDeclined
     | GatewayExited
     | GatewayRestored
+    | BudgetReached
+    | GatewayWarned
     | WorkersKilled
     | Heartbeat
     | RunEnded
 )
-Event = WorkerEvent | EngineEvent | OutsideEvent | News
+Event = WorkerEvent | EngineEvent | ExternalEvent | SchedulerEvent

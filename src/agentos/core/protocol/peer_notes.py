@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from agentos.core.ratelimit.limits import CallCost, LimitSeen, Rate
-from agentos.core.ratelimit.provider_profile import Counting
+from agentos.core.ratelimit.limits import CallCost, Counting, LearnedLimits, LimitSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +56,27 @@ class CooldownCleared:
 
 @dataclass(frozen=True, slots=True)
 class BucketLimitsLearned:
-    """Limits of a bucket that its provider named or that were estimated, and how the provider counts.
+    """Limits of a bucket that its provider named (`limits`) or that were found from refusals (`learned`).
 
-    `window_seconds`: the time over which an estimated rate may be used up. `token_rate`: set if the provider was
-    found to count tokens. `window_start`: when one of its fixed windows starts (host clock).
+    `counting` is how the provider counts limits that are known, `window_start` when one of its fixed windows starts.
+    Times are by the host's clock.
     """
 
     run: str
     bucket: str
     model: str
     limits: tuple[LimitSeen, ...] = ()
-    requests_per_second: float | None = None
-    window_seconds: float | None = None
-    token_rate: Rate | None = None
+    learned: LearnedLimits | None = None
     counting: Counting | None = None
-    window_start: float = 0.0
+    window_start: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLimitsForgotten:
+    """A person has dropped what was learned about a bucket, for all models: it is learned again."""
+
+    run: str
+    bucket: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,7 @@ Note = (
     | CooldownStarted
     | CooldownCleared
     | BucketLimitsLearned
+    | BucketLimitsForgotten
     | BucketUsage
     | KeyRejected
     | QuarantineLifted
@@ -166,7 +172,9 @@ def shift_times(note: Note, seconds: float) -> Note:
                 note, until=note.until + seconds, exhausted_until=exhausted_until, at=note.at + seconds
             )
         case BucketLimitsLearned():
-            return replace(note, window_start=note.window_start + seconds)
+            start = None if note.window_start is None else note.window_start + seconds
+            learned = None if note.learned is None else note.learned.shifted(seconds)
+            return replace(note, learned=learned, window_start=start)
         case BucketUsage():
             hours = tuple(replace(hour, at=hour.at + seconds) for hour in note.hours)
             return replace(note, hours=hours, at=note.at + seconds)

@@ -1,15 +1,16 @@
 """Ports: interfaces between the core and the outside world. Each has at least two adapters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from agentos.core.constants import DEFAULT_CALL_TIMEOUT
 from agentos.core.protocol.commands import Command
-from agentos.core.protocol.events import EngineEvent, Event, News, Request, WorkerEvent
+from agentos.core.protocol.events import EngineEvent, Event, Request, SchedulerEvent, WorkerEvent
 from agentos.core.protocol.peer_notes import Note, RunGone
-from agentos.core.protocol.results import Usage
+from agentos.core.protocol.results import FinishReason, Usage
 from agentos.core.ratelimit.limits import LimitSeen
 
 
@@ -39,7 +40,7 @@ class ControlRequest(Protocol):
     @property
     def request(self) -> Request: ...
 
-    def reply(self, news: Sequence[News]) -> None: ...
+    def reply(self, answer: Sequence[SchedulerEvent]) -> None: ...
 
 
 class PeerLog(Protocol):
@@ -71,39 +72,77 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a model. With a schema, the response is JSON that follows it."""
+    """One call to a model. With a schema, the response is JSON that follows it.
+
+    The model sees `system` as its instructions, then the blocks of `context`, then `prompt`. Put what never changes
+    into `system` and what changes least first into `context`: providers cache prompts by their beginning.
+
+    `max_output_tokens` and `effort` come from the settings of the role unless they are set here. `effort` is a word
+    such as "low", or a number of tokens to think with.
+    """
 
     role: str
     prompt: str
     schema: str | None = None
+    system: str = ""
+    context: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
+    effort: str = ""
+
+    @property
+    def material(self) -> str:
+        """Everything but the instructions, as one text."""
+        return "\n\n".join((*self.context, self.prompt))
+
+    @property
+    def size(self) -> int:
+        """Characters of the whole prompt."""
+        return len(self.system) + len(self.material)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
+    """A model's answer. `finish` says whether it is whole, `finish_detail` how the provider put it."""
+
     text: str
     model: str
     usage: Usage
     limits: tuple[LimitSeen, ...] = ()
+    finish: FinishReason = FinishReason.STOP
+    finish_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedKey:
-    """What a lease grants for one call: the key, and the address and model to use it with."""
+    """What a lease grants for one call: the key, and the address and model to use it with.
+
+    `call_timeout` is how many seconds the call may go without receiving a token.
+    """
 
     key: str
     secret: str
     base_url: str | None
     model: str
+    call_timeout: float = DEFAULT_CALL_TIMEOUT
 
     def __repr__(self) -> str:
         return f"LeasedKey({self.key}, {self.model})"
 
 
+OnProgress = Callable[[Usage], None]
+
+
 class Provider(Protocol):
     """A vendor of models."""
 
-    async def complete(self, question: ModelRequest, access: LeasedKey) -> ModelResponse:
-        """Raise CallRefused or BadRequest if there is no response."""
+    async def complete(
+        self, request: ModelRequest, key: LeasedKey, on_progress: OnProgress | None = None
+    ) -> ModelResponse:
+        """Raise CallRefused or BadRequest if there is no response.
+
+        `on_progress` is called with the usage so far whenever a piece of the answer arrives. If the call ends
+        without a response, the last reported usage is what it cost.
+        """
         ...
 
 

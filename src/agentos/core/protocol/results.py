@@ -12,17 +12,27 @@ class Verdict(StrEnum):
 
 
 class Ending(StrEnum):
-    """PARKED items wait for a person.
-
-    ELSEWHERE means that another run holds the item, FINISHED_ELSEWHERE that another run has finished it.
-    """
+    """How an item ended in this run. A PARKED item waits for a person."""
 
     FINISHED = "finished"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     PARKED = "parked"
-    ELSEWHERE = "elsewhere"
-    FINISHED_ELSEWHERE = "finished elsewhere"
+    HELD_BY_OTHER_RUN = "held by another run"
+    FINISHED_BY_OTHER_RUN = "finished by another run"
+
+
+class FinishReason(StrEnum):
+    """Why a model stopped writing. Anything but STOP means that the text may not be whole."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    """The output limit or the context window was reached."""
+    FILTERED = "filtered"
+    """Safety, recitation, a content filter, or the model's refusal."""
+    PAUSED = "paused"
+    """The server paused a long turn and expects the caller to continue it."""
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one attempt at an item, as its worker reports it. `result` is the path of the document."""
+    """The result of one attempt at an item, as its worker reports it.
+
+    result: path of the document.
+    earlier_attempt: an earlier attempt finished the item but was killed before it could report.
+    """
 
     ending: Ending
     verdict: Verdict | None = None
@@ -63,6 +77,7 @@ class Outcome:
     details: tuple[str, ...] = ()
     retryable: bool = False
     result: str | None = None
+    earlier_attempt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

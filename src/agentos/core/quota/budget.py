@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from agentos.core.constants import MAX_PARALLEL
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import CallCost
 
@@ -90,7 +91,10 @@ def _is_version_of(model: str, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use; `timeout` is per attempt, both times are in seconds, `budget` is in US dollars."""
+    """What a run may use; `timeout` is per attempt, `budget` is in US dollars, times are in seconds.
+
+    `call_timeout` is the longest time that a call may stay without a token.
+    """
 
     parallel: int = 1
     retries: int = 2
@@ -98,3 +102,5 @@ class Limits:
     max_wait: float = 3600.0
     budget: float | None = None
     prices: PriceList = field(default_factory=PriceList)
+    call_timeout: float = 300.0
+    max_parallel: int = MAX_PARALLEL

@@ -8,6 +8,9 @@ from enum import StrEnum
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
 
+# Longer beginnings first: every Anthropic key also begins as an OpenAI key does.
+_BEGINNINGS = (("sk-ant-", "anthropic"), ("AIza", "gemini"), ("sk-", "openai"))
+
 
 @dataclass(frozen=True, slots=True)
 class Credential:
@@ -27,6 +30,7 @@ class Credential:
     concurrency: int = 1
     enabled: bool = True
     rates: tuple[tuple[Dimension, Rate], ...] = ()
+    call_timeout: float | None = None  # seconds without a token; None: as in the settings
     midnight: float | None = field(default=None, compare=False)
 
     @property
@@ -62,3 +66,8 @@ class KeyState(StrEnum):
     EXHAUSTED = "exhausted for the day"
     QUARANTINED = "quarantined"
     DISABLED = "disabled"
+
+
+def provider_of(key: str) -> str | None:
+    """The provider whose keys look like this one; None if it could be anybody's."""
+    return next((provider for beginning, provider in _BEGINNINGS if key.startswith(beginning)), None)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agentos.core.quota.credentials import KeyState
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.cooldown import Cooldown
+from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,35 @@ def key_statuses(pool: Pool, name: str, now: float) -> list[KeyStatus]:
     if len(groups) < 2:
         return [KeyStatus(found, seconds) for seconds, found in groups] or [KeyStatus(idle_state)]
     return [KeyStatus(found, seconds, tuple(groups[seconds, found])) for seconds, found in sorted(groups)]
+
+
+def describe_learned(learned: LearnedLimits) -> str:
+    """What was learned about a bucket: `10 requests in any 10 s`, `5 requests at once, then 1 every 0.2 s`."""
+    parts = [_describe_limit(limit) for limit in learned.limits]
+    if learned.concurrency is not None:
+        parts.append(f"{learned.concurrency} {'call' if learned.concurrency == 1 else 'calls'} at a time")
+    return " and ".join(parts)
+
+
+def describe_certainty(learned: LearnedLimits) -> str:
+    match learned.refusals:
+        case 0:
+            return "measured only"
+        case 1:
+            return "from 1 refusal"
+        case count:
+            return f"explains {count} refusals"
+
+
+def _describe_limit(limit: LearnedLimit) -> str:
+    what = "tokens" if limit.dimension is Dimension.TOKENS else "requests" if limit.amount > 1 else "request"
+    match limit.counting:
+        case Counting.SLIDING:
+            return f"{limit.amount:g} {what} in any {limit.seconds:.4g} s"
+        case Counting.FIXED:
+            return f"{limit.amount:g} {what} in each window of {limit.seconds:g} s"
+        case Counting.TOKEN_BUCKET:
+            return f"{limit.amount:.4g} {what} at once, {60 * limit.rate.per_second:.3g} a minute"
 
 
 def _state(cooldown: Cooldown, idle_state: KeyState, now: float) -> KeyState:

@@ -101,6 +101,9 @@ class Keys:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
     def __getitem__(self, name: str) -> Key:
         return self._by_name[name]
 
@@ -135,13 +138,31 @@ class Keys:
         """The reasons of all quarantines, by key name."""
         return {key.credential.name: key.quarantine for key in self if key.quarantine}
 
-    def usable_slots(self, now: float) -> int:
-        """Count the slots of all usable keys, free or in use."""
-        return sum([key.credential.concurrency for key in self if key.usable(now)])
+    def unusable(self, provider: str = "") -> dict[str, str]:
+        """Why keys, of one provider or of all, are not used: rejected, or without access to the requested models."""
+        found = {}
+        for key in self:
+            if provider in ("", key.credential.provider):
+                denied = [cooldown.reason for cooldown in key.relevant_cooldowns if cooldown.no_access]
+                if reason := key.quarantine or "; ".join(dict.fromkeys(denied)):
+                    found[key.credential.name] = reason
+        return found
 
-    def all_held(self, now: float) -> bool:
-        """Return whether every slot of every usable key is in use."""
-        return all(not key.free for key in self if key.usable(now))
+    def usable_slots(self, now: float, providers: Collection[str] | None = None) -> int:
+        """Count the slots of all usable keys (of these providers), free or in use."""
+        return sum([key.credential.concurrency for key in self.usable(now, providers)])
+
+    def all_held(self, now: float, providers: Collection[str] | None = None) -> bool:
+        """Return whether every slot of every usable key (of these providers) is in use."""
+        return all(not key.free for key in self.usable(now, providers))
+
+    def usable(self, now: float, providers: Collection[str] | None = None) -> list[Key]:
+        """The usable keys, or those of them that belong to these providers."""
+        return [
+            key
+            for key in self
+            if key.usable(now) and (providers is None or key.credential.provider in providers)
+        ]
 
     def next_allowed(self, now: float) -> KeyTime | None:
         """When the first key in cooldown may send a call, even if only a probe; None if none is in cooldown."""

@@ -16,6 +16,7 @@ class LeaseRequest(NamedTuple):
     `providers` are in order of preference, `models` stand beside them. Requests are served in order of
     `priority`: the time of the request, less a head start for every call that the item has already made,
     so that items are finished rather than all left half done. The head start is too small to starve anyone.
+    Requests with the same `affinity` prefer the key that the last of them got.
     """
 
     holder: str
@@ -26,6 +27,7 @@ class LeaseRequest(NamedTuple):
     models: tuple[str, ...] = ()
     cost: CallCost = CallCost()
     calls_done: int = 0
+    affinity: str = ""
 
     @property
     def priority(self) -> float:
@@ -55,8 +57,8 @@ class Lease(NamedTuple):
     reservation: Reservation
     model: str = ""
 
-    def grant_command(self) -> GrantLease:
-        """Return the command that carries the key to the holder."""
+    def grant_command(self, answers: int = 0) -> GrantLease:
+        """Return the command that carries the key to the holder, and how much the provider has answered so far."""
         credential = self.credential
         return GrantLease(
             item=self.request.holder,
@@ -67,4 +69,6 @@ class Lease(NamedTuple):
             secret=credential.secret,
             base_url=credential.base_url,
             model=self.model or None,
+            call_timeout=credential.call_timeout,
+            answers=answers,
         )

@@ -26,6 +26,7 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind, clamp_hint
 PEER_POLL_INTERVAL = 0.02  # seconds
 DEFAULT_OUTPUT_TOKENS = 1500  # of a call, until a run has seen what its models write
 OUTPUT_SMOOTHING = 0.3  # weight of the newest answer in the average
+PROVIDER_FAILURES = (RefusalKind.PROVIDER_ERROR, RefusalKind.CUT)
 SELF = ""  # this run in its own notes; the peer log puts its name there
 
 
@@ -49,6 +50,10 @@ class LeaseManager:
         self._jitter = jitter
         self._failures: dict[tuple[str, str], int] = {}
         """Consecutive provider errors by holder and call."""
+        self._cuts: dict[tuple[str, str], int] = {}
+        """Cut answers by holder and call."""
+        self._answers: dict[str, int] = {}
+        """Answers by the provider's address."""
         self._notes: list[Note] = []
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
@@ -68,6 +73,7 @@ class LeaseManager:
                 models=event.models,
                 cost=CallCost(event.input_tokens, event.output_tokens or expected_output),
                 calls_done=event.calls_done,
+                affinity=event.affinity,
             )
         )
 
@@ -80,37 +86,44 @@ class LeaseManager:
         for lease in granted:
             self.budget.reserve(lease.id, lease.model, lease.request.cost)
             self._notes.append(self._call_sent(lease))
-            self._note_estimate(lease)
+            self._note_learned(lease)
         return granted
 
-    def release(self, event: events.LeaseReleased, now: float) -> list[events.News]:
+    def release(self, event: events.LeaseReleased, now: float) -> list[events.SchedulerEvent]:
         lease = self.pool.release(event.lease)
         if lease is None:
             return []
         name = self.pool.keys.current_name(lease.credential)
         used = CallCost(event.usage.input_tokens, event.usage.output_tokens)
-        refused = event.refusal is not None and event.refusal.kind is not RefusalKind.PROVIDER_ERROR
+        refused = event.refusal is not None and event.refusal.kind not in PROVIDER_FAILURES
         self._notes.append(CallEnded(SELF, lease.id, used, refused))
-        news = self._settle_cost(lease, event)
+        published = self._settle_cost(lease, event)
         if name is None:
-            return news
-        news += self._add_limits(lease, name, event.limits)
+            return published
+        published += self._add_limits(lease, name, event.limits)
         if event.refusal is None:
-            news += self._on_answer(lease, name, used, now)
+            published += self._on_answer(lease, name, used, now)
         else:
-            news += self._on_refusal(lease, name, event.refusal, now)
-        return news + self._check_day(lease, name, now)
+            published += self._on_refusal(lease, name, event.refusal, now)
+            if event.refusal.kind is RefusalKind.CUT:
+                published.append(self._call_cut(lease, name, event))
+        return published + self._check_day(lease, name, now)
 
     def drop_holder(self, holder: str) -> None:
         self._notes += [CallEnded(SELF, lease.id) for lease in self.pool.drop_holder(holder)]
         self._failures = {call: count for call, count in self._failures.items() if call[0] != holder}
+        self._cuts = {call: count for call, count in self._cuts.items() if call[0] != holder}
 
-    def replace_credentials(self, credentials: list[Credential]) -> list[events.News]:
+    def answers_from(self, lease: Lease) -> int:
+        """How many calls the lease's provider has answered in this run."""
+        return self._answers.get(lease.credential.address, 0)
+
+    def replace_credentials(self, credentials: list[Credential]) -> list[events.SchedulerEvent]:
         change = diff_credentials([key.credential for key in self.pool.keys], credentials)
         self.pool.replace(credentials)
         return [change] if change else []
 
-    def breaker_news(self, now: float) -> list[events.News]:
+    def breaker_events(self, now: float) -> list[events.SchedulerEvent]:
         """Report circuit breakers that opened or closed since the last call, in this run or another."""
         before, current = self._open_breakers, dict(self.pool.open_breakers())
         if current.keys() == before.keys():
@@ -146,36 +159,38 @@ class LeaseManager:
 
     # Answers.
 
-    def _settle_cost(self, lease: Lease, event: events.LeaseReleased) -> list[events.News]:
+    def _settle_cost(self, lease: Lease, event: events.LeaseReleased) -> list[events.SchedulerEvent]:
         model = event.model or lease.model
         cost = self.budget.settle(lease.id, lease.model or model, event.usage)
         if not event.usage.calls:
             return []
         return [events.CallCompleted(event.item, lease.credential.name, model, event.usage, cost)]
 
-    def _on_answer(self, lease: Lease, name: str, used: CallCost, now: float) -> list[events.News]:
+    def _on_answer(self, lease: Lease, name: str, used: CallCost, now: float) -> list[events.SchedulerEvent]:
         bucket, models = self.pool.bucket(name, lease.model), lease.request.models
-        bucket.limiter.settle(lease.reservation, used)
+        bucket.limiter.settle(lease.reservation, used, now)
         self.pool.mark_proven(name)
         average = self._average_output.get(models, used.output_tokens)
         self._average_output[models] = average + (used.output_tokens - average) * OUTPUT_SMOOTHING
         self._failures.pop((lease.request.holder, lease.request.call), None)
+        self._cuts.pop((lease.request.holder, lease.request.call), None)
+        self._answers[lease.credential.address] = self.answers_from(lease) + 1
         breaker = self.pool.breaker(lease.credential.provider)
         if breaker.failures:
             self._notes.append(ProviderRecovered(SELF, lease.credential.address))
         breaker.close()
-        news = self.breaker_news(now)
+        published = self.breaker_events(now)
         cooldown = bucket.cooldown
         ends_cooldown = cooldown.refused_at <= lease.granted_at and (
             cooldown.consecutive_refusals or cooldown.exhausted_until
         )
         if cooldown.record_success(lease.granted_at):
-            news.append(events.KeyRecovered(name))
+            published.append(events.KeyRecovered(name))
         if ends_cooldown:
             self._notes.append(CooldownCleared(SELF, lease.credential.quota, lease.model))
-        return news
+        return published
 
-    def _check_day(self, lease: Lease, name: str, now: float) -> list[events.News]:
+    def _check_day(self, lease: Lease, name: str, now: float) -> list[events.SchedulerEvent]:
         bucket = self.pool.bucket(name, lease.model)
         if not bucket.check_day(now):
             return []
@@ -192,18 +207,15 @@ class LeaseManager:
 
     # Refusals.
 
-    def _on_refusal(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
+    def _on_refusal(
+        self, lease: Lease, name: str, refusal: Refusal, now: float
+    ) -> list[events.SchedulerEvent]:
         bucket = self.pool.bucket(name, lease.model)
+        self.pool.drop_kept_key(lease.request)
         match refusal.kind:
             case RefusalKind.RATE_LIMITED:
                 self.pool.mark_proven(name)
-                news = self._learn_from_refusal(lease, name, refusal, now)
-                hint = refusal.seconds
-                if hint is not None:
-                    hint += bucket.limiter.hint_shortfall()
-                seconds = bucket.cooldown.start(now, hint, refusal.reason)
-                self._note_cooldown(lease, bucket)
-                return [*news, events.KeyLimited(name, seconds, refusal.reason, self._is_only_key(name))]
+                return self._on_rate_limit(lease, name, refusal, now)
             case RefusalKind.DAY_EXHAUSTED:
                 seconds = bucket.cooldown.start_exhausted(now, refusal.day_seconds or DAY, refusal.reason)
                 self._note_cooldown(lease, bucket)
@@ -212,31 +224,37 @@ class LeaseManager:
                 self.pool.quarantine(name, refusal.reason)
                 self._notes.append(KeyRejected(SELF, lease.credential.fingerprint, refusal.reason, now))
                 return [events.KeyQuarantined(name, refusal.reason)]
-            case RefusalKind.PROVIDER_ERROR:
-                bucket.limiter.drop(lease.reservation)
+            case RefusalKind.NO_ACCESS:
+                bucket.limiter.drop(lease.reservation, now)
+                bucket.cooldown.start_no_access(now, refusal.reason)
+                self._note_cooldown(lease, bucket)
+                return [events.ModelForbidden(name, lease.model, refusal.reason)]
+            case RefusalKind.PROVIDER_ERROR | RefusalKind.CUT:
+                bucket.limiter.drop(lease.reservation, now)
                 return self._on_provider_error(lease, refusal, now)
 
-    def _learn_from_refusal(self, lease: Lease, name: str, refusal: Refusal, now: float) -> list[events.News]:
-        """Take over the limits that a refusal states; measure one that states none, or one that we kept."""
-        limiter = self.pool.bucket(name, lease.model).limiter
+    def _on_rate_limit(
+        self, lease: Lease, name: str, refusal: Refusal, now: float
+    ) -> list[events.SchedulerEvent]:
+        """Take over the limits that a refusal states, learn from one that states none, and cool down."""
+        bucket = self.pool.bucket(name, lease.model)
+        limiter = bucket.limiter
         is_new = limiter.cancel(lease.reservation, now)
-        news = self._add_limits(lease, name, refusal.limits)
-        opens_at = None if refusal.seconds is None else now + clamp_hint(refusal.seconds)
-        if limiter.infer_counting(lease.reservation, opens_at) or news:
-            self._note_estimate(lease)
-            return news
-        if refusal.limits and all(limit.dimension is not Dimension.REQUESTS for limit in refusal.limits):
-            return news
-        latency = now - lease.granted_at
-        hint = latency + clamp_hint(refusal.seconds)
-        if is_new:
-            limiter.record_refusal(lease.reservation, hint, latency, hinted=refusal.seconds is not None)
-            self._note_estimate(lease)
-        else:
-            limiter.record_repeated_refusal(lease.reservation, hint)
-        return news
+        published = self._add_limits(lease, name, refusal.limits)
+        wait = None if refusal.seconds is None else clamp_hint(refusal.seconds)
+        others = refusal.limits and all(limit.dimension is not Dimension.REQUESTS for limit in refusal.limits)
+        if not others:
+            wait = limiter.record_refusal(lease.reservation, now, wait, is_new=is_new and not published)
+            self._note_learned(lease)
+        if wait is not None:
+            wait += limiter.hint_shortfall()
+        seconds = bucket.cooldown.start(now, wait, refusal.reason, probing=limiter.probing)
+        self._note_cooldown(lease, bucket)
+        return [*published, events.KeyLimited(name, seconds, refusal.reason, self._is_only_key(name))]
 
-    def _add_limits(self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]) -> list[events.News]:
+    def _add_limits(
+        self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]
+    ) -> list[events.SchedulerEvent]:
         limiter = self.pool.bucket(name, lease.model).limiter
         new = tuple(limit for limit in limits if limiter.add_limit(limit.dimension, limit.rate))
         if new:
@@ -246,14 +264,20 @@ class LeaseManager:
             for limit in new
         ]
 
-    def _on_provider_error(self, lease: Lease, refusal: Refusal, now: float) -> list[events.News]:
+    def _on_provider_error(self, lease: Lease, refusal: Refusal, now: float) -> list[events.SchedulerEvent]:
         call = (lease.request.holder, lease.request.call)
         self._failures[call] = self._failures.get(call, 0) + 1
         breaker = self.pool.breaker(lease.credential.provider)
         breaker.record_failure(lease.granted_at, now, self._jitter, refusal.reason)
         address, until = lease.credential.address, breaker.open_until
         self._notes.append(ProviderFailed(SELF, address, breaker.failures, until, refusal.reason, now))
-        return self.breaker_news(now)
+        return self.breaker_events(now)
+
+    def _call_cut(self, lease: Lease, name: str, event: events.LeaseReleased) -> events.CallCut:
+        call = (lease.request.holder, lease.request.call)
+        self._cuts[call] = self._cuts.get(call, 0) + 1
+        reason = event.refusal.reason if event.refusal else ""
+        return events.CallCut(event.item, name, event.model, reason, self._cuts[call], event.usage)
 
     # Notes for the other runs.
 
@@ -270,18 +294,11 @@ class LeaseManager:
             probed_provider=lease.credential.address if breaker.probe == lease.id else "",
         )
 
-    def _note_estimate(self, lease: Lease) -> None:
-        """Publish an estimated rate, or a way of counting, if it changed since it was last published."""
+    def _note_learned(self, lease: Lease) -> None:
+        """Publish learned limits, or a way of counting, if they changed since they were last published."""
         bucket_key, limiter = (lease.credential.quota, lease.model), self.pool.bucket_of(lease).limiter
         note = BucketLimitsLearned(
-            SELF,
-            *bucket_key,
-            (),
-            limiter.per_second(),
-            limiter.window(),
-            limiter.token_rate(),
-            limiter.profile.counting,
-            limiter.profile.window_start,
+            SELF, *bucket_key, (), limiter.learned, limiter.counting, limiter.window_start
         )
         if note != self._published.get(bucket_key, BucketLimitsLearned(SELF, *bucket_key)):
             self._published[bucket_key] = note

@@ -1,10 +1,11 @@
 """Peer state: the calls, refusals and findings of other runs on this host, applied to the keys of this pool."""
 
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from agentos.core.protocol.peer_notes import (
     EARLIER,
+    BucketLimitsForgotten,
     BucketLimitsLearned,
     BucketUsage,
     CallEnded,
@@ -18,11 +19,17 @@ from agentos.core.protocol.peer_notes import (
     QuarantineLifted,
     RunGone,
 )
+from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.buckets import EVERY_MODEL, Bucket, Buckets
 from agentos.core.quota.keys import Keys
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
 from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.windows import Reservation
+
+if TYPE_CHECKING:
+    from agentos.core.quota.lease_manager import LeaseManager
+
+T = TypeVar("T")
 
 
 class PeerState:
@@ -42,12 +49,12 @@ class PeerState:
     def apply_note(self, note: Note) -> None:
         match note:
             case CallStarted():
-                self._on_call_sent(note)
+                self._on_call_started(note)
             case CallEnded():
-                self._on_call_over(note)
+                self._on_call_ended(note)
             case RunGone():
                 for lease in [lease for lease, call in self._calls.items() if call.run == note.run]:
-                    self._on_call_over(CallEnded(note.run, lease))
+                    self._on_call_ended(CallEnded(note.run, lease))
             case KeyRejected() | QuarantineLifted():
                 self._apply_quarantine_note(note)
             case ProviderFailed() | ProviderRecovered():
@@ -56,29 +63,34 @@ class PeerState:
                 self._apply_bucket_note(note)
 
     def _apply_bucket_note(
-        self, note: CooldownStarted | CooldownCleared | BucketLimitsLearned | BucketUsage
+        self,
+        note: CooldownStarted | CooldownCleared | BucketLimitsLearned | BucketLimitsForgotten | BucketUsage,
     ) -> None:
         match note:
             case CooldownStarted():
-                self._on_bucket_refused(note)
+                self._on_cooldown_started(note)
             case CooldownCleared():
                 if (bucket := self._bucket(note.bucket, note.model)) is not None:
                     bucket.cooldown.clear()
             case BucketLimitsLearned():
-                self._on_bucket_learnt(note)
+                self._on_bucket_limits_learned(note)
+            case BucketLimitsForgotten():
+                for (quota, _), bucket in self._buckets.all().items():
+                    if quota == note.bucket:
+                        bucket.limiter.forget_learned()
             case BucketUsage():
-                self._on_bucket_used(note)
+                self._on_bucket_usage(note)
             case _:
                 assert_never(note)
 
     def runs(self) -> set[str]:
-        """The runs that hold one of our keys."""
+        """The other runs that have calls in flight."""
         return {call.run for call in self._calls.values()}
 
     def calls_on(self, fingerprint: str) -> set[str]:
         return {lease for lease, call in self._calls.items() if call.key == fingerprint}
 
-    def _on_call_sent(self, note: CallStarted) -> None:
+    def _on_call_started(self, note: CallStarted) -> None:
         lease = f"{note.run} {note.lease}"
         self._calls[lease] = note
         for key in self._keys.find_by_fingerprint(note.key):
@@ -86,9 +98,9 @@ class PeerState:
         if note.probed_provider and (breaker := self._breaker(note.probed_provider)) is not None:
             breaker.record_send(lease)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
-            self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at)
+            self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at, own=False)
 
-    def _on_call_over(self, note: CallEnded) -> None:
+    def _on_call_ended(self, note: CallEnded) -> None:
         lease = note.lease if note.lease in self._calls else f"{note.run} {note.lease}"
         sent, reservation = self._calls.pop(lease, None), self._reservations.pop(lease, None)
         self._keys.remove_leases((lease,))
@@ -104,7 +116,7 @@ class PeerState:
                 bucket.limiter.settle(reservation, note.used if note.used != CallCost() else sent.cost)
             bucket.check_day(sent.at)
 
-    def _on_bucket_used(self, note: BucketUsage) -> None:
+    def _on_bucket_usage(self, note: BucketUsage) -> None:
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             for hour in note.hours:
                 bucket.limiter.restore_day_usage(hour.calls, hour.at)
@@ -127,22 +139,22 @@ class PeerState:
         else:
             breaker.close()
 
-    def _on_bucket_refused(self, note: CooldownStarted) -> None:
+    def _on_cooldown_started(self, note: CooldownStarted) -> None:
         if note.model == EVERY_MODEL:
             self._buckets.cool_down_all_models(note)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             bucket.cooldown.merge(note.until, note.exhausted_until, note.reason, note.at)
 
-    def _on_bucket_learnt(self, note: BucketLimitsLearned) -> None:
+    def _on_bucket_limits_learned(self, note: BucketLimitsLearned) -> None:
         bucket = self._bucket(note.bucket, note.model)
         if bucket is None:
             return
         for limit in note.limits:
             bucket.limiter.add_limit(limit.dimension, limit.rate)
-        if note.requests_per_second is not None:
-            bucket.limiter.merge(note.requests_per_second, note.window_seconds, note.token_rate)
+        if note.learned is not None:
+            bucket.limiter.merge(note.learned)
         if note.counting is not None:
-            bucket.limiter.profile.merge(note.counting, note.window_start)
+            bucket.limiter.merge_counting(note.counting, note.window_start)
 
     def _breaker(self, address: str) -> CircuitBreaker | None:
         """Return the circuit breaker of the provider at this address, if one of our keys uses it."""
@@ -152,3 +164,24 @@ class PeerState:
     def _bucket(self, quota: str, model: str) -> Bucket | None:
         key = self._keys.find_by_quota(quota)
         return self._buckets.of(key.credential, model) if key else None
+
+
+def with_shared_lock(
+    lease_manager: "LeaseManager", peers: PeerLog, decide: Callable[[], T]
+) -> tuple[T, bool]:
+    """Make a decision under the lock that all runs on this host share.
+
+    Within the lock, the notes of the other runs are applied before `decide` is called, and our own are
+    appended after it, so that no two runs grant the same slot. If the lock cannot be taken, `decide` is
+    called all the same, but the lease manager grants nothing.
+
+    Return the decision, and whether our notes could be written.
+    """
+    with peers.lock_and_read() as notes:
+        lease_manager.holds_shared_lock = notes is not None
+        if notes is not None:
+            for note in (*notes, *peers.gone(lease_manager.pool.peer_runs())):
+                lease_manager.pool.apply_note(note)
+        decision = decide()
+        written = peers.append(lease_manager.drain_notes())
+    return decision, written

@@ -42,6 +42,7 @@ class Pool:
         self._breakers: defaultdict[str, CircuitBreaker] = defaultdict(CircuitBreaker)
         self._peers = PeerState(self.keys, self._buckets, self._breakers)
         self._leases: dict[str, Lease] = {}
+        self._kept_keys: dict[tuple[str, ...], str] = {}  # by affinity and models: the key of the last lease
         self._waiting: list[LeaseRequest] = []
         self._lease_numbers = itertools.count(1)
         self._next_grant_at: float = NEVER
@@ -73,6 +74,10 @@ class Pool:
             self.keys[name].leases.discard(lease_id)
         self.breaker(lease.credential.provider).record_end(lease_id)
         return lease
+
+    def drop_kept_key(self, request: LeaseRequest) -> None:
+        """Let the next request with the same affinity use any key: this one's call failed."""
+        self._kept_keys.pop((request.affinity, *request.models), None)
 
     def drop_holder(self, holder: str) -> list[Lease]:
         """Remove the requests and leases of a holder that is gone; return the leases."""
@@ -172,7 +177,9 @@ class Pool:
         return granted
 
     def _pick_key(self, request: LeaseRequest, now: float) -> Key | None:
-        """Return the least recently used key that can serve the request now."""
+        """Return a key that can serve the request now: the one its kin used last, else the least recently used."""
+        if kept := self._kept_key(request, now):
+            return kept
         for provider in request.providers:
             worth_waiting = False
             for key in self.keys:
@@ -188,11 +195,20 @@ class Pool:
                 return None
         return None
 
+    def _kept_key(self, request: LeaseRequest, now: float) -> Key | None:
+        """Return the key of the last request with the same affinity, if it can serve this one at once."""
+        name = self._kept_keys.get((request.affinity, *request.models)) if request.affinity else None
+        if name is None or name not in self.keys:
+            return None
+        key = self.keys[name]
+        is_ready = key.active and key.free and key.credential.provider in request.providers
+        return key if is_ready and self._next_allowed_at(key, request, now) <= now else None
+
     def _pick_probe_key(self, request: LeaseRequest, now: float) -> Key | None:
         """Return a key whose limit looks used up, for the one call that probes how the provider counts."""
         for key, at in self._probes(request, now):
             if at <= now:
-                self._buckets.profile(key.credential).start_probe(now)
+                self._bucket(key, request.model_for(key.credential)).limiter.start_probe(now)
                 return key
             self._next_grant_at = min(self._next_grant_at, at)
         return None
@@ -200,14 +216,14 @@ class Pool:
     def _probes(self, request: LeaseRequest, now: float) -> Iterator[tuple[Key, float]]:
         """Yield the keys that may send such a probe, each with the first moment for it."""
         for key in self.keys:
-            if not (key.active and key.proven and not key.leases):
+            if not (key.active and key.proven and key.free):
                 continue
             provider = key.credential.provider
             if provider not in request.providers or self.breaker(provider).opened_at is not None:
                 continue
-            if not self._buckets.profile(key.credential).may_probe:
-                continue
             bucket = self._bucket(key, request.model_for(key.credential))
+            if not bucket.limiter.may_probe:
+                continue
             if not bucket.cooldown.blocks(now) and not bucket.cooldown.exhausted(now):
                 at = bucket.limiter.probe_at(request.cost, now)
                 if at is not None:
@@ -250,6 +266,8 @@ class Pool:
         self._breakers[key.credential.provider].record_send(lease.id)
         bucket.cooldown.record_send(now)
         self._leases[lease.id] = lease
+        if request.affinity:
+            self._kept_keys[(request.affinity, *request.models)] = key.credential.name
         return lease
 
     # Queries.
@@ -273,6 +291,8 @@ class Pool:
         for key in self.keys:
             if key.active and key.credential.provider in request.providers:
                 cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
+                if cooldown.no_access and cooldown.blocks(now):
+                    continue
                 at = max(now, cooldown.ends_at()) if cooldown.blocks(now) else now
                 times.append(KeyTime(at, key.credential.name))
         return min(times, default=None)

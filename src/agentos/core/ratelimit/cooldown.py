@@ -8,6 +8,7 @@ PROBE_INTERVAL = 3600.0  # seconds between probes of an exhausted day
 PROBATION = 0.25  # seconds in which the first call after a cooldown is sent alone
 MIN_DOUBLED_WAIT = 0.5  # seconds; a hint of 0 would stay 0 however often it is doubled
 MAX_DOUBLINGS = 12
+NO_ACCESS_COOLDOWN = 6 * 3600.0  # seconds
 
 
 @dataclass(slots=True)
@@ -36,9 +37,16 @@ class Cooldown:
     sent_since_refusal: int = 0
     refused_at: float = float("-inf")
     reason: str = ""
+    probing: bool = False
+    no_access: bool = False
+    """The key may not use the model: waiting does not help, but a probe per hour notices if that changes."""
 
-    def start(self, now: float, hint: float | None, reason: str) -> float:
-        """Start or extend the cooldown after a rate limit; return its length in seconds."""
+    def start(self, now: float, hint: float | None, reason: str, *, probing: bool = False) -> float:
+        """Start or extend the cooldown after a rate limit; return its length in seconds.
+
+        With `probing` the rate limiter decides when to send the next call: the provider gave no hint.
+        """
+        self.probing = probing
         if not self.limited(now):
             followed_in_vain = self.sent_since_refusal <= 1
             self.consecutive_refusals = self.consecutive_refusals + 1 if followed_in_vain else 1
@@ -59,6 +67,10 @@ class Cooldown:
         self.refused_at, self.reason = now, reason
         return self.exhausted_until - now
 
+    def start_no_access(self, now: float, reason: str) -> None:
+        self.start_exhausted(now, NO_ACCESS_COOLDOWN, reason)
+        self.no_access = True
+
     def record_success(self, sent_at: float) -> bool:
         """End the cooldown if the call was sent after the last refusal; return whether an exhausted day ended."""
         if sent_at < self.refused_at:
@@ -70,6 +82,7 @@ class Cooldown:
     def clear(self) -> None:
         self.until = self.exhausted_until = self.probe_at = 0.0
         self.consecutive_refusals, self.probation_until = 0, None
+        self.probing = self.no_access = False
 
     def merge(self, until: float, exhausted_until: float, reason: str, at: float) -> None:
         """Take over a cooldown that another run reported at `at`; the later end wins."""
@@ -99,7 +112,8 @@ class Cooldown:
     def blocks(self, now: float) -> bool:
         """Return whether no call may be sent now."""
         on_probation = self.probation_until is not None and now < self.probation_until
-        return on_probation or self.limited(now) or (self.exhausted(now) and now < self.probe_at)
+        is_limited = self.limited(now) and not self.probing
+        return on_probation or is_limited or (self.exhausted(now) and now < self.probe_at)
 
     def ends_at(self) -> float:
         """When calls are expected to succeed again; the hourly probe of an exhausted day does not count."""

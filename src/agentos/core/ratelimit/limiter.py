@@ -2,14 +2,18 @@
 
 from collections import deque
 
-from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
-from agentos.core.ratelimit.provider_profile import CountingErrors, ProviderProfile
-from agentos.core.ratelimit.rate_estimator import HISTORY_SIZE, RateEstimator
-from agentos.core.ratelimit.token_rate_estimator import TokenRateEstimator
-from agentos.core.ratelimit.windows import Reservation, TokenBucket, UsageWindow
+from agentos.core.ratelimit.limit_estimator import HISTORY_SIZE, LimitEstimator
+from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, LearnedLimits, Rate
+from agentos.core.ratelimit.provider_profile import ProviderProfile
+from agentos.core.ratelimit.windows import NEVER, Reservation, UsageWindow
 
 MIN_PROBED_WAIT = 1.5  # seconds; a shorter wait is not worth a probe
+MAX_SHORTFALL = 60.0  # seconds
 MIN_EXHAUSTED_DAY = 600.0  # seconds; a day that ends sooner is waited for like any other limit
+MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
+MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
+LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come too early
+TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 
 
@@ -17,7 +21,7 @@ class RateLimiter:
     """Rate limiter of one bucket and model: one usage window per limited dimension.
 
     Limits come from three sources: `configure` (a person), `add_limit` (the provider stated it) and, if there
-    is no request limit from either, a `RateEstimator`. A configured limit is never raised by a stated one.
+    is no request limit from either, a `LimitEstimator`. A configured limit is never raised by a stated one.
 
     Every call is reserved at its estimated cost and settled at its real one, so that concurrent calls cannot
     overrun a limit together:
@@ -25,9 +29,9 @@ class RateLimiter:
         if limiter.next_allowed_at(cost, now) <= now:
             reservation = limiter.reserve(cost, now)
             ...
-            limiter.settle(reservation, used)  # answered
-            limiter.cancel(reservation, now)   # refused by the provider
-            limiter.drop(reservation)          # failed, admission unknown
+            limiter.settle(reservation, used, now)  # answered
+            limiter.cancel(reservation, now)        # refused by the provider
+            limiter.drop(reservation, now)          # failed, admission unknown
 
     It keeps configured and stated limits exactly and so causes hardly any refusal (at most one, to find out
     how the provider counts). Estimated limits are found by being refused now and then. It does not wait, and
@@ -42,67 +46,131 @@ class RateLimiter:
     ) -> None:
         self.profile = profile or ProviderProfile()
         self._midnight = midnight
+        self.window_start: float | None = None
+        """When one of the fixed windows of known limits starts, if the provider has such windows."""
+        self._history: deque[Reservation] = deque(maxlen=HISTORY_SIZE)
+        self._in_flight = 0
+        self._latest = 0.0
+        self._applied_counting = self.profile.counting
         self._windows = {dimension: self._new_window(dimension, rate) for dimension, rate in rates.items()}
         self._configured = dict(rates)
         self._stated: dict[Dimension, Rate] = {}
-        self._estimator = None if Dimension.REQUESTS in rates else RateEstimator(self.profile)
-        self._token_estimator = TokenRateEstimator()
+        self._estimator = None if Dimension.REQUESTS in rates else LimitEstimator(self._history, self.profile)
+        self._obeyed: LearnedLimits | None = None
+        self._learned: dict[Dimension, UsageWindow] = {}
         self._ignore_refusals_until = float("-inf")
-        self._history: deque[Reservation] = deque(maxlen=HISTORY_SIZE)
 
     @property
     def rates(self) -> dict[Dimension, Rate]:
-        return {dimension: window.rate for dimension, window in self._windows.items()}
+        learned = {dimension: window.rate for dimension, window in self._learned.items()}
+        return learned | {dimension: window.rate for dimension, window in self._windows.items()}
+
+    @property
+    def learned(self) -> LearnedLimits | None:
+        """The limits that were found from refusals; None if they are known, or nothing was found yet."""
+        return self._estimator.learned if self._estimator else None
+
+    @property
+    def counting(self) -> Counting | None:
+        """How the provider counts known limits; None if it is not known, or if limits are learned."""
+        return None if self._estimator else self.profile.counting
+
+    @property
+    def probing(self) -> bool:
+        """Whether probes decide when a refused call may be sent again, because the provider gave no hint."""
+        return self._estimator is not None and self._estimator.probing
 
     def used(self, dimension: Dimension, now: float) -> float:
-        return self._windows[dimension].used(now)
+        return (self._windows.get(dimension) or self._learned[dimension]).used(now)
 
     # Admission.
 
     def next_allowed_at(self, cost: CallCost, now: float) -> float:
         """Return the first moment at which a call of this cost may be sent; `now` means at once."""
+        if self.profile.counting is not self._applied_counting:
+            self._apply_counting()
         at = now
         for dimension, window in self._windows.items():
             at = max(at, window.next_allowed_at(cost.amount(dimension), now))
         if self._estimator is not None:
-            if at > now:
-                self._estimator.record_wait()
-            if not self._estimator.may_send(now):
-                at = max(at, self._estimator.next_confirmation_at())
+            at = max(at, self._estimator.next_allowed_at(now, self._in_flight))
+            if not self._estimator.exploring:
+                at = max(at, self._learned_at(cost, now))
         return at
 
-    def reserve(self, cost: CallCost, now: float) -> Reservation:
-        """Charge a call at its estimated cost; call this when it is sent."""
-        if self._estimator is not None:
-            self._estimator.record_send(now)
-            # Only here, so that no call becomes possible before the moment that `next_allowed_at` named.
-            if self._estimator.grow(now):
-                self._token_estimator.grow(self.profile.growth)
-                self._apply_estimate()
-        entries = {name: window.record(cost.amount(name), now) for name, window in self._windows.items()}
-        reservation = Reservation(now, cost, entries)
+    def _learned_at(self, cost: CallCost, now: float) -> float:
+        """`next_allowed_at` by the learned limits alone; infinite if a call has to end first."""
+        learned = self._estimator.learned if self._estimator else None
+        if learned is not self._obeyed:
+            self._obey(learned)
+        if learned is None:
+            return now
+        if learned.concurrency is not None and self._in_flight >= learned.concurrency:
+            return NEVER
+        at = now
+        for dimension, window in self._learned.items():
+            at = max(at, window.next_allowed_at(cost.amount(dimension), now))
+        return at
+
+    def _obey(self, learned: LearnedLimits | None) -> None:
+        self._obeyed, self._learned = learned, {}
+        for limit in learned.limits if learned else ():
+            if limit.dimension not in self._windows:
+                window = UsageWindow(limit.rate, limit.counting, limit.start)
+                self._learned[limit.dimension] = self._replay_history(limit.dimension, window)
+
+    def reserve(self, cost: CallCost, now: float, *, own: bool = True) -> Reservation:
+        """Charge a call at its estimated cost; call this when it is sent, by this run or (not `own`) by another."""
+        is_trial = (
+            own
+            and self._estimator is not None
+            and self._estimator.may_try
+            and self._learned_at(cost, now) > now
+        )
+        if is_trial:
+            self.profile.start_trial(now)
+        self._latest = now
+        windows = (*self._windows.items(), *self._learned.items())
+        entries = {name: window.record(cost.amount(name), now) for name, window in windows}
+        reservation = Reservation(now, cost, entries, is_trial=is_trial)
         self._history.append(reservation)
+        self._in_flight += 1
+        if self._estimator is not None and own:
+            self._estimator.record_send(reservation)
         return reservation
 
-    def settle(self, reservation: Reservation, used: CallCost) -> None:
+    def settle(self, reservation: Reservation, used: CallCost, now: float | None = None) -> None:
         """Replace the estimated cost by the real one: the call was answered."""
+        self._end(reservation, now)
         for dimension, entry in reservation.entries.items():
-            if dimension in self._windows and dimension not in REQUEST_DIMENSIONS:
-                self._windows[dimension].correct(entry, used.amount(dimension))
-        reservation.cost, reservation.settled = used, True
+            window = self._windows.get(dimension) or self._learned.get(dimension)
+            if window is not None and dimension not in REQUEST_DIMENSIONS:
+                window.correct(entry, used.amount(dimension))
+        reservation.cost = used
         self.profile.record_admission(reservation.at)
         if self._estimator is not None:
-            self._estimator.record_answer(reservation.at)
+            self._estimator.record_answer(reservation, self._latest if now is None else now)
 
-    def drop(self, reservation: Reservation) -> None:
+    def drop(self, reservation: Reservation, now: float | None = None) -> None:
         """Leave the estimated cost charged: the call failed, and may have been admitted."""
+        self._end(reservation, now)
         self.profile.abandon_probe(reservation.at)
+        if self._estimator is not None:
+            self._estimator.drop(reservation)
+
+    def _end(self, reservation: Reservation, now: float | None) -> None:
+        if reservation.ended_at == NEVER:
+            reservation.ended_at = self._latest if now is None else now
+            self._in_flight -= 1
 
     def probe_at(self, cost: CallCost, now: float) -> float | None:
-        """Return when one call may probe how the provider counts; None if that is not worth it.
+        """Return when one call may be sent beyond the limits, to learn from it; None if that is not worth it.
 
-        A probe fits into a token bucket while a sliding window would stay closed for long.
+        Of limits that are known it probes how the provider counts: such a call fits into a token bucket while a
+        sliding window would stay closed for long. Of learned limits it is a trial whether they have risen.
         """
+        if self._estimator is not None and self._estimator.may_try:
+            return now if self._is_worth_trying(cost, now) else None
         profiled = self._profiled(cost)
         if not any(
             window.sliding_window_at(amount, now) > now + MIN_PROBED_WAIT for window, amount in profiled
@@ -110,9 +178,38 @@ class RateLimiter:
             return None
         return max(window.token_bucket_at(amount, now) for window, amount in profiled)
 
+    @property
+    def may_probe(self) -> bool:
+        if self._estimator is not None and self._estimator.may_try:
+            return True
+        return self.profile.may_probe and not self._in_flight
+
+    def start_probe(self, now: float) -> None:
+        if self._estimator is None or not self._estimator.may_try:
+            self.profile.start_probe(now)
+
+    def _is_worth_trying(self, cost: CallCost, now: float) -> bool:
+        at = self._learned_at(cost, now)
+        if at == NEVER:
+            return True
+        windows = self._learned.values()
+        spacing = max((1.0 / window.rate.per_second for window in windows), default=0.0)
+        slack = max((window.slack for window in windows), default=0.0)
+        wait = at - now
+        if self._estimator is not None and not self._estimator.hinted:
+            # Without a hint a refusal says little, so try when the limit is likely to be open.
+            longest = max((window.rate.seconds for window in windows), default=0.0)
+            if wait > LATE_SHARE * longest:
+                return False
+        return wait > max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing)
+
     def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
         """The windows whose counting depends on the provider, with what this call takes of each."""
-        return [(window, cost.amount(name)) for name, window in self._windows.items() if window.profile]
+        return [
+            (window, cost.amount(name))
+            for name, window in self._windows.items()
+            if window.rate.seconds >= MIN_PROFILED_WINDOW and name is not Dimension.DAY
+        ]
 
     # Daily limits.
 
@@ -138,7 +235,7 @@ class RateLimiter:
             self._stated.pop(dimension, None)
             self._windows.setdefault(dimension, self._new_window(dimension, rate)).set_rate(rate)
         if Dimension.REQUESTS in rates:
-            self._estimator = None
+            self._forget_learned()
 
     def add_limit(self, dimension: Dimension, rate: Rate) -> bool:
         """Take over a limit that the provider stated, unless a stricter one is configured; true if it is new."""
@@ -149,17 +246,46 @@ class RateLimiter:
             return False
         self._stated[dimension] = rate
         self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
+        self._learned.pop(dimension, None)
         if dimension is Dimension.REQUESTS:
-            self._estimator = None
+            self._forget_learned()
         return True
 
+    def _forget_learned(self) -> None:
+        self._estimator, self._obeyed, self._learned = None, None, {}
+
+    def forget_learned(self) -> None:
+        """Drop the limits that were stated or learned; those that a person configured stay."""
+        for dimension in self._stated:
+            self._windows.pop(dimension)
+        self._stated, self._obeyed, self._learned = {}, None, {}
+        for dimension, rate in self._configured.items():
+            self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
+        if self._estimator is not None:
+            self._estimator.forget()
+        if Dimension.REQUESTS not in self._configured:
+            self._estimator = LimitEstimator(self._history, self.profile)
+
     def _new_window(self, dimension: Dimension, rate: Rate) -> UsageWindow:
-        return UsageWindow(rate, self.profile, self._midnight if dimension is Dimension.DAY else None)
+        window = UsageWindow(rate, midnight=self._midnight if dimension is Dimension.DAY else None)
+        self._set_counting(dimension, window)
+        return window
+
+    def _apply_counting(self) -> None:
+        self._applied_counting = self.profile.counting
+        for dimension, window in self._windows.items():
+            self._set_counting(dimension, window)
+
+    def _set_counting(self, dimension: Dimension, window: UsageWindow) -> None:
+        """Count as the provider does; fixed windows start at the same time for all keys until one is refused."""
+        if dimension is not Dimension.DAY and window.rate.seconds >= MIN_PROFILED_WINDOW:
+            window.counting = self.profile.counting
+            window.start = self.profile.window_start if self.window_start is None else self.window_start
 
     def _replay_history(self, dimension: Dimension, window: UsageWindow) -> UsageWindow:
-        """Charge the window with all calls sent before it was created, except refused ones."""
+        """Charge the window with all calls that count and were sent before it was created."""
         for reservation in self._history:
-            if not reservation.refused:
+            if not reservation.refused or self.profile.counts_refused:
                 amount = reservation.cost.amount(dimension)
                 reservation.entries[dimension] = window.record(amount, reservation.at)
         return window
@@ -173,25 +299,56 @@ class RateLimiter:
         """
         is_new = reservation.at > self._ignore_refusals_until
         self._ignore_refusals_until = now if is_new else self._ignore_refusals_until
-        if self._estimator is not None:
-            self._estimator.cancel(reservation.at)
-        self.uncount(reservation)
+        self.uncount(reservation, now)
         return is_new
 
-    def uncount(self, reservation: Reservation) -> None:
+    def uncount(self, reservation: Reservation, now: float | None = None) -> None:
         """Take a refused call out of the windows, unless the provider counts refused calls."""
+        self._end(reservation, now)
         reservation.refused = True
         if not self.profile.counts_refused:
             for dimension, entry in reservation.entries.items():
-                if dimension in self._windows:
-                    self._windows[dimension].correct(entry, 0.0)
+                window = self._windows.get(dimension) or self._learned.get(dimension)
+                if window is not None:
+                    window.correct(entry, 0.0)
 
-    def infer_counting(self, reservation: Reservation, opens_at: float | None) -> bool:
-        """Infer how the provider counts from a refusal; return whether that was possible.
+    def record_refusal(
+        self, reservation: Reservation, now: float, hint: float | None, *, is_new: bool
+    ) -> float | None:
+        """Learn from a refusal, after `cancel`; return the seconds to wait, None if nobody knows.
 
-        Call it after `cancel`. `opens_at` is when the provider says its limit opens. A limit that looked
-        open to us tells nothing.
+        `hint` is the provider's own figure, from now on.
         """
+        hinted_at = None if hint is None else now + hint
+        inferred = self._infer_counting(reservation, hinted_at)
+        if self._estimator is not None and not inferred:
+            return self._learn(reservation, now, hint)
+        opens_at = self._known_at(reservation.cost, now)
+        if not inferred and is_new and opens_at <= now:
+            self._tighten(hinted_at)
+        return opens_at - now if hint is None and opens_at > now else hint
+
+    def _learn(self, reservation: Reservation, now: float, hint: float | None) -> float | None:
+        estimator = self._estimator
+        assert estimator is not None
+        estimator.record_refusal(reservation, now, hint, self._in_flight)
+        opens_at = self._learned_at(reservation.cost, now)
+        learned = estimator.learned
+        if learned is not None and learned.concurrency is not None and learned.refusals > 1:
+            # A slot is free as soon as a call ends, whatever the hint says.
+            return 0.0
+        if hint is None and estimator.learned is not None:
+            return opens_at - now if opens_at != NEVER else 0.0
+        return hint
+
+    def _known_at(self, cost: CallCost, now: float) -> float:
+        return max(
+            (window.next_allowed_at(cost.amount(name), now) for name, window in self._windows.items()),
+            default=now,
+        )
+
+    def _infer_counting(self, reservation: Reservation, opens_at: float | None) -> bool:
+        """Infer how the provider counts from a refusal; a limit that looked open to us tells nothing."""
         profiled = self._profiled(reservation.cost)
         sliding_at = max(
             (window.sliding_window_at(amount, reservation.at) for window, amount in profiled), default=0.0
@@ -201,41 +358,28 @@ class RateLimiter:
         if opens_at is None:
             return self.profile.record_probe_refusal(reservation.at)
         token_bucket_at = max(window.token_bucket_at(amount, reservation.at) for window, amount in profiled)
-        self.profile.classify(opens_at, sliding_at, token_bucket_at)
+        if self.profile.classify(opens_at, sliding_at, token_bucket_at) is Counting.FIXED:
+            self.window_start = self.profile.window_start = opens_at
+        self._apply_counting()
         return True
 
-    def record_refusal(
-        self, reservation: Reservation, hint: float, latency: float, *, hinted: bool = True
-    ) -> None:
-        """Update the estimate, or tighten a known limit that was kept and yet refused.
-
-        `hint` is how long after sending the call would have been admitted: the provider's own figure if
-        `hinted`, else a default. `latency` is how long the refusal took.
-        """
-        if self._estimator is not None:
-            self._estimator.record_refusal(reservation.at, hint, latency, hinted=hinted)
-            errors = self._token_estimator.record_refusal(
-                self._history, reservation, reservation.at + hint, paced=self.token_rate() is not None
-            )
-            if errors is not None:
-                self.profile.record_errors(errors)
-            self._apply_estimate(refused=True)
-        elif not self.profile.fall_back_to_sliding():
+    def _tighten(self, hinted_at: float | None) -> None:
+        """Count more strictly: a known limit was kept, and yet refused."""
+        if self.profile.counting is Counting.FIXED and self.window_start is None and hinted_at is not None:
+            # The fixed windows of this bucket start at another time than those of the first one.
+            self.window_start = hinted_at
+            self._apply_counting()
+        elif self.profile.fall_back_to_sliding():
+            self._apply_counting()
+        else:
             self._halve_window()
-
-    def record_repeated_refusal(self, reservation: Reservation, hint: float) -> None:
-        """Use the refusal of a call sent before the last refusal: it shows whether refused calls count."""
-        if self._estimator is not None:
-            opens_at = reservation.at + hint
-            self._estimator.record_repeated_refusal(opens_at)
-            errors = self._token_estimator.record_repeated_refusal(reservation, opens_at)
-            if errors is not None:
-                self.profile.record_errors(errors)
 
     def hint_shortfall(self) -> float:
         """Seconds to add to a hint where refused calls count: hints leave out the refused call itself."""
-        per_second = self.per_second()
-        return 1.0 / per_second if self.profile.counts_refused and per_second else 0.0
+        window = self._learned.get(Dimension.REQUESTS)
+        if not self.profile.counts_refused or window is None:
+            return 0.0
+        return min(MAX_SHORTFALL, 1.0 / window.rate.per_second)
 
     def _halve_window(self) -> None:
         """Keep the rate in half the window: the limit is enforced in smaller portions than it is stated."""
@@ -244,59 +388,16 @@ class RateLimiter:
         if amount >= 1:
             window.set_rate(Rate(amount, window.rate.seconds * amount / window.rate.amount))
 
-    # Estimates.
+    # Other runs.
 
-    def per_second(self) -> float | None:
-        """The estimated request rate; None if the limit is known, or nothing was found yet."""
-        return self._estimator.per_second if self._estimator else None
-
-    def window(self) -> float | None:
-        """The seconds within which that rate may be used up at once; None if calls must be sent evenly."""
-        return self._estimator.window if self._estimator else None
-
-    def token_rate(self) -> Rate | None:
-        """The largest call and the seconds in which that many tokens are admitted, if tokens are counted."""
-        if not isinstance(self._windows.get(Dimension.TOKENS), TokenBucket):
-            return None
-        return self._token_estimator.measured_rate
-
-    def merge(self, per_second: float, window: float | None = None, token_rate: Rate | None = None) -> None:
-        """Take over the estimate of another run; it is raised and corrected like our own."""
+    def merge(self, learned: LearnedLimits) -> None:
+        """Take over what another run has learned; it is tried and corrected like our own."""
         if self._estimator is not None:
-            self._estimator.merge(per_second, window)
-            if token_rate is not None:
-                self._token_estimator.merge(token_rate.per_second, token_rate.amount)
-                self.profile.record_errors(CountingErrors(requests=1.0, tokens=0.0))
-            self._apply_estimate()
+            self._estimator.merge(learned)
 
-    def _counts_tokens(self) -> bool:
-        """Return whether a token limit that nobody stated explains the refusals better than a request limit."""
-        return (
-            self._token_estimator.per_second is not None
-            and self._estimator is not None
-            and self._estimator.window is None
-            and isinstance(self._windows.get(Dimension.TOKENS), TokenBucket | None)
-            and self.profile.counts_tokens
-        )
-
-    def _apply_estimate(self, *, refused: bool = False) -> None:
-        """Set the windows from the estimate: even tokens, even requests, or a window of requests."""
-        if self._estimator is None:
-            return
-        tokens = self._windows.get(Dimension.TOKENS)
-        if self._counts_tokens():
-            self._windows.pop(Dimension.REQUESTS, None)
-            if isinstance(tokens, TokenBucket) and not refused:
-                tokens.set_rate(self._token_estimator.rate)
-            else:
-                self._windows[Dimension.TOKENS] = self._token_estimator.token_bucket()
-            return
-        if isinstance(tokens, TokenBucket):
-            del self._windows[Dimension.TOKENS]
-        rate = self._estimator.rate
-        if rate is None:
-            self._windows.pop(Dimension.REQUESTS, None)
-        elif self._estimator.window is not None:
-            self._windows[Dimension.REQUESTS] = self._replay_history(Dimension.REQUESTS, UsageWindow(rate))
-        else:
-            self._windows.setdefault(Dimension.REQUESTS, UsageWindow(rate)).set_rate(rate)
+    def merge_counting(self, counting: Counting, window_start: float | None) -> None:
+        """Take over how the provider counts, as another run has found out."""
+        self.profile.counting = counting
+        self.window_start = window_start if counting is Counting.FIXED else None
+        self.profile.window_start = window_start or self.profile.window_start
+        self._apply_counting()

@@ -1,6 +1,6 @@
 """Provider limits: what is counted, at which rate, what a call costs, and when a quota day starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 
@@ -33,6 +33,56 @@ class Rate:
     @property
     def per_second(self) -> float:
         return self.amount / self.seconds
+
+
+class Counting(StrEnum):
+    """How a provider measures usage against a limit."""
+
+    SLIDING = "sliding"
+    FIXED = "fixed"
+    TOKEN_BUCKET = "token_bucket"  # noqa: S105 - an algorithm, not a secret
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedLimit:
+    """One limit found from refusals: `amount` per `seconds`, counted in one way.
+
+    `start` is when one of its fixed windows starts. Of a token bucket, `amount` is the capacity and `seconds` the time in
+    which it refills.
+    """
+
+    dimension: Dimension
+    counting: Counting
+    amount: float
+    seconds: float
+    start: float = 0.0
+
+    @property
+    def rate(self) -> Rate:
+        return Rate(self.amount, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedLimits:
+    """All that was learned about one bucket: the limits that hold together, and the calls it takes at a time.
+
+    `refusals` is the number of refusals that they explain, `since` when they were found.
+    """
+
+    limits: tuple[LearnedLimit, ...] = ()
+    concurrency: int | None = None
+    refusals: int = 0
+    since: float = 0.0
+    changed: bool = False
+    """Whether they explain the latest refusal alone: the limits were others before."""
+
+    def shifted(self, seconds: float) -> "LearnedLimits":
+        """The same by another clock."""
+        limits = tuple(replace(limit, start=limit.start + seconds) for limit in self.limits)
+        return replace(self, limits=limits, since=self.since + seconds)
+
+    def same_as(self, other: "LearnedLimits | None") -> bool:
+        return other is not None and (self.limits, self.concurrency) == (other.limits, other.concurrency)
 
 
 @dataclass(frozen=True, slots=True)

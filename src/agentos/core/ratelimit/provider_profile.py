@@ -1,61 +1,60 @@
-"""Provider profile: how one provider counts and refuses, learned from its answers and shared by all its keys."""
+"""Provider profile: what the keys of one provider find out together: how it counts, how fast it refuses, when to try more."""
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+
+from agentos.core.ratelimit.limits import Counting, LearnedLimits
 
 INITIAL_REFUSAL_LATENCY = 0.15  # seconds
 REFUSAL_LATENCY_RANGE = (0.05, 2.0)  # seconds
 HINT_TOLERANCE = 1.0  # seconds; hints are often rounded to whole seconds
 MAX_PROBES = 2  # per provider
-INITIAL_GROWTH = 1.25  # factor by which an estimated rate is raised
-GROWTH_RANGE = (1.04, 2.0)  # factors
-GROWTH_INTERVAL_RANGE = (16, 4096)  # calls between two raises
-ERROR_DECAY = 0.8  # factor for earlier errors when a new one is added
+MIN_REFUSED_COUNTED, MAX_REFUSED_COUNTED = 2, 4  # evidence that refused calls count
+FIRST_PROBE_GAP = 2.0  # seconds; shorter once a provider is found to open sooner
+TRIAL_INTERVAL_RANGE = (40, 90)  # calls of all keys between two trials
+FREQUENT_TRIALS = 3  # that may fail before trials become rarer
+TRIAL_BACKOFF = 1.5  # factor for the interval after each further one
 SIMILAR_CALLS = (0.5, 2.0)  # factors within which two numbers of calls are about the same
-
-
-class Counting(StrEnum):
-    """How a provider measures usage against a limit."""
-
-    SLIDING = "sliding"
-    FIXED = "fixed"
-    TOKEN_BUCKET = "token_bucket"  # noqa: S105 - an algorithm, not a secret
-
-
-@dataclass(frozen=True, slots=True)
-class CountingErrors:
-    """How far two measurements of one bucket disagree if it counts requests, and if it counts tokens."""
-
-    requests: float
-    tokens: float
 
 
 @dataclass(slots=True)
 class ProviderProfile:
-    """What is known about one provider, identical for all its keys.
+    """What is known about one provider, and shared by all its keys.
 
-    `counting` is None until it is known; windows then slide, which is the strictest. It is learned from the
-    first refusal that says when its limit opens. Where nothing is refused, because limits are kept, one
-    probe finds out: a call that a token bucket would admit and a sliding window would not.
+    `counting` is how it counts limits that are known; None until that is known, and windows then slide, which is the
+    strictest. One probe finds out: a call that a token bucket would admit and a sliding window would not.
 
-    `counts_refused` tells whether refused calls use up the limit too. `growth` and `growth_interval` say how
-    far, and after how many calls, an estimated rate is raised (see `RateEstimator`).
+    `learned` are the limits found so far, by bucket.
+    A trial is one call more than a learned limit allows: it shows whether the limit has risen. Trials are rare enough
+    that one refusal is a small share of all calls.
     """
 
     counting: Counting | None = None
     window_start: float = 0.0
-    counts_refused: bool = False
     refusal_latency: float = INITIAL_REFUSAL_LATENCY
-    growth: float = INITIAL_GROWTH
-    growth_interval: int = GROWTH_INTERVAL_RANGE[0]
-    _request_error: float = 0.0
-    _token_error: float = 0.0
+    learned: dict[int, LearnedLimits] = field(default_factory=dict)
+    findings: int = 0
+    """How often `learned` has changed."""
+    shortest_window: float = 0.0
+    """Windows up to this length would have opened: found by probes after refusals without a hint."""
+    changed_at: float = float("-inf")
+    """When the limits of one of its keys were last found to have changed."""
+    first_probe_gap: float = FIRST_PROBE_GAP
+    """Seconds from a refusal without a hint to the first probe."""
+    concurrency_ruled_out: bool = False
+    most_admitted: int = 0
+    """The most calls that one of its keys has had admitted before its first refusal."""
+    leader: int = 0
+    """The key that explores ahead of the others, if one does."""
+    _refused_counted: int = 0
+    _failed_trials: int = 0
+    _open_trials: int = 0
+    _trial_sent_at: float | None = None
+    _calls_since_trial: int = 0
     _calls_before_refusal: int | None = None
-    _calls_since_growth: int = 0
     _probes: int = 0
     _probe_sent_at: float | None = None
 
-    # How it counts: sliding window, fixed window or token bucket.
+    # How it counts known limits: sliding window, fixed window or token bucket.
 
     @property
     def may_probe(self) -> bool:
@@ -83,7 +82,7 @@ class ProviderProfile:
         self.counting, self._probe_sent_at = Counting.SLIDING, None
         return True
 
-    def classify(self, opens_at: float, sliding_at: float, token_bucket_at: float) -> None:
+    def classify(self, opens_at: float, sliding_at: float, token_bucket_at: float) -> Counting:
         """Infer the counting from a refusal's hint, by comparing it with what each counting predicts."""
         self._probe_sent_at = None
         if opens_at >= sliding_at - HINT_TOLERANCE:
@@ -91,7 +90,8 @@ class ProviderProfile:
         elif opens_at <= token_bucket_at + HINT_TOLERANCE:
             self.counting = Counting.TOKEN_BUCKET
         else:
-            self.counting, self.window_start = Counting.FIXED, opens_at
+            self.counting = Counting.FIXED
+        return self.counting
 
     def fall_back_to_sliding(self) -> bool:
         """Return to the strictest counting after a limit was kept and yet refused; false if already there."""
@@ -100,20 +100,19 @@ class ProviderProfile:
         self.counting = Counting.SLIDING
         return True
 
-    def merge(self, counting: Counting, window_start: float) -> None:
-        """Take over what another run found out."""
-        self.counting, self.window_start = counting, window_start
-
-    # What it counts where it states no limit: requests or tokens.
-
     @property
-    def counts_tokens(self) -> bool:
-        """Whether a token limit explains the refusals better than a request limit."""
-        return self._token_error < self._request_error
+    def counts_refused(self) -> bool:
+        """Whether refused calls use up the limit, too."""
+        return self._refused_counted >= MIN_REFUSED_COUNTED
 
-    def record_errors(self, errors: CountingErrors) -> None:
-        self._request_error = ERROR_DECAY * self._request_error + errors.requests
-        self._token_error = ERROR_DECAY * self._token_error + errors.tokens
+    def record_counting(self, evidence: int) -> None:
+        """Note evidence that refused calls count, or (negative) that they do not."""
+        self._refused_counted = min(MAX_REFUSED_COUNTED, max(0, self._refused_counted + evidence))
+
+    def fewest_slots(self) -> int | None:
+        """The fewest calls that one of its keys was found to take at a time."""
+        slots = [learned.concurrency for learned in self.learned.values() if learned.concurrency is not None]
+        return min(slots, default=None)
 
     # How fast it refuses, and after how many calls.
 
@@ -122,7 +121,7 @@ class ProviderProfile:
         self.refusal_latency = min(high, max(low, 3 * seconds, 0.9 * self.refusal_latency))
 
     def record_first_refusal(self, calls: int) -> None:
-        """Note after how many calls a key of unknown rate was refused for the first time."""
+        """Note after how many calls a key of unknown limits was refused for the first time."""
         self._calls_before_refusal = calls
 
     def is_refusal_likely(self, calls: int) -> bool:
@@ -132,23 +131,34 @@ class ProviderProfile:
             low * self._calls_before_refusal <= calls <= high * self._calls_before_refusal
         )
 
-    # When an estimated rate may be raised: rarely enough that one refusal is a small share of all calls.
+    # When a learned limit may be tried: one call at a time, of all keys.
 
     def record_send(self) -> None:
-        self._calls_since_growth += 1
+        self._calls_since_trial += 1
 
     @property
-    def may_grow(self) -> bool:
-        return self._calls_since_growth >= self.growth_interval
+    def may_try(self) -> bool:
+        is_due = self._open_trials > 0 or self._calls_since_trial >= self._trial_interval()
+        return is_due and self._trial_sent_at is None
 
-    def record_growth(self) -> None:
-        self._calls_since_growth = 0
+    def _trial_interval(self) -> float:
+        low, high = TRIAL_INTERVAL_RANGE
+        return min(high, low * TRIAL_BACKOFF ** max(0, self._failed_trials - FREQUENT_TRIALS))
 
-    def confirm_growth(self) -> None:
-        """Take a larger step next time: the last one was not refused."""
-        self.growth = min(GROWTH_RANGE[1], 1 + (self.growth - 1) * 2)
+    def start_trial(self, now: float) -> None:
+        self._trial_sent_at, self._calls_since_trial = now, 0
+        self._open_trials = max(0, self._open_trials - 1)
 
-    def revoke_growth(self) -> None:
-        """Take a smaller step next time, and later: the last one was refused."""
-        self.growth = max(GROWTH_RANGE[0], 1 + (self.growth - 1) / 2)
-        self.growth_interval = min(self.growth_interval * 2, GROWTH_INTERVAL_RANGE[1])
+    def end_trial(self, sent_at: float) -> bool:
+        """Note that it is known what became of the call sent at `sent_at`; return whether it was the trial."""
+        if self._trial_sent_at != sent_at:
+            return False
+        self._trial_sent_at = None
+        return True
+
+    def record_trial(self, *, risen: bool) -> None:
+        """Note whether a trial has found more room. If so, all keys may try at once: the provider has changed."""
+        if risen:
+            self._failed_trials, self._open_trials = 0, len(self.learned)
+        else:
+            self._failed_trials += 1

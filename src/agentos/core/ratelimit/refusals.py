@@ -16,9 +16,13 @@ class RefusalKind(StrEnum):
     DAY_EXHAUSTED = "exhausted for the day"
     """The daily quota is used up: the bucket cools down until the provider's reset."""
     KEY_REJECTED = "key rejected"
-    """The key is invalid, forbidden or unpaid: it is quarantined."""
+    """The key is invalid or unpaid: it is quarantined."""
+    NO_ACCESS = "no access"
+    """The key may not use this model: it is not asked for it again for a while; its other models are unaffected."""
     PROVIDER_ERROR = "provider error"
     """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
+    CUT = "cut"
+    """No token came within the call timeout. Counts for the circuit breaker, and twice in a row against the item."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,18 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from agentos.core.constants import DAY
-from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
-from agentos.core.ratelimit.provider_profile import Counting, ProviderProfile
+from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, Rate
 
 # A window is kept a little longer than the provider's, so that network delays cannot break the limit.
 SLACK_SHARE = 0.01  # of the window's length
 MAX_SLACK = 0.15  # seconds
 EPSILON = 1e-9  # rounding error of summed amounts
-MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
+NEVER = float("inf")
+
+
+def slack_of(seconds: float) -> float:
+    """By how many seconds a window of this length is extended."""
+    return min(SLACK_SHARE * seconds, MAX_SLACK)
 
 
 @dataclass(slots=True)
@@ -23,7 +27,7 @@ class UsageEntry:
     counts: bool = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Reservation:
     """What one call was charged in every window of its limiter, until its usage is known."""
 
@@ -31,14 +35,15 @@ class Reservation:
     cost: CallCost = field(default_factory=CallCost)
     entries: dict[Dimension, UsageEntry] = field(default_factory=dict)
     refused: bool = False
-    settled: bool = False
+    is_trial: bool = False
+    ended_at: float = NEVER
 
 
 class UsageWindow:
     """Usage of one limit, such as 60 requests per minute, on one bucket.
 
-    It counts in the way the provider does, as far as `profile` knows it: sliding window, fixed window or
-    token bucket. Until that is known it slides, which is the strictest: it never admits more than
+    It counts in the way the provider does: sliding window, fixed window (one of them starting at `start`) or
+    token bucket. As long as that is not known (None) it slides, which is the strictest: it never admits more than
     `rate.amount` in any period of `rate.seconds`. A call larger than the whole limit is admitted alone.
     With `midnight` (the start of any quota day), usage counts only within the day it belongs to.
 
@@ -47,13 +52,17 @@ class UsageWindow:
             entry = window.record(1.0, now)
     """
 
-    __slots__ = ("_entries", "_level", "_level_at", "_midnight", "_sum", "profile", "rate", "slack")
+    __slots__ = ("_entries", "_level", "_level_at", "_midnight", "_sum", "counting", "rate", "slack", "start")
 
     def __init__(
-        self, rate: Rate, profile: ProviderProfile | None = None, midnight: float | None = None
+        self,
+        rate: Rate,
+        counting: Counting | None = None,
+        start: float = 0.0,
+        midnight: float | None = None,
     ) -> None:
         self._midnight = midnight
-        self.profile = profile if MIN_PROFILED_WINDOW <= rate.seconds < DAY else None
+        self.counting, self.start = counting, start
         self.set_rate(rate)
         self._entries: deque[UsageEntry] = deque()
         self._sum = 0.0
@@ -63,15 +72,14 @@ class UsageWindow:
     def set_rate(self, rate: Rate) -> None:
         """Change the limit; what was used before still counts."""
         self.rate = rate
-        self.slack = min(SLACK_SHARE * rate.seconds, MAX_SLACK)
+        self.slack = slack_of(rate.seconds)
 
     def next_allowed_at(self, amount: float, now: float) -> float:
         """Return the first moment at which this amount fits; `now` or earlier means at once."""
-        if self.profile is not None:
-            if self.profile.counting is Counting.FIXED:
-                return self.fixed_window_at(amount, now, self.profile.window_start)
-            if self.profile.counting is Counting.TOKEN_BUCKET:
-                return self.token_bucket_at(amount, now)
+        if self.counting is Counting.FIXED:
+            return self.fixed_window_at(amount, now, self.start)
+        if self.counting is Counting.TOKEN_BUCKET:
+            return self.token_bucket_at(amount, now)
         return self.sliding_window_at(amount, now)
 
     def sliding_window_at(self, amount: float, now: float) -> float:
@@ -110,8 +118,7 @@ class UsageWindow:
         entry = UsageEntry(now, amount)
         self._entries.append(entry)
         self._sum += amount
-        if self.profile is not None:
-            self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
+        self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
         return entry
 
     def correct(self, entry: UsageEntry, amount: float) -> None:
@@ -151,30 +158,3 @@ class UsageWindow:
             self._sum -= expired.amount
         if not entries:
             self._sum = 0.0
-
-
-class TokenBucket(UsageWindow):
-    """Token bucket at an estimated rate: calls are spaced evenly and nothing is saved up for bursts.
-
-    Used where the provider states no limit and the estimators found one. Its capacity, `rate.amount`, is
-    the largest call seen so far; it refills at exactly `rate.per_second`, without the slack of
-    `UsageWindow`, because estimated rates already carry a safety margin.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, rate: Rate, level: float, at: float) -> None:
-        """Start with `level` in use at `at`, which may lie in the future."""
-        super().__init__(rate)
-        self._level, self._level_at = level, at
-
-    def next_allowed_at(self, amount: float, now: float) -> float:
-        return self.token_bucket_at(amount, now)
-
-    @property
-    def _refill_rate(self) -> float:
-        return self.rate.per_second
-
-    def record(self, amount: float, now: float) -> UsageEntry:
-        self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
-        return super().record(amount, now)

@@ -1,1 +1,1 @@
-"""What the events of a run add up to."""
+"""The state of a run, computed from its events: statistics, timeline, record, ETA."""

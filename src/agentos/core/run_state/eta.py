@@ -1,10 +1,11 @@
 """The ETA of a run: how long it will still take and what it will cost in all."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentos.core.run_state.run_stats import ItemStats, RunStats
 
-MIN_SHARE_LEFT = 0.1  # of an item that takes longer than usual
+MIN_SHARE_LEFT = 0.25  # of a call, and of the time that an overdue call or item has already taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +17,11 @@ class Estimate:
 
 
 def estimate(stats: RunStats, at: float) -> Estimate:
-    """Assume that the remaining items take as long as the finished ones; running items are partly done.
+    """Assume that the remaining items need as many calls as the finished ones; running items are partly done.
 
-    While the run is paused, the estimate does not change.
+    Calls that an item made in an earlier run count as done, so that a resumed run is not taken for a fast one. An item that
+    needs more calls than usual is compared with the finished ones that needed as many. While the run is paused, the estimate
+    does not change.
     """
     at = at if stats.paused_since is None else stats.paused_since
     left = len(stats.rows) - stats.closed
@@ -26,30 +29,69 @@ def estimate(stats: RunStats, at: float) -> Estimate:
         return Estimate(0.0, stats.cost)
     if not stats.finished or stats.started is None:
         return Estimate()
-    usual = stats.finished_seconds / stats.finished
-    running = stats.running
-    total = (left - len(running)) * usual + sum(_left(row, usual, at) for row in running)
-    seconds = max(total / min(stats.workers, left), _at_call_rate(stats, left, at))
-    return Estimate(seconds, _cost(stats, left))
+    waiting, running = left - len(stats.running), stats.running
+    if stats.finished_calls:
+        seconds_per_call = stats.finished_seconds / stats.finished_calls
+        usual = sum(calls * items for calls, items in stats.finished_totals.items()) / stats.finished
+        seconds_left = [_left_in_calls(row, stats, seconds_per_call, at) for row in running]
+        calls = waiting * usual + sum(_calls_left(row, stats) for row in running)
+        slowest = _at_call_rate(stats, calls, at)
+        total = waiting * usual * seconds_per_call + sum(seconds_left)
+    else:
+        calls, slowest = 0.0, 0.0
+        seconds_left = [_left_in_time(row, stats, at) for row in running]
+        total = waiting * stats.finished_seconds / stats.finished + sum(seconds_left)
+    together = max(total / min(stats.workers, left), slowest, *seconds_left, 0.0)
+    return Estimate(together + _blocked(stats, at), _cost(stats, left, calls))
 
 
-def _left(row: ItemStats, usual: float, at: float) -> float:
-    """Seconds left for a running item, never zero."""
-    return max(usual - row.age(at), MIN_SHARE_LEFT * usual)
+def _calls_left(row: ItemStats, stats: RunStats) -> float:
+    """Calls that a running item still needs: at least the one that it is at."""
+    longer = {calls: items for calls, items in stats.finished_totals.items() if calls > row.calls_made}
+    if not longer:
+        return 1.0
+    return sum(calls * items for calls, items in longer.items()) / sum(longer.values()) - row.calls_made
 
 
-def _at_call_rate(stats: RunStats, left: int, at: float) -> float:
+def _left_in_calls(row: ItemStats, stats: RunStats, seconds_per_call: float, at: float) -> float:
+    elapsed = max(0.0, at - row.progress_at)
+    least = MIN_SHARE_LEFT * max(seconds_per_call, elapsed)
+    return max(_calls_left(row, stats) * seconds_per_call - elapsed, least)
+
+
+def _left_in_time(row: ItemStats, stats: RunStats, at: float) -> float:
+    """The same for items without calls, such as those of `agentos exec`."""
+    age = row.age(at)
+    longer = [seconds for seconds in stats.recent_seconds if seconds > age]
+    usual = _mean(longer or stats.recent_seconds)
+    return max(usual - age, MIN_SHARE_LEFT * (age if not longer else usual * MIN_SHARE_LEFT))
+
+
+def _at_call_rate(stats: RunStats, calls_left: float, at: float) -> float:
     """Seconds left at the call rate so far, which matters when there are fewer keys than workers."""
-    usual = stats.finished_calls / stats.finished
     elapsed = at - stats.began - (stats.warm_up or 0.0) - stats.paused_seconds
-    if not usual or elapsed <= 0:
+    # Calls in flight are half done, on average.
+    done = stats.usage.calls + len(stats.held) / 2
+    return calls_left * elapsed / done if elapsed > 0 and done else 0.0
+
+
+def _blocked(stats: RunStats, at: float) -> float:
+    """Seconds in which nothing happens because every running item waits for keys that cool down."""
+    if stats.held or not stats.running or len(stats.waiting_for_keys) < len(stats.running):
         return 0.0
-    partly_done = sum(min(row.usage.calls / usual, 1 - MIN_SHARE_LEFT) for row in stats.running)
-    return (left - partly_done) * elapsed / (stats.finished + partly_done)
+    ends = [until for until in (stats.paced_until, *stats.cooling_down.values()) if until > at]
+    return min(ends) - at if ends else 0.0
 
 
-def _cost(stats: RunStats, left: int) -> float | None:
+def _cost(stats: RunStats, left: int, calls_left: float) -> float | None:
     """The projected cost of the whole run, never less than the cost so far."""
     if stats.cost is None or stats.finished_cost is None:
         return None
+    if calls_left and stats.usage.calls:
+        return stats.cost * (1 + calls_left / stats.usage.calls)
     return max(stats.cost, stats.finished_cost / stats.finished * (stats.closed + left))
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    found = list(numbers)
+    return sum(found) / len(found)

@@ -13,7 +13,7 @@ class TimedEvent:
     """An event of the run as a whole; `at` is wall time."""
 
     at: float
-    event: events.News | events.CredentialsRejected
+    event: events.SchedulerEvent | events.CredentialsRejected
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class RunRecord:
         with contextlib.suppress(KeyError):  # of an item that no readable line has announced
             self.stats.handle(event, at)
         self.timeline.handle(event, at)
-        if isinstance(event, events.News | events.CredentialsRejected):
+        if isinstance(event, events.SchedulerEvent | events.CredentialsRejected):
             self.timed_events.append(TimedEvent(at, event))
 
     def _monotonic(self, at: float) -> float:
@@ -50,7 +50,7 @@ class RunRecord:
             return f"ended with exit code {self.stats.ended.exit_code}"
         if not self.alive:
             return "was killed, or its machine went down"
-        return "is running" if self.stats.suspended_at is None else "is suspended (Ctrl-Z)"
+        return "is in progress" if self.stats.suspended_at is None else "is suspended (Ctrl-Z)"
 
     @property
     def seconds(self) -> float:

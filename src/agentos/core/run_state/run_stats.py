@@ -1,12 +1,14 @@
 """Run statistics: the current state and the totals of a run, computed from its events."""
 
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import add_costs
 
-OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, Ending.FINISHED_ELSEWHERE)
+RECENT_ITEMS = 200
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, Ending.FINISHED_BY_OTHER_RUN)
 
 
 @dataclass(slots=True)
@@ -23,6 +25,12 @@ class ItemStats:
     seconds: float = 0.0
     """Of the attempts that are over; of all attempts once the item has ended."""
     leases: set[str] = field(default_factory=set)
+    ungranted: int = 0
+    """Calls for which the item has requested a key and not been granted one."""
+    calls_made: int = 0
+    """Calls that were answered, in this run and in the earlier ones that the item resumes."""
+    progress_at: float = 0.0
+    """When the worker started, or its last call was answered."""
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
     call_seconds: float = 0.0
@@ -31,6 +39,10 @@ class ItemStats:
     is_starting: bool = False
     cost: float | None = 0.0
     quiet_level: str = ""
+    has_workspace: bool = False
+    """Whether its changes are saved in a worktree or a copy."""
+    cuts: int = 0
+    """Answers that were cut because no token came in time."""
 
     def age(self, at: float) -> float:
         """Seconds that the item has been running by then, over all attempts."""
@@ -42,9 +54,14 @@ class ItemStats:
             self.is_starting = False
 
     @property
-    def is_elsewhere(self) -> bool:
+    def waits_for_key(self) -> bool:
+        """Whether the item is held up only by the keys: it has requested one and holds none."""
+        return self.running and self.ungranted > 0 and not self.leases
+
+    @property
+    def is_taken(self) -> bool:
         """Whether another run holds or has finished the item."""
-        endings = (Ending.ELSEWHERE, Ending.FINISHED_ELSEWHERE)
+        endings = (Ending.HELD_BY_OTHER_RUN, Ending.FINISHED_BY_OTHER_RUN)
         return self.outcome is not None and self.outcome.ending in endings
 
     @property
@@ -56,7 +73,7 @@ class ItemStats:
             return "not started"
         if self.outcome.ending is Ending.FINISHED and self.outcome.verdict:
             return self.outcome.verdict.value
-        return "on another run" if self.outcome.ending is Ending.ELSEWHERE else self.outcome.ending.value
+        return self.outcome.ending.value
 
 
 @dataclass(slots=True)
@@ -73,6 +90,9 @@ class RunStats:
     paced_until: float = 0.0
     """When the next call can start, if every key is at its limit."""
     refusals: int = 0
+    cuts: int = 0
+    """Answers that were cut because no token came in time; `cut_tokens` were generated until then."""
+    cut_tokens: int = 0
     warm_up: float | None = None
     """Seconds until the first worker had started; None before."""
     workers: int = 0
@@ -93,13 +113,17 @@ class RunStats:
     finished_seconds: float = 0.0
     finished_calls: int = 0
     finished_cost: float | None = 0.0
+    finished_totals: Counter[int] = field(default_factory=Counter)
+    """How many items finished after so many calls, counted over all runs that worked on them."""
+    recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_ITEMS))
+    """How long the last items took that finished."""
     paused_seconds: float = 0.0
     """Seconds of all completed pauses and suspensions."""
     paused_since: float | None = None
     """Since when the run is paused or suspended."""
     _running: dict[str, ItemStats] = field(default_factory=dict)
 
-    def handle(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case an event
+    def handle(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case per event
         self.last = at
         self._handle_worker_event(event)
         match event:
@@ -109,7 +133,8 @@ class RunStats:
             case events.ItemStarted():
                 self._handle_item_start(event.item, at)
             case events.WorkerStarted():
-                self.rows[event.item].since, self.rows[event.item].is_starting = at, True
+                row = self.rows[event.item]
+                row.since, row.progress_at, row.is_starting = at, at, True
                 self.warm_up = at - self.began if self.warm_up is None else self.warm_up
             case events.WorkerExited():
                 self._handle_worker_end(self.rows[event.item], at)
@@ -121,17 +146,28 @@ class RunStats:
                     event.node,
                     event.round,
                 )
+            case events.WorkspaceSaved():
+                self.rows[event.item].has_workspace = True
             case events.CallsThrottled():
                 self.paced_until = at + event.seconds
+            case events.LeaseRequested():
+                self.rows[event.item].ungranted += 1
+                self.rows[event.item].calls_made = event.calls_done
+            case events.KeyWaitStarted():
+                self.rows[event.item].ungranted = 1
+            case events.KeyWaitEnded():
+                self.rows[event.item].ungranted = 0
             case events.LeaseGranted():
-                self.paced_until = 0.0
-                self.held[event.lease] = event.key
-                self.rows[event.item].leases.add(event.lease)
+                self._handle_grant(event)
             case events.CallCompleted():
                 row = self.rows[event.item]
                 row.cost, self.cost = add_costs(row.cost, event.cost), add_costs(self.cost, event.cost)
+            case events.CallCut():
+                self.rows[event.item].cuts += 1
+                self.cuts += 1
+                self.cut_tokens += event.usage.output_tokens
             case events.LeaseReleased():
-                self._handle_release(event)
+                self._handle_release(event, at)
             case events.KeyLimited() | events.KeyExhausted():
                 self.refusals += 1
                 self.cooling_down[event.key] = at + event.seconds
@@ -157,12 +193,13 @@ class RunStats:
     def _handle_item_start(self, item: str, at: float) -> None:
         row = self._running[item] = self.rows[item]
         self._reopen(row)  # it was parked and resumes
-        row.running, row.since = True, at
+        row.running, row.since, row.progress_at = True, at, at
 
     def _handle_worker_end(self, row: ItemStats, at: float) -> None:
         """The worker holds no key any more and its item no longer runs."""
         row.seconds = row.age(at)
         self._leave(row)
+        row.ungranted = 0
         for lease in row.leases:
             self.held.pop(lease, None)
         row.leases.clear()
@@ -192,6 +229,8 @@ class RunStats:
                     row.since += event.seconds
         if self.paused_since is not None and self.paused is None and self.suspended_at is None:
             self.paused_seconds += at - self.paused_since
+            for row in self._running.values():
+                row.progress_at += max(0.0, at - max(row.progress_at, self.paused_since))
             self.paused_since = None
 
     def _reopen(self, row: ItemStats) -> None:
@@ -206,10 +245,19 @@ class RunStats:
         if row is not None:
             row.quiet_level = event.level if isinstance(event, events.ItemQuiet) else ""
 
-    def _handle_release(self, event: events.LeaseReleased) -> None:
+    def _handle_grant(self, event: events.LeaseGranted) -> None:
+        row = self.rows[event.item]
+        self.paced_until = 0.0
+        self.held[event.lease] = event.key
+        row.leases.add(event.lease)
+        row.ungranted = max(0, row.ungranted - 1)
+
+    def _handle_release(self, event: events.LeaseReleased, at: float) -> None:
         self.held.pop(event.lease, None)
         row = self.rows[event.item]
         row.leases.discard(event.lease)
+        if event.usage.calls:
+            row.calls_made, row.progress_at = row.calls_made + event.usage.calls, at
         row.usage += event.usage
         self.usage += event.usage
         row.call_seconds += event.seconds
@@ -226,6 +274,8 @@ class RunStats:
             self.finished += 1
             self.finished_seconds += event.seconds
             self.finished_calls += event.usage.calls
+            self.finished_totals[max(row.calls_made, event.usage.calls)] += 1
+            self.recent_seconds.append(event.seconds)
             self.finished_cost = add_costs(self.finished_cost, row.cost)
         row.round = event.outcome.rounds or row.round
 
@@ -241,6 +291,11 @@ class RunStats:
     @property
     def running(self) -> list[ItemStats]:
         return sorted(self._running.values(), key=lambda row: row.index)
+
+    @property
+    def waiting_for_keys(self) -> list[ItemStats]:
+        """The running items that are held up by the keys; none while the run is paused, which holds them up too."""
+        return [] if self.paused else [row for row in self.running if row.waits_for_key]
 
     def present(self, at: float) -> float:
         """The time up to which the items' clocks run: they stop while the run is suspended."""

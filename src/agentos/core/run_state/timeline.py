@@ -24,6 +24,8 @@ class SpanKind(StrEnum):
     EXHAUSTED = "pool exhausted"
     LIMITED = "all keys rate limited"
     BREAKER_OPEN = "provider failing"
+    PAUSED = "run paused"
+    SUSPENDED = "run suspended"
 
 
 @dataclass(slots=True)
@@ -88,7 +90,8 @@ class Timeline:
                 self.items = {item: Lane(item) for item in event.items}
                 self.keys = {key: Lane(key) for key in event.keys}
             case events.RunEnded():
-                self._end_all(at)
+                for lane in (*self.items.values(), *self.keys.values(), self.run):
+                    lane.close(at)
             case _:
                 self._handle_item(event, at)
                 self._handle_lease(event, at)
@@ -121,6 +124,10 @@ class Timeline:
         match event:
             case events.LeaseRequested():
                 self._item(event.item).open(SpanKind.WAIT, at, event.call)
+            case events.KeyWaitStarted():
+                self._item(event.item).open(SpanKind.WAIT, at, "call")
+            case events.KeyWaitEnded():
+                self._item(event.item).close(at, SpanKind.WAIT)
             case events.LeaseGranted():
                 self._item(event.item).close(at, SpanKind.WAIT)
                 span = self._key(event.key).open(SpanKind.CALL, at, event.item)
@@ -150,31 +157,17 @@ class Timeline:
                 pass
 
     def _handle_run(self, event: events.Event, at: float) -> None:
-        match event:
-            case events.PoolExhausted():
-                self.run.open(SpanKind.EXHAUSTED, at)
-            case events.PoolRestored():
-                self.run.close(at, SpanKind.EXHAUSTED)
-            case events.AllKeysLimited():
-                self.run.open(SpanKind.LIMITED, at, event.key)
-            case events.KeysAvailable():
-                self.run.close(at, SpanKind.LIMITED)
-            case events.BreakerOpened():
-                self.run.open(SpanKind.BREAKER_OPEN, at, event.provider)
-            case events.BreakerClosed():
-                self.run.close(at, SpanKind.BREAKER_OPEN)
-            case _:
-                pass
+        begun, ended = _BEGUN_BY.get(type(event)), _ENDED_BY.get(type(event))
+        if ended:
+            self.run.close(at, ended)
+        if begun and all(span.ended is not None for span in self.run.of(begun)):
+            self.run.open(begun, at, getattr(event, "key", getattr(event, "provider", "")))
 
     def _leave(self, item: str, at: float) -> None:
         """The item's worker has exited: end its spans and release its key."""
         self._item(item).close(at)
         for lease in [lease for lease, (holder, _) in self._calls.items() if holder == item]:
             self._calls.pop(lease)[1].ended = at
-
-    def _end_all(self, at: float) -> None:
-        for lane in (*self.items.values(), *self.keys.values(), self.run):
-            lane.close(at)
 
     def _item(self, name: str) -> Lane:
         return self.items.setdefault(name, Lane(name))
@@ -184,6 +177,21 @@ class Timeline:
 
 
 _ORDER = tuple(SpanKind)
+# The events that begin and end the spans of the whole run.
+_BEGUN_BY: dict[type, SpanKind] = {
+    events.PoolExhausted: SpanKind.EXHAUSTED,
+    events.AllKeysLimited: SpanKind.LIMITED,
+    events.BreakerOpened: SpanKind.BREAKER_OPEN,
+    events.RunPaused: SpanKind.PAUSED,
+    events.RunSuspended: SpanKind.SUSPENDED,
+}
+_ENDED_BY: dict[type, SpanKind] = {
+    events.PoolRestored: SpanKind.EXHAUSTED,
+    events.KeysAvailable: SpanKind.LIMITED,
+    events.BreakerClosed: SpanKind.BREAKER_OPEN,
+    events.RunResumed: SpanKind.PAUSED,
+    events.RunContinued: SpanKind.SUSPENDED,
+}
 
 
 def _too_short(span: Span) -> bool:

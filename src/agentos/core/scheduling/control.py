@@ -1,23 +1,71 @@
-"""Requests from other terminals: pause, resume, retry, change the number of workers."""
+"""Requests from other terminals (pause, resume, retry, number of workers), and the shutdown of a run."""
 
-from agentos.core.constants import MAX_PARALLEL
 from agentos.core.planning.plan import resolve_item
 from agentos.core.protocol import events
-from agentos.core.protocol.commands import StepResult, StopWorker
-from agentos.core.protocol.events import RequestDeclined
+from agentos.core.protocol.commands import KillWorker, StepResult, StopWorker
+from agentos.core.protocol.events import RequestDeclined, ShutdownStarted
+from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.queue import WorkQueue
-from agentos.core.scheduling.shutdown import STOP_TIMEOUT, Shutdown
 
+STOP_TIMEOUT = 4.0  # seconds a worker has to exit by itself before it is killed
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the asking command
 
 
-class Control:
-    """Carries out each request or declines it with a reason; the reply is the news of the step."""
+class Shutdown:
+    """The early end of a run, by a signal or a limit; true once it has begun.
 
-    def __init__(self, queue: WorkQueue, shutdown: Shutdown) -> None:
+    Workers are asked to stop and killed STOP_TIMEOUT later; queued items end as interrupted. A second signal kills at
+    once. A signal that follows a limit replaces the reason and restarts the timeout.
+    """
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self._queue = queue
+        self._reason = ""
+        self.detail = ""
+        self.exit_code: int | None = None
+        self.kill_at: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._reason)
+
+    def handle_signal(self, signal: str, step: StepResult, now: float) -> None:
+        if self._reason in EXIT_CODES:
+            self._kill_all(step)
+        else:
+            self.begin(ShutdownStarted(signal), EXIT_CODES[signal], step, now)
+
+    def begin(self, started: ShutdownStarted, exit_code: int, step: StepResult, now: float) -> None:
+        if not self:
+            step.commands.extend(StopWorker(item.id) for item in self._queue.running())
+        self._reason, self.detail, self.exit_code = started.reason, started.detail, exit_code
+        self.kill_at = now + STOP_TIMEOUT
+        step.events.append(started)
+        step.events.extend(self._queue.end_queued(Outcome(Ending.INTERRUPTED)))
+
+    def enforce_deadline(self, step: StepResult, now: float) -> None:
+        if self.kill_at is not None and now >= self.kill_at:
+            self._kill_all(step)
+
+    def postpone(self, seconds: float) -> None:
+        """The run was suspended for `seconds`, which do not count."""
+        self.kill_at = None if self.kill_at is None else self.kill_at + seconds
+
+    def _kill_all(self, step: StepResult) -> None:
+        self.kill_at = None
+        if killed := tuple(item.id for item in self._queue.running()):
+            step.commands.extend(KillWorker(item) for item in killed)
+            step.events.append(events.WorkersKilled(killed))
+
+
+class Control:
+    """Carries out each request or declines it with a reason; the reply consists of the events of the step."""
+
+    def __init__(self, queue: WorkQueue, shutdown: Shutdown, max_parallel: int) -> None:
         self._queue = queue
         self._shutdown = shutdown
+        self._max_parallel = max_parallel
         self._paused_since: float | None = None
 
     @property
@@ -34,7 +82,9 @@ class Control:
         now: float,
     ) -> None:
         if self._shutdown:
-            step.news.append(RequestDeclined("the run is stopping and takes no more requests", USAGE_ERROR))
+            step.events.append(
+                RequestDeclined("the run is stopping and accepts no more requests", USAGE_ERROR)
+            )
             return
         match event:
             case events.PauseRequested():
@@ -49,19 +99,19 @@ class Control:
     def _pause(self, event: events.PauseRequested, step: StepResult, now: float) -> None:
         running = [item for item in self._queue.running() if not item.suspended]
         if self._paused_since is not None and not (event.now and running):
-            step.news.append(RequestDeclined("the run is already paused. Resume it with: agentos resume"))
+            step.events.append(RequestDeclined("the run is already paused. Resume it with: agentos resume"))
             return
         self._paused_since = now if self._paused_since is None else self._paused_since
-        step.news.append(events.RunPaused(event.now))
+        step.events.append(events.RunPaused(event.now))
         for item in running if event.now else ():
             item.suspend(now + STOP_TIMEOUT)
             step.commands.append(StopWorker(item.id))
 
     def _resume(self, step: StepResult, now: float) -> None:
         if self._paused_since is None:
-            step.news.append(RequestDeclined("the run is not paused. Pause it with: agentos pause"))
+            step.events.append(RequestDeclined("the run is not paused. Pause it with: agentos pause"))
             return
-        step.news.append(events.RunResumed(now - self._paused_since))
+        step.events.append(events.RunResumed(now - self._paused_since))
         for item in self._queue.running():
             item.resume(self._paused_since, now)
         self._paused_since = None
@@ -70,20 +120,24 @@ class Control:
         name = resolve_item(name, self._queue.items) or name
         item = self._queue.items.get(name)
         if item is None or not item.try_again(now):
-            step.news.append(_no_retry(name, item, tuple(self._queue.items)))
+            step.events.append(_no_retry(name, item, tuple(self._queue.items)))
             return
         self._queue.queue_first(item)
-        step.news.append(events.ItemRequeued(name))
+        step.events.append(events.ItemRequeued(name))
 
-    def _change_workers(self, workers: int, step: StepResult) -> None:
-        workers, previous = min(workers, MAX_PARALLEL), self._queue.workers
+    def _change_workers(self, requested: int, step: StepResult) -> None:
+        workers, previous = min(requested, self._max_parallel), self._queue.workers
         if workers < 1:
-            reason = f"invalid worker count {workers}: must be 1 to {MAX_PARALLEL}"
-            step.news.append(RequestDeclined(reason, USAGE_ERROR))
+            reason = f"invalid worker count {workers}: must be 1 to {self._max_parallel}"
+            step.events.append(RequestDeclined(reason, USAGE_ERROR))
         elif workers == previous:
-            step.news.append(RequestDeclined(f"the run already has {workers} workers"))
+            step.events.append(
+                RequestDeclined(
+                    f"the run already has {workers} workers{', its maximum' if requested > workers else ''}"
+                )
+            )
         else:
-            step.news.append(events.WorkerCountChanged(workers, previous))
+            step.events.append(events.WorkerCountChanged(workers, previous))
             self._queue.change_workers(workers)
 
 

@@ -5,7 +5,9 @@ from agentos.core.protocol.results import Ending, Outcome, Usage, failed_transie
 
 EXIT_TIMEOUT = 5.0  # seconds a worker may take to exit after its report
 START_TIMEOUT = 60.0  # seconds a process may take to start before that counts as the item's time
-QUIET_LEVELS = (("SLOW", 1), ("STALLED", 4))  # level, multiple of the usual silence
+CUT_MARGIN = 10.0  # seconds a worker may take to report that it has cut a call
+STALLED = "STALLED"
+QUIET_LEVELS = (("SLOW", 1), (STALLED, 4))  # level, multiple of the usual silence
 NEVER = float("inf")
 
 
@@ -36,7 +38,8 @@ class ItemState:
         self._active_at = 0.0
         self._reported_at: float | None = None
         self._quiet_level = 0
-        self._elsewhere_checks = 0
+        self._held_checks = 0
+        self._call_timeout = 0.0  # seconds that the call in flight may be silent
 
     @property
     def tries(self) -> int:
@@ -50,6 +53,7 @@ class ItemState:
         self.reported = self._reported_at = None
         self.timed_out = self.suspended = False
         self._exit_by = None
+        self._call_timeout = 0.0
         self._attempt_seconds = 0.0
         # The clock starts with the process, or after START_TIMEOUT if none appears.
         self._active_since = now + START_TIMEOUT
@@ -59,11 +63,15 @@ class ItemState:
         self.stop_clock(now)
         self._waiting_since = now
 
-    def end_wait(self, now: float) -> float:
-        """The lease was granted; returns the seconds that this took."""
+    def end_wait(self, now: float, call_timeout: float = 0.0) -> float:
+        """The lease was granted; returns the seconds that this took. The call may be silent for `call_timeout`."""
+        self._call_timeout = call_timeout
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
         self.resume_clock(now)
         return waited
+
+    def end_call(self) -> None:
+        self._call_timeout = 0.0
 
     def resume_clock(self, now: float) -> None:
         self.stop_clock(now)
@@ -84,7 +92,7 @@ class ItemState:
             self._waiting_since += now - max(paused_since, self._waiting_since)
 
     def shift_clocks(self, seconds: float) -> None:
-        """The run was suspended for so long (Ctrl-Z); none of it counts."""
+        """The run was suspended (Ctrl-Z) for `seconds`, which do not count."""
         self._active_at += seconds
         self._active_since = _later(self._active_since, seconds)
         self._waiting_since = _later(self._waiting_since, seconds)
@@ -99,9 +107,9 @@ class ItemState:
 
     def try_again(self, now: float) -> bool:
         """Makes a failed item ready to run with all its retries. False if it did not fail."""
-        if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.ELSEWHERE):
+        if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.HELD_BY_OTHER_RUN):
             return False
-        self.ended, self.not_before, self._elsewhere_checks = None, now, 0
+        self.ended, self.not_before, self._held_checks = None, now, 0
         self.attempt_offset = self.attempts
         return True
 
@@ -113,7 +121,10 @@ class ItemState:
         | events.LineWritten
         | events.NodeStarted
         | events.NodeFinished
-        | events.WorkerReported,
+        | events.CallProgress
+        | events.WorkerReported
+        | events.KeyWaitStarted
+        | events.KeyWaitEnded,
         now: float,
     ) -> None:
         self.record_activity(now)
@@ -123,6 +134,10 @@ class ItemState:
             self.node = event.node
         if isinstance(event, events.WorkerReported):
             self.reported, self._reported_at = event.outcome, now
+        if isinstance(event, events.KeyWaitStarted):
+            self.start_wait(now)
+        if isinstance(event, events.KeyWaitEnded):
+            self.end_wait(now)
 
     def record_activity(self, now: float) -> None:
         self._active_at = now
@@ -138,10 +153,10 @@ class ItemState:
             return Outcome(Ending.INTERRUPTED)
         return failed_transient(f"its worker ended without an outcome: {cause}")
 
-    def recheck_elsewhere(self) -> bool:
-        """Whether to check once more if another run still holds the item."""
-        self._elsewhere_checks += 1
-        return self._elsewhere_checks < 2
+    def record_held(self) -> bool:
+        """Another run holds the item; returns whether to check that once more."""
+        self._held_checks += 1
+        return self._held_checks < 2
 
     # Deadlines.
 
@@ -156,26 +171,24 @@ class ItemState:
                 due = min(due, self._quiet_at(usual))
         return None if due == NEVER else due
 
-    def is_timed_out(self, timeout: float, now: float) -> bool:
-        if self._active_since is None or self.timed_out or self.reported:
-            return False
-        return now >= self._active_since + timeout - self._attempt_seconds
+    def expire_deadlines(self, timeout: float, now: float) -> bool:
+        """Clear the deadlines that have passed; returns whether one of them requires the worker to be killed.
 
-    def is_exit_overdue(self, now: float) -> bool:
-        """Whether the worker has reported but not exited within EXIT_TIMEOUT. True once."""
-        if self._reported_at is None or now < self._reported_at + EXIT_TIMEOUT:
-            return False
-        self._reported_at = None
-        return True
+        They are the timeout, EXIT_TIMEOUT after the worker's report, and the deadline of a pause.
+        """
+        if self._active_since is not None and not self.timed_out and not self.reported:
+            self.timed_out = now >= self._active_since + timeout - self._attempt_seconds
+            if self.timed_out:
+                return True
+        if self._reported_at is not None and now >= self._reported_at + EXIT_TIMEOUT:
+            self._reported_at = None
+            return True
+        if self._exit_by is not None and not self.reported and now >= self._exit_by:
+            self._exit_by = None
+            return True
+        return False
 
-    def is_suspend_overdue(self, now: float) -> bool:
-        """Whether the worker was told to exit for a pause and has not in time. True once."""
-        if self._exit_by is None or self.reported or now < self._exit_by:
-            return False
-        self._exit_by = None
-        return True
-
-    def silence_event(self, usual: float, now: float) -> events.ItemQuiet | None:
+    def next_quiet_event(self, usual: float, now: float) -> events.ItemQuiet | None:
         """The event that the worker has been silent for a multiple of the `usual` time; once per level."""
         if (
             self._active_since is None
@@ -188,7 +201,10 @@ class ItemState:
         return events.ItemQuiet(self.id, name, self.node, now - self._active_at)
 
     def _quiet_at(self, usual: float) -> float:
-        return self._active_at + usual * QUIET_LEVELS[self._quiet_level][1]
+        """A call in flight is slow after the usual time, and stalled only when its worker should have cut it."""
+        name, multiple = QUIET_LEVELS[self._quiet_level]
+        patience = self._call_timeout + CUT_MARGIN if self._call_timeout and name == STALLED else 0.0
+        return self._active_at + max(usual * multiple, patience)
 
 
 def _later(moment: float | None, seconds: float) -> float | None:

@@ -1,8 +1,10 @@
 """Watches the key pool as a whole: low, exhausted, limited, throttled, or unable to serve the run at all."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol import events
 from agentos.core.quota.pool import Pool
 
@@ -11,7 +13,7 @@ MIN_REPORTED_WAIT = 5.0  # seconds; shorter waits are normal rate limiting and n
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why the run must stop. `seconds`: how long until it could go on, if known."""
+    """Why the run must stop. `seconds`: how long until it could continue, if known."""
 
     exit_code: int
     reason: str
@@ -20,7 +22,7 @@ class StopReason:
 
 
 class PoolMonitor:
-    """Turns the state of the pool into news, and decides whether items may start and the run must stop.
+    """Publishes changes in the state of the pool, and decides whether items may start and the run must stop.
 
     Each condition is reported once when it begins and once when it is over.
     """
@@ -33,7 +35,7 @@ class PoolMonitor:
         self._limited_since: float | None = None
         self._throttled_until = 0.0
 
-    def update(self, now: float) -> list[events.News]:
+    def update(self, now: float) -> list[events.SchedulerEvent]:
         """The conditions that began or ended since the last call."""
         waiting, slots = self._pool.waiting(now), self._pool.keys.usable_slots(now)
         return [
@@ -42,6 +44,19 @@ class PoolMonitor:
             *self._check_all_limited(bool(waiting), slots, now),
             *self._check_throttled(now),
         ]
+
+    def scarcest_keys(
+        self, roles: Sequence[RoleModel], workers: int, now: float
+    ) -> events.KeysFewerThanWorkers:
+        """How many calls the keys allow at once: all keys, or those of one role if they allow fewer."""
+        keys = self._pool.keys
+        total = keys.usable_slots(now)
+        found = [events.KeysFewerThanWorkers(total, workers)]
+        for role in roles:
+            slots = keys.usable_slots(now, role.providers)
+            if slots < total:
+                found.append(events.KeysFewerThanWorkers(slots, workers, role.role, role.providers))
+        return min(found, key=lambda event: event.slots)
 
     def hold_starts(self, now: float) -> bool:
         """Whether no further item should start while others run."""
@@ -91,11 +106,11 @@ class PoolMonitor:
         """The first float after --max-wait, so that `wake_at` and `stop_reason` compare the same number."""
         return math.nextafter(since + self._max_wait, math.inf)
 
-    def _check_low(self, slots: int) -> list[events.News]:
+    def _check_low(self, slots: int) -> list[events.SchedulerEvent]:
         was, self._low = self._low, slots < 2
         return [events.PoolLow(slots)] if self._low and not was and slots == 1 else []
 
-    def _check_exhausted(self, waiting: int, slots: int, now: float) -> list[events.News]:
+    def _check_exhausted(self, waiting: int, slots: int, now: float) -> list[events.SchedulerEvent]:
         begins = self._exhausted_since is None and waiting and slots and not self._pool.open_breakers()
         if begins and self._pool.keys.all_held(now):
             self._exhausted_since = now
@@ -105,7 +120,7 @@ class PoolMonitor:
             return [events.PoolRestored(now - since)]
         return []
 
-    def _check_all_limited(self, waiting: bool, slots: int, now: float) -> list[events.News]:
+    def _check_all_limited(self, waiting: bool, slots: int, now: float) -> list[events.SchedulerEvent]:
         begins = self._limited_since is None and waiting and not slots
         if begins and (earliest := self._pool.keys.next_allowed(now)):
             self._limited_since = now
@@ -116,7 +131,7 @@ class PoolMonitor:
             return [events.KeysAvailable(now - since)]
         return []
 
-    def _check_throttled(self, now: float) -> list[events.News]:
+    def _check_throttled(self, now: float) -> list[events.SchedulerEvent]:
         if self._pool.held():
             self._throttled_until = 0.0
         if (
@@ -139,5 +154,5 @@ class PoolMonitor:
 
 
 def _why_none(pool: Pool) -> str:
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.quarantined().items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.unusable().items())
     return reasons or "every key is disabled"

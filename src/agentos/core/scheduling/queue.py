@@ -80,12 +80,12 @@ class WorkQueue:
         free = min(sum(slot.free(now) for slot in self._slots), self.workers - len(self.running()))
         return list(islice((item for item in self._queue if item.not_before <= now), max(0, free)))
 
-    def clear_queue(self) -> list[ItemState]:
-        """Empties the queue and returns the items that were in it."""
+    def end_queued(self, outcome: Outcome) -> list[events.ItemEnded]:
+        """Ends every queued item with this outcome."""
         cleared = list(self._queue)
         self._queue.clear()
         self._requeued.clear()
-        return cleared
+        return [self.end(item, outcome) for item in cleared]
 
     def due_at(self, now: float) -> float | None:
         """When the next queued item may start or the next slot has cooled down; None if nothing is queued."""
@@ -115,7 +115,7 @@ class WorkQueue:
         item.start(now)
         return events.ItemStarted(item.id, slot.number, item.attempts)
 
-    def release_slot(self, item: ItemState, crash: str, now: float) -> list[events.News]:
+    def release_slot(self, item: ItemState, crash: str, now: float) -> list[events.SchedulerEvent]:
         """Frees the item's slot. A `crash` counts against the slot unless we ended the worker ourselves."""
         slot = next(slot for slot in self._slots if slot.item == item.id)
         slot.item = None

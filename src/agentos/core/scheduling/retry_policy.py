@@ -4,9 +4,9 @@ from agentos.core.backoff import Jitter, backoff
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StepResult
 from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.scheduling.control import Shutdown
 from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.queue import WorkQueue
-from agentos.core.scheduling.shutdown import Shutdown
 
 START_RETRY_DELAY = 1.0  # seconds
 
@@ -33,7 +33,7 @@ class RetryPolicy:
         self._release_slot(item, event.reason, step, now)
         item.not_before = now + START_RETRY_DELAY
         if self._shutdown:
-            step.news.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
+            step.events.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
         else:
             self._queue.queue_first(item)
 
@@ -43,19 +43,19 @@ class RetryPolicy:
         outcome = item.outcome(event.cause, bool(self._shutdown) or item.suspended)
         self._release_slot(item, "" if item.reported else event.cause, step, now)
         if self._shutdown or not self._requeue(item, outcome, step, now):
-            step.news.append(self._queue.end(item, outcome))
+            step.events.append(self._queue.end(item, outcome))
 
     def _requeue(self, item: ItemState, outcome: Outcome, step: StepResult, now: float) -> bool:
         """Puts the item back into the queue if this policy allows it."""
-        if outcome.ending is Ending.ELSEWHERE and item.recheck_elsewhere():
+        if outcome.ending is Ending.HELD_BY_OTHER_RUN and item.record_held():
             item.attempts -= 1
             self._queue.queue_last(item)
         elif outcome.ending is Ending.INTERRUPTED and item.suspended:
             item.attempt_offset += 1
             self._queue.queue_first(item)
-            step.news.append(events.ItemSuspended(item.id, item.node))
+            step.events.append(events.ItemSuspended(item.id, item.node))
         elif outcome.retryable and item.tries <= self._retries:
-            step.news.append(self._retry(item, outcome, now))
+            step.events.append(self._retry(item, outcome, now))
         else:
             return False
         return True
@@ -68,4 +68,4 @@ class RetryPolicy:
 
     def _release_slot(self, item: ItemState, crash: str, step: StepResult, now: float) -> None:
         """A crash during shutdown does not count against the slot."""
-        step.news.extend(self._queue.release_slot(item, "" if self._shutdown else crash, now))
+        step.events.extend(self._queue.release_slot(item, "" if self._shutdown else crash, now))

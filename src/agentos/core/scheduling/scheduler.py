@@ -1,4 +1,4 @@
-"""The scheduler of a run: a pure state machine. Events and the time go in, commands and news come out.
+"""The scheduler of a run: a pure state machine. Events and the time go in; commands, and events to publish, come out.
 
 A step has two phases, and the event loop runs them one after the other:
 
@@ -7,28 +7,26 @@ A step has two phases, and the event loop runs them one after the other:
 2. `follow_up` decides everything else: stop the run, kill overdue workers, start items, end the run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agentos.core.backoff import Jitter
+from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import (
     FreezeWorker,
-    KillWorker,
     StartWorker,
     StepResult,
-    StopWorker,
     ThawWorker,
 )
-from agentos.core.protocol.results import Ending, Outcome, TakenItem, failed_transient
+from agentos.core.protocol.results import Ending, TakenItem, failed_transient
 from agentos.core.quota.budget import Budget, Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.control import Control
+from agentos.core.scheduling.control import Control, Shutdown
 from agentos.core.scheduling.pool_monitor import PoolMonitor, StopReason
 from agentos.core.scheduling.queue import WorkQueue
 from agentos.core.scheduling.retry_policy import RetryPolicy
-from agentos.core.scheduling.shutdown import EXIT_CODES, Shutdown
 from agentos.core.scheduling.watchdog import DiskWait, Watchdog
 
 HEARTBEAT_INTERVAL = 60.0  # seconds
@@ -37,12 +35,12 @@ HEARTBEAT_INTERVAL = 60.0  # seconds
 class Scheduler:
     """Decides what a run does next. It performs no I/O and reads no clock: the event loop does.
 
-    Call `begin` once, then `handle_all` (or `grant_phase` followed by `follow_up`) for every batch of events, and `wake` when
-    `deadline` has passed, until `over` is true. Every call returns a StepResult: news
-    for the listeners and commands for the engine.
+    Call `begin` once, then `handle_all` (or `grant_phase` followed by `follow_up`) for every batch of events, and
+    `wake` when `deadline` has passed, until `over` is true. Every call returns a StepResult: events for the
+    listeners and commands for the engine.
 
     The parts: WorkQueue holds the items and worker slots, LeaseManager the keys, RetryPolicy decides after a
-    worker's exit, Watchdog finds workers that take too long, PoolMonitor watches the keys as a whole, Control
+    worker's exit, Watchdog enforces the workers' deadlines, PoolMonitor watches the keys as a whole, Control
     answers requests from other terminals, Shutdown is set once the run stops early.
     """
 
@@ -55,15 +53,17 @@ class Scheduler:
         now: float,
     ) -> None:
         self._limits = limits
+        self._roles: Sequence[RoleModel] = ()
         # A run that starts without keys (`agentos exec`) is never stopped or held back for lack of one.
         self._has_keys = bool(pool.keys.names())
         self._budget = Budget(limits.prices, limits.budget)
+        self._gateway_stop: StopReason | None = None
         self._lease_manager = LeaseManager(pool, jitter, self._budget)
         self._pool_monitor = PoolMonitor(pool, limits.max_wait)
         self._disk_wait = DiskWait()
         self._queue = WorkQueue(items, limits.parallel, jitter)
-        self._shutdown = Shutdown()
-        self._control = Control(self._queue, self._shutdown)
+        self._shutdown = Shutdown(self._queue)
+        self._control = Control(self._queue, self._shutdown, limits.max_parallel)
         self._retry_policy = RetryPolicy(self._queue, self._shutdown, limits.retries, jitter)
         self._watchdog = Watchdog(limits.timeout)
         self._started_at = now
@@ -72,12 +72,16 @@ class Scheduler:
 
     # Input.
 
+    def set_roles(self, roles: Sequence[RoleModel]) -> None:
+        """Before `begin`: the models that the items call, to say at the start which calls have too few keys."""
+        self._roles = roles
+
     def begin(self, now: float) -> StepResult:
         """The first step: start the first items."""
         step = StepResult()
-        slots = self._lease_manager.pool.keys.usable_slots(now)
-        if 0 < slots < min(self._limits.parallel, len(self._queue.items)):
-            step.news.append(events.KeysFewerThanWorkers(slots, self._limits.parallel))
+        fewest = self._pool_monitor.scarcest_keys(self._roles, self._limits.parallel, now)
+        if 0 < fewest.slots < min(fewest.workers, len(self._queue.items)):
+            step.events.append(fewest)
         return self._decide(step, now)
 
     def handle(self, event: events.Event, now: float) -> StepResult:
@@ -104,7 +108,7 @@ class Scheduler:
         return self.handle_all((), now)
 
     def change_credentials(self, credentials: list[Credential], now: float) -> StepResult:
-        return self._decide(StepResult(news=self._lease_manager.replace_credentials(credentials)), now)
+        return self._decide(StepResult(events=self._lease_manager.replace_credentials(credentials)), now)
 
     def skip_taken(self, taken: Iterable[TakenItem]) -> StepResult:
         """Start none of these queued items. One that is held is checked once more after all others."""
@@ -112,10 +116,10 @@ class Scheduler:
         for found in taken:
             item = self._queue.items[found.item]
             self._queue.remove(item)
-            if found.outcome.ending is Ending.ELSEWHERE and item.recheck_elsewhere():
+            if found.outcome.ending is Ending.HELD_BY_OTHER_RUN and item.record_held():
                 self._queue.queue_last(item)
             else:
-                step.news.append(self._queue.end(item, found.outcome))
+                step.events.append(self._queue.end(item, found.outcome))
         return step
 
     # Queries.
@@ -149,7 +153,7 @@ class Scheduler:
         return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def parked(self) -> list[str]:
-        """Items that wait for a person's step."""
+        """Items that wait for a person's decision."""
         return self._queue.parked()
 
     # Phase 1: take in events.
@@ -159,9 +163,12 @@ class Scheduler:
             case events.LeaseRequested() | events.LeaseReleased():
                 self._handle_lease_event(event, step, now)
             case events.DiskFull() | events.DiskFreed():
-                self._handle_disk_event(event, step, now)
+                item = self._queue.items[event.item]
+                step.events.extend(self._disk_wait.handle(event, item, now))
+            case events.BudgetReached():
+                self._gateway_stop = StopReason(75, "budget", event.detail)
             case events.StopRequested():
-                self._handle_stop_request(event, step, now)
+                self._shutdown.handle_signal(event.signal, step, now)
             case events.ItemDecided():
                 if not self._shutdown:
                     self._queue.resume_parked(event.item)
@@ -190,7 +197,10 @@ class Scheduler:
                 | events.LineWritten()
                 | events.NodeStarted()
                 | events.NodeFinished()
+                | events.CallProgress()
                 | events.WorkerReported()
+                | events.KeyWaitStarted()
+                | events.KeyWaitEnded()
             ):
                 self._queue.items[event.item].handle(event, now)
             case _:
@@ -210,28 +220,12 @@ class Scheduler:
             item.start_wait(now)
         else:
             self._watchdog.record_call(event.seconds)
+            item.end_call()
             item.usage += event.usage
-            step.news.extend(self._lease_manager.release(event, now))
-
-    def _handle_disk_event(
-        self, event: events.DiskFull | events.DiskFreed, step: StepResult, now: float
-    ) -> None:
-        item = self._queue.items[event.item]
-        item.record_activity(now)
-        if isinstance(event, events.DiskFull):
-            item.stop_clock(now)
-        else:
-            item.resume_clock(now)
-        step.news.extend(self._disk_wait.handle(event, now))
-
-    def _handle_stop_request(self, event: events.StopRequested, step: StepResult, now: float) -> None:
-        if self._shutdown.is_by_signal:
-            self._kill_all(step)
-        else:
-            self._begin_shutdown(events.ShutdownStarted(event.signal), EXIT_CODES[event.signal], step, now)
+            step.events.extend(self._lease_manager.release(event, now))
 
     def _handle_continued(self, event: events.RunContinued, step: StepResult) -> None:
-        """The suspended time counts for nobody: shift every clock by it."""
+        """Suspended time counts towards no deadline: shift every clock by it."""
         self._heartbeat_at += event.seconds
         self._shutdown.postpone(event.seconds)
         for item in self._queue.running():
@@ -240,7 +234,7 @@ class Scheduler:
 
     def _handle_worker_exit(self, event: events.WorkerExited, step: StepResult, now: float) -> None:
         self._lease_manager.drop_holder(event.item)
-        step.news.extend(self._disk_wait.drop_item(event.item, now))
+        step.events.extend(self._disk_wait.drop_item(event.item, now))
         self._retry_policy.worker_exited(event, step, now)
 
     # Phase 1, continued: grant leases. Phase 2: everything else.
@@ -250,22 +244,23 @@ class Scheduler:
         return self._schedule(step, now)
 
     def _grant_leases(self, step: StepResult, now: float) -> None:
-        step.news.extend(self._lease_manager.breaker_news(now))
+        step.events.extend(self._lease_manager.breaker_events(now))
         if self._control.paused:
             return
         for lease in self._lease_manager.grants(now):
-            waited = self._queue.items[lease.request.holder].end_wait(now)
-            step.commands.append(lease.grant_command())
-            step.news.append(
+            timeout = lease.credential.call_timeout or self._limits.call_timeout
+            waited = self._queue.items[lease.request.holder].end_wait(now, timeout)
+            step.commands.append(lease.grant_command(self._lease_manager.answers_from(lease)))
+            step.events.append(
                 events.LeaseGranted(lease.request.holder, lease.credential.name, lease.id, waited)
             )
 
     def _schedule(self, step: StepResult, now: float) -> StepResult:
         alerts = self._pool_monitor.update(now)
-        step.news.extend([] if self._shutdown else alerts)
+        step.events.extend([] if self._shutdown else alerts)
         if reason := self._stop_reason(now):
             started = events.ShutdownStarted(reason.reason, reason.detail, reason.seconds)
-            self._begin_shutdown(started, reason.exit_code, step, now)
+            self._shutdown.begin(started, reason.exit_code, step, now)
         self._enforce_deadlines(step, now)
         self._start_items(step, now)
         self._fail_stranded(step)
@@ -276,38 +271,20 @@ class Scheduler:
     def _stop_reason(self, now: float) -> StopReason | None:
         if self._shutdown or self._control.paused or not self._queue.is_unfinished():
             return None
+        if self._gateway_stop:
+            return self._gateway_stop
         if self._budget.refused and not self._lease_manager.pool.held():
             return StopReason(75, "budget", self._budget.why_refused())
         return self._pool_monitor.stop_reason(now) if self._has_keys else None
 
-    def _begin_shutdown(
-        self, started: events.ShutdownStarted, exit_code: int, step: StepResult, now: float
-    ) -> None:
-        if not self._shutdown:
-            step.commands.extend(StopWorker(item.id) for item in self._queue.running())
-        self._shutdown.begin(started, exit_code, now)
-        step.news.append(started)
-        self._end_queue(Outcome(Ending.INTERRUPTED), step)
-
     def _enforce_deadlines(self, step: StepResult, now: float) -> None:
-        for item in [item for item in self._queue.running() if self._watchdog.is_due(item, now)]:
-            if self._watchdog.should_kill(item, now):
-                step.commands.append(KillWorker(item.id))
-            if quiet := self._watchdog.quiet_event(item, now):
-                step.news.append(quiet)
-        if self._shutdown.is_overdue(now):
-            self._kill_all(step)
-
-    def _kill_all(self, step: StepResult) -> None:
-        self._shutdown.kill_at = None
-        killed = tuple(item.id for item in self._queue.running())
-        if killed:
-            step.commands.extend(KillWorker(item) for item in killed)
-            step.news.append(events.WorkersKilled(killed))
+        for item in self._queue.running():
+            self._watchdog.enforce_deadlines(item, step, now)
+        self._shutdown.enforce_deadline(step, now)
 
     def _start_items(self, step: StepResult, now: float) -> None:
         while self._may_start(now) and (started := self._queue.start_next(now)):
-            step.news.append(started)
+            step.events.append(started)
             step.commands.append(StartWorker(started.item, started.slot, started.attempt))
 
     def _may_start(self, now: float) -> bool:
@@ -324,20 +301,17 @@ class Scheduler:
     def _fail_stranded(self, step: StepResult) -> None:
         """With every slot retired, the queued items cannot run."""
         if self._queue.is_stranded():
-            self._end_queue(failed_transient("no worker slot is left"), step)
-
-    def _end_queue(self, outcome: Outcome, step: StepResult) -> None:
-        step.news.extend(self._queue.end(item, outcome) for item in self._queue.clear_queue())
+            step.events.extend(self._queue.end_queued(failed_transient("no worker slot is left")))
 
     def _emit_heartbeat(self, step: StepResult, now: float) -> None:
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + HEARTBEAT_INTERVAL
-            step.news.append(events.Heartbeat(now - self._started_at))
+            step.events.append(events.Heartbeat(now - self._started_at))
 
     def _finish(self, step: StepResult, now: float) -> None:
         if not self.over and not self._queue.is_unfinished():
             self.over = True
-            step.news.append(
+            step.events.append(
                 events.RunEnded(
                     self.exit_code(), now - self._started_at, self._queue.waited(), self._shutdown.detail
                 )

@@ -1,6 +1,13 @@
-"""The watchdog: finds workers that run too long, have gone silent, or wait for disk space."""
+"""The watchdog: kills workers that run too long, reports silent ones, and tracks items that wait for disk space."""
 
-from agentos.core.protocol.events import DiskFreed, DiskFull, DiskWaitEnded, DiskWaitStarted, ItemQuiet, News
+from agentos.core.protocol.commands import KillWorker, StepResult
+from agentos.core.protocol.events import (
+    DiskFreed,
+    DiskFull,
+    DiskWaitEnded,
+    DiskWaitStarted,
+    SchedulerEvent,
+)
 from agentos.core.scheduling.item_state import ItemState
 
 MIN_USUAL_SILENCE = 30.0  # seconds
@@ -8,7 +15,7 @@ SILENCE_FACTOR = 4  # times the longest call
 
 
 class Watchdog:
-    """Finds workers to kill and workers to report as quiet.
+    """Enforces the deadlines of workers.
 
     A worker is killed when its attempt has used up `timeout` seconds of active time, or when it has not exited
     after its report or a pause. It is reported as SLOW, then STALLED, when it has been silent for longer than the
@@ -22,27 +29,22 @@ class Watchdog:
     def record_call(self, seconds: float) -> None:
         self._usual_silence = max(self._usual_silence, SILENCE_FACTOR * seconds)
 
-    def is_due(self, item: ItemState, now: float) -> bool:
-        """Whether any deadline of the worker has passed. Cheap: asked for every worker in every step."""
+    def enforce_deadlines(self, item: ItemState, step: StepResult, now: float) -> None:
+        """Kill the worker or report that it is quiet, if it is time. Each deadline takes effect once."""
         due = self.deadline(item)
-        return due is not None and due <= now
-
-    def should_kill(self, item: ItemState, now: float) -> bool:
-        """Whether the worker is out of time, or should have exited by now. True once per reason."""
-        if item.is_timed_out(self._timeout, now):
-            item.timed_out = True
-            return True
-        return item.is_exit_overdue(now) or item.is_suspend_overdue(now)
-
-    def quiet_event(self, item: ItemState, now: float) -> ItemQuiet | None:
-        return item.silence_event(self._usual_silence, now)
+        if due is None or due > now:
+            return
+        if item.expire_deadlines(self._timeout, now):
+            step.commands.append(KillWorker(item.id))
+        if quiet := item.next_quiet_event(self._usual_silence, now):
+            step.events.append(quiet)
 
     def deadline(self, item: ItemState) -> float | None:
         return item.deadline(self._timeout, self._usual_silence)
 
 
 class DiskWait:
-    """Every worker reports a full disk; news come with the first item that waits and after the last."""
+    """Which items wait for disk space. Every worker reports a full disk; only the first and the last are published."""
 
     def __init__(self) -> None:
         self._waiting: set[str] = set()
@@ -52,16 +54,20 @@ class DiskWait:
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def handle(self, event: DiskFull | DiskFreed, now: float) -> list[News]:
+    def handle(self, event: DiskFull | DiskFreed, item: ItemState, now: float) -> list[SchedulerEvent]:
+        item.record_activity(now)
         if isinstance(event, DiskFreed):
+            item.resume_clock(now)
             return self.drop_item(event.item, now)
-        if not self._waiting:
-            self._since = now
-        news: list[News] = [] if self._waiting else [DiskWaitStarted(event.path)]
+        item.stop_clock(now)
+        is_first = not self._waiting
         self._waiting.add(event.item)
-        return news
+        if not is_first:
+            return []
+        self._since = now
+        return [DiskWaitStarted(event.path)]
 
-    def drop_item(self, item: str, now: float) -> list[News]:
+    def drop_item(self, item: str, now: float) -> list[SchedulerEvent]:
         """The item no longer waits, for whatever reason."""
         if item not in self._waiting:
             return []

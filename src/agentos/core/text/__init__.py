@@ -1,1 +1,1 @@
-"""Text helpers without I/O: line assembly, redaction of secrets, positions in TOML files."""
+"""Text helpers without I/O: line assembly, redaction of secrets, checks of values from outside."""

@@ -35,7 +35,7 @@ class Redactor:
     def add(self, secrets: Iterable[Secret]) -> None:
         forms = set(self._forms)
         for secret in secrets:
-            forms.update(_forms(secret.reveal()))
+            forms.update(form for form in encoded_forms(secret.reveal()) if len(form) >= _MIN_LENGTH)
         self._forms = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -45,11 +45,16 @@ class Redactor:
         return text
 
 
-def _forms(value: str) -> set[str]:
+def encoded_forms(value: str) -> list[str]:
+    """The secret as it is and in the encodings that servers use, the longest first.
+
+    Short forms are left out, unless the secret itself is short.
+    """
     forms = {value, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
     # Base64 encodes groups of three bytes, so the secret looks different at each offset in a group.
     forms.update(_base64_core(value, offset) for offset in range(3))
-    return {form for form in forms if len(form) >= _MIN_LENGTH}
+    found = {form for form in forms if len(form) >= _MIN_LENGTH} or {value}
+    return sorted(found, key=lambda form: (-len(form), form))
 
 
 def _base64_core(value: str, offset: int) -> str:

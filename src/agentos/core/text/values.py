@@ -1,10 +1,14 @@
 """Values from outside, such as those of environment variables: read without raising, shown at bounded length."""
 
+import signal
+import traceback
 import unicodedata
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 MAX_SHOWN = 80  # characters
-# Shown as nothing although Unicode does not call them format characters: fillers and the like.
+MORE_PROCESSES = "raise the limit of processes (ulimit -u 256)"
+# Invisible, although Unicode does not classify them as format characters: fillers and the like.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
@@ -27,6 +31,28 @@ def is_web_address(url: str) -> bool:
     parts = split_url(url)
     is_clean = all("!" <= character <= "~" for character in url)
     return parts is not None and is_clean and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def exit_cause(status: int) -> str:
+    """How a process ended, by its exit status; negative if a signal killed it."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"killed by signal {-status}"
+
+
+def too_many_processes(error: Exception) -> str:
+    """A process or thread could not be started: what to change."""
+    return f"{getattr(error, 'strerror', None) or error}: {MORE_PROCESSES}"
+
+
+def error_location(error: BaseException) -> str:
+    """An error on one line, with the file and line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
 def with_visible_characters(text: str) -> str:

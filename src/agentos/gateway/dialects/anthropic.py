@@ -1,5 +1,6 @@
 """Anthropic's wire format as the gateway reads it."""
 
+import re
 from typing import Any
 
 from agentos.core.protocol.results import Usage
@@ -17,6 +18,8 @@ _TYPES = {
     GatewayError.UPGRADE: "invalid_request_error",
     GatewayError.FAILING: "api_error",
 }
+# Storage and administration; the model calls of a batch are made, and billed, later.
+_UNMETERED = re.compile(r"^/v1/(?:files|skills|messages/batches)(?:/|$)|/count_tokens$")
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -54,8 +57,9 @@ DIALECT = GatewayDialect(
     provider="anthropic",
     home="https://api.anthropic.com",
     base=lambda url: url,
-    path=lambda path: path,
-    is_unmetered=lambda path: path.endswith("/count_tokens"),
+    # Some agents expect the version in the base URL.
+    path=lambda path: path if path.startswith("/v1/") else f"/v1{path}",
+    is_unmetered=lambda path: _UNMETERED.search(path) is not None,
     model=lambda path, body: str(body.get("model") or ""),
     credential=lambda secret: ("x-api-key", secret),
     refusal=read_refusal,

@@ -1,5 +1,6 @@
-"""What the gateway has to know about a provider's wire format."""
+"""What the gateway has to know about a provider's wire format, and the errors that it sends in that format."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -8,8 +9,10 @@ from typing import Any
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal
+from agentos.http.connection import Connection, Headers
 
 HeaderMap = Mapping[str, str]
+JSON = ("content-type", "application/json")
 
 
 class GatewayError(Enum):
@@ -20,7 +23,7 @@ class GatewayError(Enum):
     NO_KEY = 403
     UNKNOWN = 404
     LIMITED = 429
-    UPGRADE = 501
+    UPGRADE = 426
     FAILING = 503
 
 
@@ -47,6 +50,7 @@ class GatewayDialect:
     usage: adds the usage that a JSON object of the response reports to what was known before
     failure: the error that a JSON object of the response reports
     error_body: body of an error that the gateway sends itself, with the seconds to wait if known
+    version: the part of the base URL that stands below the gateway's prefix as well
     """
 
     provider: str
@@ -61,6 +65,7 @@ class GatewayDialect:
     usage: Callable[[Any, Usage], Usage]
     failure: Callable[[Any], StreamError | None]
     error_body: Callable[[GatewayError, str, float | None], Any]
+    version: str = ""
 
 
 def largest_usage(before: Usage, input_tokens: int, output_tokens: int) -> Usage:
@@ -71,3 +76,32 @@ def largest_usage(before: Usage, input_tokens: int, output_tokens: int) -> Usage
 def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def send_response(connection: Connection, status: int, headers: Headers, body: bytes) -> None:
+    connection.begin(status, [*headers, ("content-length", str(len(body)))])
+    connection.put(body)
+    connection.finish()
+
+
+def send_error(
+    connection: Connection,
+    dialect: GatewayDialect,
+    error: GatewayError,
+    message: str,
+    retry_after: float | None = None,
+) -> None:
+    """Sends an error in the provider's format."""
+    body = dialect.error_body(error, _prefixed(message), retry_after)
+    hint = () if retry_after is None else (("retry-after", str(max(1, round(retry_after)))),)
+    send_response(connection, error.value, (JSON, *hint), json.dumps(body).encode())
+
+
+def plain_error(connection: Connection, status: int, message: str) -> None:
+    """Sends an error to a client whose expected format is unknown."""
+    body = json.dumps({"error": {"message": _prefixed(message)}}).encode()
+    send_response(connection, status, (JSON,), body)
+
+
+def _prefixed(message: str) -> str:
+    return f"agentos gateway: {message}"

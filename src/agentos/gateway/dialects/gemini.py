@@ -10,6 +10,11 @@ from agentos.models.client_base import positive_int
 from agentos.models.gemini.refusals import read_refusal
 
 _MODEL = re.compile(r"/(?:models|tunedModels)/([^/:]+)")
+# Storage and administration; the model calls of a batch are made, and billed, later.
+_UNMETERED = re.compile(
+    r"^/upload/|^/v\w+/(?:files|batches|cachedContents|fileSearchStores|operations)(?:[/:]|$)"
+    r"|:(?:countTokens|batchGenerateContent|asyncBatchEmbedContent|cancel)$"
+)
 _STATUSES = {
     GatewayError.TOKEN: "UNAUTHENTICATED",
     GatewayError.UNPAID: "FAILED_PRECONDITION",
@@ -71,7 +76,7 @@ DIALECT = GatewayDialect(
     home="https://generativelanguage.googleapis.com",
     base=lambda url: url,
     path=lambda path: path,
-    is_unmetered=lambda path: path.endswith(":countTokens"),
+    is_unmetered=lambda path: _UNMETERED.search(path) is not None,
     model=_model,
     credential=lambda secret: ("x-goog-api-key", secret),
     refusal=read_refusal,

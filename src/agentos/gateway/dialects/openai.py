@@ -1,5 +1,6 @@
 """OpenAI's wire format as the gateway reads it."""
 
+import re
 from typing import Any
 
 from agentos.core.protocol.results import Usage
@@ -17,6 +18,10 @@ _ERRORS = {
     GatewayError.UPGRADE: ("invalid_request_error", "unsupported_protocol"),
     GatewayError.FAILING: ("server_error", "server_error"),
 }
+# Storage and administration; the model calls of a batch are made, and billed, later.
+_UNMETERED = re.compile(
+    r"^/(?:files|uploads|batches|vector_stores|conversations|containers)(?:/|$)|/input_tokens$|/cancel$"
+)
 _RATE_LIMIT_CODES = ("rate_limit_exceeded", "slow_down")
 _SERVER_ERROR_CODES = ("", "server_error", "server_is_overloaded")
 
@@ -63,7 +68,7 @@ DIALECT = GatewayDialect(
     base=ensure_version,
     # The base URL already contains the version.
     path=lambda path: path.removeprefix("/v1"),
-    is_unmetered=lambda path: path.endswith("/input_tokens"),
+    is_unmetered=lambda path: _UNMETERED.search(path) is not None,
     model=lambda path, body: str(body.get("model") or ""),
     credential=lambda secret: ("authorization", f"Bearer {secret}"),
     refusal=read_refusal,
@@ -71,4 +76,5 @@ DIALECT = GatewayDialect(
     usage=_usage,
     failure=_failure,
     error_body=_error_body,
+    version="/v1",
 )

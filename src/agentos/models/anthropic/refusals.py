@@ -8,6 +8,7 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
     limits_in_headers,
+    no_access,
     provider_error,
     rejected_key,
     retry_after,
@@ -19,11 +20,27 @@ _DIMENSIONS = {
     "input-tokens": Dimension.INPUT,
     "output-tokens": Dimension.OUTPUT,
 }
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
 
 
-def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
+def status_in_body(body: Any) -> int:
+    """The status that an error inside a stream stands for: the response itself had begun as a success."""
+    return _STATUSES.get(str(error_object(body).get("type")), 500)
+
+
+def read_refusal(
+    status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
+) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong."""
-    if refusal := rejected_key(status):
+    if refusal := rejected_key(status) or no_access(status, body):
         return refusal
     error = error_object(body)
     details = error.get("details")
@@ -35,7 +52,7 @@ def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float
         return Refusal(RefusalKind.RATE_LIMITED, f"429 {code}".strip(), hint, limits=limits_seen(headers))
     if error.get("type") == "overloaded_error":
         return Refusal(RefusalKind.PROVIDER_ERROR, str(status), hint)
-    return provider_error(status, str(status), headers, wall)
+    return provider_error(status, str(status), headers, wall, message)
 
 
 def limits_seen(headers: Mapping[str, str]) -> tuple[LimitSeen, ...]:

@@ -7,6 +7,7 @@ from agentos.core.ratelimit.limits import Dimension, LimitSeen, seconds_to_midni
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
+    no_access,
     protobuf_duration,
     provider_error,
     rejected_key,
@@ -14,21 +15,37 @@ from agentos.models.refusal_base import (
 )
 
 Detail = dict[str, Any]
+# They are about the key or its project, whatever it asks for.
+_KEY_REASONS = {
+    "API_KEY_INVALID",
+    "API_KEY_SERVICE_BLOCKED",
+    "API_KEY_HTTP_REFERRER_BLOCKED",
+    "API_KEY_IP_ADDRESS_BLOCKED",
+    "BILLING_DISABLED",
+    "CONSUMER_INVALID",
+    "CONSUMER_SUSPENDED",
+    "SERVICE_DISABLED",
+}
 
 
-def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
+def read_refusal(
+    status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
+) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong.
 
     Rejected keys take precedence over daily quotas, and those over a hint when to retry.
     """
     details = _objects(error_object(body, body).get("details"))
-    if status == 400 and any(
-        detail.get("reason") == "API_KEY_INVALID" for detail in _of_type(details, "ErrorInfo")
-    ):
-        return Refusal(RefusalKind.KEY_REJECTED, "400 API_KEY_INVALID")
+    reasons = {str(detail.get("reason")) for detail in _of_type(details, "ErrorInfo")}
+    if status in (400, 403) and (rejected := reasons & _KEY_REASONS):
+        return Refusal(RefusalKind.KEY_REJECTED, f"{status} {min(rejected)}")
     if status == 429:
         return _quota_refusal(details, headers, wall)
-    return rejected_key(status) or provider_error(status, str(status), headers, wall)
+    return (
+        rejected_key(status)
+        or no_access(status, body)
+        or provider_error(status, str(status), headers, wall, message)
+    )
 
 
 def _quota_refusal(details: list[Detail], headers: Mapping[str, str], wall: float) -> Refusal:
@@ -40,7 +57,7 @@ def _quota_refusal(details: list[Detail], headers: Mapping[str, str], wall: floa
     hint = _retry_hint(details, headers, wall)
     quotas = ", ".join(str(violation.get("quotaId", "")) for violation in violations)
     if any(str(violation.get("quotaValue")) == "0" for violation in violations):
-        return Refusal(RefusalKind.KEY_REJECTED, f"429 no access: limit 0 for {quotas}")
+        return Refusal(RefusalKind.NO_ACCESS, f"429 no access: limit 0 for {quotas}")
     if any("PerDay" in str(violation.get("quotaId", "")) for violation in violations):
         day = seconds_to_midnight_pacific(wall)
         return Refusal(RefusalKind.DAY_EXHAUSTED, f"429 {quotas}", hint, day)

@@ -2,84 +2,135 @@
 
 import json
 import time
+from collections.abc import AsyncGenerator
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 from openai.types.chat import ChatCompletion
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse
-from agentos.core.protocol.results import Usage
+from agentos.core.protocol.ports import LeasedKey, ModelRequest
+from agentos.core.protocol.results import FinishReason
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
-    READ_TIMEOUT,
     RESPONSE_HOOKS,
+    PartialAnswer,
     VendorClient,
-    checked_text,
+    closed,
     error_for,
     lower_case,
     positive_int,
+    whole_body,
 )
 from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal, status_in_body
-from agentos.models.refusal_base import error_object
+from agentos.models.refusal_base import error_object, server_message
 from agentos.models.registry import tls_context
+
+FINISHES = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.FILTERED,
+    "refusal": FinishReason.FILTERED,
+}
+OWN_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class OpenAI(VendorClient[openai.AsyncOpenAI]):
     """Asks for chat completions."""
-
-    # A body that is not a completion, such as a proxy's error page, fails wherever a field is missing.
-    failures = (openai.APIError, ValueError, AttributeError, TypeError, LookupError, TimeoutError)
 
     def _connect(self, base_url: str | None) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
             api_key=PLACEHOLDER_KEY,
             base_url=base_url and ensure_version(base_url),
             max_retries=0,
-            timeout=READ_TIMEOUT,
+            timeout=None,
             http_client=openai.DefaultAsyncHttpxClient(
-                event_hooks=RESPONSE_HOOKS, verify=tls_context(), transport=self._transport
+                event_hooks=RESPONSE_HOOKS, verify=tls_context(), transport=self._transport, timeout=None
             ),
         )
 
-    async def _call(self, client: openai.AsyncOpenAI, request: ModelRequest, key: LeasedKey) -> ModelResponse:
+    async def _read(
+        self, client: openai.AsyncOpenAI, request: ModelRequest, key: LeasedKey, answer: PartialAnswer
+    ) -> AsyncGenerator[None]:
         completions = client.with_options(api_key=key.secret).chat.completions
         raw = await completions.with_raw_response.create(**_parameters(request, key))
-        completion, headers = raw.parse(), lower_case(raw.headers)
-        if not completion.choices and (body := error_object(completion.model_extra)):
-            # Some servers report an error inside a response with status 200.
-            refusal = read_refusal(status_in_body(body), {"error": body}, headers, time.time())
-            raise error_for(refusal, str(body.get("message", "error without a message")))
-        return _response(completion, headers)
+        answer.limits = limits_seen(lower_case(raw.headers))
+        if (body := whole_body(raw.http_response)) is not None:
+            _take_whole(answer, body, lower_case(raw.headers))
+            yield
+            return
+        async with raw.parse() as stream:
+            async for chunk in stream:
+                _take(answer, chunk, "delta")
+                yield
 
     def _translate(self, error: Exception) -> CallRefused | BadRequest | None:
-        if not isinstance(error, openai.APIStatusError):
-            return None
-        headers = lower_case(error.response.headers)
-        refusal = read_refusal(error.status_code, error.body, headers, time.time())
-        return error_for(refusal, f"{error.status_code}: {error.message}")
+        if isinstance(error, openai.APIStatusError):
+            headers = lower_case(error.response.headers)
+            message = server_message(error.response, error.body)
+            refusal = read_refusal(error.status_code, error.body, headers, time.time(), message)
+            return error_for(refusal, f"{error.status_code}: {message}")
+        if isinstance(error, openai.APIError) and isinstance(error.body, dict):
+            return _error_in_answer(error.body, {})
+        return None
 
 
 def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
+    system = [{"role": "system", "content": request.system}] if request.system else []
     parameters: dict[str, Any] = {
         "model": key.model,
-        "messages": [{"role": "user", "content": request.prompt}],
+        "messages": [*system, {"role": "user", "content": request.material}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
     }
+    if request.max_output_tokens:
+        parameters[_limit_name(key.base_url)] = request.max_output_tokens
+    if request.effort:
+        parameters["reasoning_effort"] = request.effort
     if request.schema is not None:
-        schema = {"name": "verdict", "schema": json.loads(request.schema)}
+        schema = {"name": "verdict", "strict": True, "schema": closed(json.loads(request.schema))}
         parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
     return parameters
 
 
-def _response(completion: ChatCompletion, headers: dict[str, str]) -> ModelResponse:
-    choice = completion.choices[0] if completion.choices else None
-    if choice is None or not choice.message.content:
-        finish = choice.finish_reason if choice else "?"
-        raise BadRequest(f"the model returned no text (finish reason: {finish})")
-    counted = completion.usage
-    tokens = (counted.prompt_tokens, counted.completion_tokens) if counted else (0, 0)
-    usage = Usage(1, positive_int(tokens[0]), positive_int(tokens[1]))
-    return ModelResponse(
-        checked_text(choice.message.content), checked_text(completion.model), usage, limits_seen(headers)
-    )
+def _limit_name(base_url: str | None) -> str:
+    """OpenAI's own models refuse the old name of the limit; compatible servers often know no other."""
+    host = urlsplit(base_url or "").hostname or ""
+    is_own = not base_url or any(host == own or host.endswith(f".{own}") for own in OWN_HOSTS)
+    return "max_completion_tokens" if is_own else "max_tokens"
+
+
+def _take_whole(answer: PartialAnswer, body: dict[str, Any], headers: dict[str, str]) -> None:
+    completion = ChatCompletion.construct(**body)
+    if not completion.choices and (error := error_object(body)):
+        # Some servers report an error inside a response with status 200.
+        raise _error_in_answer(error, headers)
+    _take(answer, completion, "message")
+    answer.end(answer.detail or "stop", FINISHES)
+
+
+def _take(answer: PartialAnswer, chunk: Any, part: str) -> None:
+    """Adds a chunk of a stream, or a whole completion, which differ in the name of the part with the text."""
+    answer.model = answer.model or chunk.model or ""
+    if counted := chunk.usage:
+        answer.input_tokens = positive_int(counted.prompt_tokens)
+        answer.output_tokens = positive_int(counted.completion_tokens)
+    if not chunk.choices:
+        return
+    choice = chunk.choices[0]
+    text = getattr(choice, part)
+    if text is not None:
+        answer.add_text(text.content)
+        # What a reasoning model thinks, as compatible servers send it.
+        answer.add_thought(getattr(text, "reasoning_content", None) or getattr(text, "reasoning", None))
+        answer.end(choice.finish_reason, FINISHES)
+        if getattr(text, "refusal", None):
+            answer.end("refusal", FINISHES)
+
+
+def _error_in_answer(error: dict[str, Any], headers: dict[str, str]) -> CallRefused | BadRequest:
+    message = str(error.get("message") or "error without a message")
+    refusal = read_refusal(status_in_body(error), {"error": error}, headers, time.time(), message)
+    return error_for(refusal, message)

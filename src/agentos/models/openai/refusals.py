@@ -8,6 +8,7 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
     limits_in_headers,
+    no_access,
     parse_duration,
     provider_error,
     rejected_key,
@@ -16,11 +17,14 @@ from agentos.models.refusal_base import (
 
 _SPENT_CODES = {"insufficient_quota", "credit_balance_exhausted"}
 _WAIT_CODES = {"rate_limit_exceeded", "slow_down"}
+_SERVER_ERRORS = {"server_error", "service_unavailable_error", "overloaded_error"}
 _SPENT_SUFFIXES = ("_spend_limit_exceeded", "_usage_limit_exceeded")
 _DIMENSIONS = {"requests": Dimension.REQUESTS, "tokens": Dimension.TOKENS}
 
 
-def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float) -> Refusal | None:
+def read_refusal(
+    status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
+) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong."""
     code = str(error_object(body, body).get("code") or "")
     if code in _SPENT_CODES or code.endswith(_SPENT_SUFFIXES):
@@ -29,7 +33,11 @@ def read_refusal(status: int, body: Any, headers: Mapping[str, str], wall: float
         hint = retry_after(headers, wall)
         hint = _seconds_to_reset(headers) if hint is None else hint
         return Refusal(RefusalKind.RATE_LIMITED, f"429 {code}".strip(), hint, limits=limits_seen(headers))
-    return rejected_key(status) or provider_error(status, f"{status} {code}".strip(), headers, wall)
+    return (
+        rejected_key(status)
+        or no_access(status, body)
+        or provider_error(status, f"{status} {code}".strip(), headers, wall, message)
+    )
 
 
 def status_in_body(error: Mapping[str, Any]) -> int:
@@ -37,6 +45,8 @@ def status_in_body(error: Mapping[str, Any]) -> int:
     code = error.get("code")
     if type(code) is int and 400 <= code < 600:
         return code
+    if code == "server_is_overloaded" or error.get("type") in _SERVER_ERRORS:
+        return 503
     return 429 if code in _WAIT_CODES else 400
 
 

@@ -10,7 +10,12 @@ NOTE = (
     "> Written by `offline-rules-1`, a rule engine and not a language model: it arranges the words of the "
     "{source} by fixed rules. Read it as a demonstration, not as advice."
 )
-REVIEWER_LINE = re.compile(r"offline-rules|verdict|rationale|^\W*(round|review\w*|feedback|blocking)\b", re.I)
+UNDESCRIBED = "Not described yet"
+UNNAMED = "not named yet"
+REVIEWER_LINE = re.compile(
+    r"offline-rules|verdict|rationale|^\W*(round|review\w*|feedback|blocking|resolved)\b", re.I
+)
+LABEL = re.compile(r"\bR\d+\b")
 LIST_MARK = re.compile(r"^(?:[-*+]|\d+[.)])\s+")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+|\d+")
 STOP_WORD_LIST = (
@@ -34,6 +39,15 @@ def gaps_in(feedback: str) -> frozenset[Gap]:
     return frozenset(gap for gap in Gap if gap.value in folded)
 
 
+def settled_gaps(draft: str, requirements: int) -> frozenset[Gap]:
+    """Gaps that an earlier revision has closed: their feedback is gone, and what it decided must stay."""
+    section = read_document(draft).section("Requirements")
+    is_shorter = section is not None and any(
+        f"**R{n}**" not in section.body for n in range(1, requirements + 1)
+    )
+    return frozenset({Gap.VAGUE}) if is_shorter else frozenset()
+
+
 def free_remarks(feedback: str) -> tuple[str, ...]:
     """The lines of the feedback that a person wrote, not a rule of the reviewer."""
     lines = (LIST_MARK.sub("", line.strip()) for line in feedback.splitlines())
@@ -47,6 +61,15 @@ def merge(previous: str, fresh: Mapping[str, str], rewritten: Collection[str]) -
     old = {section.heading: section.body.strip() for section in sections if section.heading}
     kept = {name: body if name in rewritten else old.get(name, body) for name, body in fresh.items()}
     return kept | {name: body for name, body in old.items() if name not in fresh}
+
+
+def write_document(title: str, note: str, previous: str, sections: Mapping[str, str]) -> str:
+    """The whole document, or of a revision only the sections that differ from the previous draft."""
+    old = {section.heading: section.body.strip() for section in read_document(previous).sections}
+    changed = {name: body for name, body in sections.items() if old.get(name) != body.strip()}
+    if not previous or not changed:
+        return join_sections(title, note, sections)
+    return "\n\n".join(f"## {name}\n\n{body}" for name, body in changed.items()) + "\n"
 
 
 def join_sections(title: str, note: str, sections: Mapping[str, str]) -> str:

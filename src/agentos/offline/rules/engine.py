@@ -6,8 +6,7 @@ from typing import assert_never
 
 from agentos.offline.rules.issue_writer import write_issue
 from agentos.offline.rules.lld_writer import write_lld
-from agentos.offline.rules.markdown import read_document
-from agentos.offline.rules.prompt import DocumentKind, Prompt, read_prompt
+from agentos.offline.rules.markdown import DocumentKind, Prompt, read_document, read_prompt
 from agentos.offline.rules.reviewers import review_issue, review_lld
 from agentos.offline.rules.verdict import BlockingIssue, Severity, as_json
 

@@ -7,13 +7,14 @@ from agentos.offline.rules.drafting import (
     bullets,
     free_remarks,
     gaps_in,
-    join_sections,
     merge,
     pair_up,
     sentence,
+    settled_gaps,
+    write_document,
 )
 from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
-from agentos.offline.rules.prompt import Prompt
+from agentos.offline.rules.markdown import Prompt
 from agentos.offline.rules.verdict import Gap
 
 REWRITES = {
@@ -34,8 +35,10 @@ def write_issue(prompt: Prompt) -> str:
     gaps = gaps_in(prompt.feedback)
     remarks = free_remarks(prompt.feedback)
     rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Remarks"} if remarks else set())
-    fresh = _sections(facts, gaps, remarks) | {"Labels": ", ".join(_labels(prompt.source))}
-    return join_sections(facts.title, NOTE.format(source="brief"), merge(prompt.draft, fresh, rewritten))
+    settled = settled_gaps(prompt.draft, len(facts.requirements))
+    fresh = _sections(facts, gaps | settled, remarks) | {"Labels": ", ".join(_labels(prompt.source))}
+    sections = merge(prompt.draft, fresh, rewritten)
+    return write_document(facts.title, NOTE.format(source="brief"), prompt.draft, sections)
 
 
 def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:

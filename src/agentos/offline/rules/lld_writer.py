@@ -4,26 +4,29 @@ from dataclasses import dataclass
 
 from agentos.offline.rules.drafting import (
     NOTE,
+    UNDESCRIBED,
+    UNNAMED,
     bullets,
     free_remarks,
     gaps_in,
-    join_sections,
     kind_of,
     merge,
     pair_up,
     sentence,
+    settled_gaps,
     slug,
+    write_document,
 )
 from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
-from agentos.offline.rules.markdown import code_spans
-from agentos.offline.rules.prompt import Prompt
+from agentos.offline.rules.markdown import Prompt, code_spans
+from agentos.offline.rules.shown_code import ShownCode, apply_suggestions, read_shown_code
 from agentos.offline.rules.verdict import Gap
 
 REWRITES = {
     Gap.FAILURES: {"Failure modes"},
     Gap.TESTS: {"Test plan"},
     Gap.QUESTIONS: {"Open questions"},
-    Gap.VAGUE: {"Requirements", "Design", "Test plan"},
+    Gap.VAGUE: {"Requirements", "Design", "Files", "Test plan"},
 }
 
 
@@ -39,16 +42,23 @@ def write_lld(prompt: Prompt) -> str:
     gaps = gaps_in(prompt.feedback)
     remarks = free_remarks(prompt.feedback)
     rewritten = {name for gap in gaps for name in REWRITES.get(gap, ())} | ({"Design"} if remarks else set())
-    sections = merge(prompt.draft, _sections(facts, gaps, remarks), rewritten)
-    return join_sections(f"Low-level design: {facts.title}", NOTE.format(source="issue"), sections)
+    settled = settled_gaps(prompt.draft, len(facts.requirements))
+    code = read_shown_code(prompt)
+    sections = merge(prompt.draft, _sections(facts, gaps | settled, remarks, code), rewritten)
+    sections = {name: apply_suggestions(body, prompt.check) for name, body in sections.items()}
+    title, note = f"Low-level design: {facts.title}", NOTE.format(source="issue")
+    return write_document(title, note, prompt.draft, sections)
 
 
-def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
+def _sections(
+    facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...], code: ShownCode
+) -> dict[str, str]:
     kept = _requirements(facts, gaps)
     sections = {
         "Context": "\n\n".join(facts.context) or sentence(facts.title),
         "Requirements": _requirement_list(facts, kept),
-        "Design": _design(facts, kept, remarks),
+        "Design": _design(facts, kept, remarks, code),
+        "Files": _files(facts, kept, code),
         "Interfaces": _interfaces(facts, kept),
         "Failure modes": _failures(facts, kept, gaps),
         "Test plan": _tests(facts, kept, gaps),
@@ -66,8 +76,8 @@ def _requirements(facts: Facts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]
 def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     texts = {r.text for r in kept}
     dropped = [
-        f"{text} No test can verify it, so it goes back to the issue's author."
-        for text in facts.requirements
+        f"{text} No test can verify it, so R{number} goes back to the issue's author."
+        for number, text in enumerate(facts.requirements, 1)
         if text not in texts
     ]
     excluded = [*facts.excluded, *dropped]
@@ -75,9 +85,11 @@ def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     return goals + (f"\n\nNot part of this design:\n\n{bullets(excluded, '')}" if excluded else "")
 
 
-def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...]) -> str:
+def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...], code: ShownCode) -> str:
+    module = code.new_module(slug(facts.title, 3))
+    caller = f" It is called from `{code.main}:{code.symbol}`." if code.symbol else ""
     component = (
-        f"### Component\n\nOne module, `{slug(facts.title, 3)}`, holds the whole change. The rest of the "
+        f"### Component\n\nOne module, `{module}`, holds the whole change.{caller} The rest of the "
         "product reaches it only through the interfaces below, so it can be switched off as one piece."
     )
     stored = bullets(
@@ -86,6 +98,23 @@ def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...
     )
     noted = f"\n\n### Remarks addressed\n\n{bullets(remarks, '')}" if remarks else ""
     return f"{component}\n\n### Data\n\n{stored}\n\n### Flow\n\n{_flow(facts, kept)}{noted}"
+
+
+def _files(facts: Facts, kept: tuple[Requirement, ...], code: ShownCode) -> str:
+    """Trusts the paths that the issue names; whether they exist is for the check to find out."""
+    if not code.main:
+        return "No code of the project was shown, so no file can be named."
+    labels = ", ".join(r.label for r in kept) or "-"
+    named = [path for path in code.named_in(facts.context) if path != code.main]
+    symbol = f"`{code.symbol}`" if code.symbol else "-"
+    rows = [
+        f"| `{code.main}` | modify | {symbol} | {labels} |",
+        *(f"| `{path}` | modify | - | {labels} |" for path in named),
+        f"| `{code.new_module(slug(facts.title, 3))}` | add | `apply` (new) | {labels} |",
+    ]
+    if code.tests:
+        rows.append(f"| `{code.tests}/test_{slug(facts.title, 3)}.py` | add | - | {labels} |")
+    return "\n".join(["| path | change | symbols | requirements |", "| --- | --- | --- | --- |", *rows])
 
 
 def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
@@ -129,7 +158,7 @@ def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap])
     if facts.failures:
         return bullets([sentence(text) for text in facts.failures], "")
     if Gap.FAILURES not in gaps or not kept:
-        return ""
+        return f"{UNDESCRIBED}: the issue does not say what happens when a step fails."
     module, labels = slug(facts.title, 3), ", ".join(r.label for r in kept)
     assumed = (
         f"A step of {labels} fails: the user is told which one, that step is rolled back, the others are kept.",
@@ -148,7 +177,8 @@ def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) ->
     shown = pair_up([r.text for r in named], facts.acceptance)
     own = [_test(r.text, f" ({r.label})", shown.get(r.text, r.text)) for r in named]
     others = [_test(text, "", text) for text in facts.acceptance if text not in shown.values()]
-    return bullets([*own, *others], "Tests follow from the requirements; none is named yet.")
+    rest = [f"A test for {r.label}: {UNNAMED}." for r in kept if r not in named]
+    return bullets([*own, *others, *rest], "Tests follow from the requirements; none is named yet.")
 
 
 def _test(text: str, label: str, expected: str) -> str:

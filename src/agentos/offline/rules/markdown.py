@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*)$")
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
@@ -103,3 +104,59 @@ def _blocks(lines: tuple[str, ...]) -> Iterator[_Block]:
             words, is_item = [item[1].strip()], True
         elif line.strip() and not HEADING.match(line):
             words.append(line.strip())
+
+
+class DocumentKind(StrEnum):
+    LLD = "lld"
+    ISSUE = "issue"
+    UNKNOWN = "unknown"
+
+
+SOURCES = {"issue": DocumentKind.LLD, "brief": DocumentKind.ISSUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    kind: DocumentKind
+    source: str
+    draft: str
+    feedback: str
+    verdict: str = ""
+    project: str = ""
+    code: str = ""
+    check: str = ""
+
+
+def read_prompt(text: str) -> Prompt:
+    """Looks for each tag after the end of the previous one, so that tags inside the material are ignored.
+
+    The order is that of the built-in prompts; a tag that is missing counts as empty.
+    """
+    project = _find("project", text, 0)
+    source = _find("issue|brief", text, project.end if project else 0)
+    if source is None:
+        return Prompt(DocumentKind.UNKNOWN, "", "", "")
+    found, end = {"project": project.text if project else ""}, source.end
+    for tag in ("code", "draft", "check", "feedback", "verdict"):
+        tagged = _find(tag, text, end)
+        found[tag] = tagged.text if tagged else ""
+        end = tagged.end if tagged else end
+    return Prompt(SOURCES[source.tag], source.text, **found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged:
+    tag: str
+    text: str
+    end: int
+
+
+def _find(tags: str, text: str, start: int) -> _Tagged | None:
+    """Finds a tag on a line of its own; tags that the instructions mention in a sentence do not count."""
+    opening = re.compile(rf"^<({tags})>[ \t]*$", re.MULTILINE).search(text, start)
+    if opening is None:
+        return None
+    closing = re.compile(rf"^</{opening[1]}>[ \t]*$", re.MULTILINE).search(text, opening.end())
+    if closing is None:
+        return None
+    return _Tagged(opening[1], text[opening.end() : closing.start()].strip("\n"), closing.end())

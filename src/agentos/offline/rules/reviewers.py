@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from agentos.offline.rules.drafting import UNDESCRIBED, UNNAMED
 from agentos.offline.rules.facts import gather_facts, is_testable
-from agentos.offline.rules.markdown import read_document
-from agentos.offline.rules.prompt import Prompt
+from agentos.offline.rules.markdown import Prompt, read_document
 from agentos.offline.rules.verdict import Gap, Rule, Severity, Subject, as_json, find_breaches
 
 LLD_SECTIONS = ("Context", "Requirements", "Design", "Interfaces", "Test plan", "Rollout")
@@ -25,7 +25,7 @@ def review_issue(prompt: Prompt) -> str:
 
 def _review(rules: Sequence[Rule], prompt: Prompt) -> str:
     subject = Subject(gather_facts(prompt.source), read_document(prompt.draft))
-    return as_json(find_breaches(rules, subject))
+    return as_json(find_breaches(rules, subject), prompt.verdict)
 
 
 def _untestable_issue(subject: Subject) -> Iterable[str]:
@@ -57,7 +57,7 @@ def _no_labels(subject: Subject) -> Iterable[str]:
 
 
 def _no_failure_modes(subject: Subject) -> Iterable[str]:
-    if not _body(subject, "Failure modes"):
+    if UNDESCRIBED in (_body(subject, "Failure modes") or UNDESCRIBED):
         yield f"No {Gap.FAILURES} is described: say what happens when a step fails."
 
 
@@ -74,7 +74,8 @@ def _undesigned_requirements(subject: Subject) -> Iterable[str]:
 
 
 def _untested_requirements(subject: Subject) -> Iterable[str]:
-    covered = set(LABEL.findall(_body(subject, "Test plan")))
+    lines = _body(subject, "Test plan").splitlines()
+    covered = {label for line in lines if UNNAMED not in line for label in LABEL.findall(line)}
     return (f"{label} has no {Gap.TESTS}." for label in _labelled(subject) if label not in covered)
 
 

@@ -1,12 +1,15 @@
 """Review rules, and the verdict in the form that the schema requires."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from agentos.offline.rules.facts import Facts
 from agentos.offline.rules.markdown import MarkdownDocument
+
+EARLIER_POINT = re.compile(r"^- \*\*Point (\d+), (.+?)\*\* \(\w+\): (.*)$", re.MULTILINE)
 
 
 class Severity(StrEnum):
@@ -69,8 +72,10 @@ def find_breaches(rules: Sequence[Rule], subject: Subject) -> tuple[BlockingIssu
     return ()
 
 
-def as_json(issues: Sequence[BlockingIssue]) -> str:
-    verdict = "REVISE" if issues else "APPROVED"
+def as_json(issues: Sequence[BlockingIssue], earlier: str = "") -> str:
+    """The verdict. `earlier` lists the open points of earlier reviews; one is open as long as its rule is broken."""
+    broken = {(issue.section, issue.description) for issue in issues}
+    points = {int(found[1]): (found[2], found[3]) for found in EARLIER_POINT.finditer(earlier)}
     blocking = [
         {
             "section": issue.section,
@@ -78,10 +83,15 @@ def as_json(issues: Sequence[BlockingIssue]) -> str:
             "description": issue.description,
         }
         for issue in issues
+        if (issue.section, issue.description) not in points.values()
     ]
     found = {
-        "verdict": verdict,
+        "verdict": "REVISE" if issues else "APPROVED",
         "rationale": _rationale(issues),
+        "earlier_points": [
+            {"point": number, "status": "open" if point in broken else "resolved"}
+            for number, point in points.items()
+        ],
         "blocking_issues": blocking,
     }
     return json.dumps(found, indent=2)

@@ -155,7 +155,7 @@ def _message_start(answer: NeutralAnswer) -> dict[str, Any]:
 
 
 def _block(request: ParsedRequest, answer: NeutralAnswer) -> dict[str, Any]:
-    """The content block. Text that is not a JSON object, because it was cut or spoilt, cannot be a tool's input."""
+    """The content block. Text that is not a JSON object, because it was cut or corrupted, cannot be a tool's input."""
     tool = request.question.tool
     tool_input = _json_object(answer.text) if tool else None
     if tool_input is None:

@@ -137,7 +137,9 @@ def _stream(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
     return Reply(
         200,
         (("content-type", content_type),),
-        _as_events(chunks) if as_events else _as_array(chunks),
+        (b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
+        if as_events
+        else _as_array(chunks),
     )
 
 
@@ -151,10 +153,6 @@ def _chunks(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str,
         yield chunk
     if answer.finish is Finish.OVERLOADED:
         yield gemini_errors.error_body(NeutralRefusal(Reason.UNAVAILABLE))
-
-
-def _as_events(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    return (b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
 
 
 def _as_array(chunks: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -23,8 +23,19 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
+    """A line of the summary; a command is shown so that it can be copied."""
+
     name: str
     text: str
+    is_command: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A caveat, and the command that helps, if there is one."""
+
+    text: str
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ def run_facts(record: RunRecord) -> list[Fact]:
         facts += [
             Fact("Began", began),
             Fact("Project", plain(started.project)),
-            Fact("Command", plain(started.command)),
+            Fact("Command", plain(started.command), is_command=True),
             Fact("Workers", str(started.workers)),
         ]
     return [
@@ -148,19 +159,22 @@ def log_entries(record: RunRecord) -> list[LogEntry]:
     return [LogEntry(at - record.timeline.began, plain(text)) for at, text in lines if text]
 
 
-def remarks(record: RunRecord) -> list[str]:
+def remarks(record: RunRecord) -> list[Remark]:
     """Caveats: unreadable journal lines, and a run that has not ended."""
     found = []
     if record.unread:
         torn = " (the last one is incomplete)" if record.torn else ""
-        found.append(f"Skipped {count(record.unread, 'unreadable line')} of the journal{torn}.")
+        found.append(Remark(f"Skipped {count(record.unread, 'unreadable line')} of the journal{torn}."))
     if record.stats.started is None:
-        found.append("The start of the run is missing from the journal; this report shows what is known.")
+        found.append(
+            Remark("The start of the run is missing from the journal; this report shows what is known.")
+        )
     if not record.stats.ended:
         # A report may be read in any folder.
         command = resume_command(record.stats.started, here="") if record.stats.started else ""
-        resume = "" if record.alive or not command else f" Resume with: {plain(command)}"
-        found.append(f"The run {record.state}. This report shows its progress so far.{resume}")
+        text = f"The run {record.state}. This report shows its progress so far."
+        ended = command and not record.alive
+        found.append(Remark(f"{text} Resume with: ", plain(command)) if ended else Remark(text))
     return found
 
 

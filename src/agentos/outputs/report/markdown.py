@@ -6,18 +6,24 @@ from pathlib import Path
 
 from agentos.core.protocol import events
 from agentos.core.run_state.run_record import RunRecord
+from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.format import dollars, duration
 from agentos.outputs.report.facts import (
+    Fact,
     headline,
     item_facts,
     key_facts,
     log_entries,
+    plain,
     remarks,
     run_facts,
     tick_label,
 )
-from agentos.outputs.report.text_timeline import render_text_timeline
 
+CELLS = 60
+MAX_ITEMS = 100
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+WAIT, UNAVAILABLE, CALL, REFUSED, WORK = "~", "/", "=", "!", "-"
 # GitHub shows nothing of a step whose summary is larger.
 MAX_STEP_SUMMARY = 1024 * 1024  # bytes
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -27,8 +33,13 @@ def render_markdown(record: RunRecord) -> str:
     lines = [
         f"# {safe(headline(record))}",
         "",
-        *(line for remark in remarks(record) for line in (f"> {safe(remark)}", "")),
-        *_table(("", ""), ((fact.name, fact.text) for fact in run_facts(record))),
+        *(
+            line
+            for remark in remarks(record)
+            for line in (f"> {safe(remark.text)}{code(remark.command)}", "")
+        ),
+        *_table(("", ""), ()),
+        *(f"| {safe(fact.name)} | {_in_table(fact)} |" for fact in run_facts(record)),
         "",
         "## Items",
         "",
@@ -56,6 +67,18 @@ def safe(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _SPECIAL.sub(r"\\\1", text)
     return text.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def code(text: str) -> str:
+    """A command as a code span, from which it can be copied as it is; empty for an empty text."""
+    longest = max((len(found) for found in re.findall("`+", text)), default=0)
+    fence, space = "`" * (longest + 1), " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}" if text else ""
+
+
+def _in_table(fact: Fact) -> str:
+    # The only character that a table needs escaped also inside of code.
+    return code(fact.text).replace("|", "\\|") if fact.is_command else safe(fact.text)
 
 
 def _items(record: RunRecord) -> Iterator[str]:
@@ -128,3 +151,57 @@ def _shortened(content: bytes, space: int) -> bytes:
     last = b"\n\nShortened: GitHub shows no more. Full report: `agentos report`\n"
     kept = content[: max(0, space - len(last))].rpartition(b"\n")[0]
     return kept + last if len(last) <= space else b""
+
+
+def render_text_timeline(record: RunRecord) -> list[str]:
+    """One line per item and key, one letter per node, and a legend."""
+    timeline = record.timeline
+    if not timeline.items:
+        return []
+    names = sorted({span.label for lane in timeline.items.values() for span in lane.of(SpanKind.NODE)})
+    letters = {name: LETTERS[number % len(LETTERS)] for number, name in enumerate(names)}
+    items = list(timeline.items.values())
+    width = max(len(plain(lane.name)) for lane in (*items, *timeline.keys.values()))
+    lines = [
+        f"{plain(lane.name):<{width}} |{_draw(record, lane, letters)}|"
+        for lane in (*items[:MAX_ITEMS], *timeline.keys.values())
+    ]
+    more = [f"({len(items) - MAX_ITEMS} more items)"] if len(items) > MAX_ITEMS else []
+    end = tick_label(round(timeline.last - timeline.began, 1))
+    scale = f"{'':<{width}}  0{end:>{CELLS - 1}}"
+    legend = [f"{letter} {plain(name)}" for name, letter in letters.items()]
+    legend += [
+        f"{WAIT} waiting for a key",
+        f"{CALL} call",
+        f"{REFUSED} refused",
+        f"{UNAVAILABLE} unavailable",
+    ]
+    return [*lines, *more, scale, ", ".join(legend)]
+
+
+def _draw(record: RunRecord, lane: Lane, letters: dict[str, str]) -> str:
+    timeline = record.timeline
+    total = max(timeline.last - timeline.began, 0.001)
+    cells = [" "] * CELLS
+    for span in lane.layers():
+        first = int((span.began - timeline.began) / total * CELLS)
+        last = int((span.until(timeline.last) - timeline.began) / total * CELLS)
+        for cell in range(first, min(max(last, first + 1), CELLS)):
+            cells[cell] = _symbol(span, letters)
+    return "".join(cells)
+
+
+def _symbol(span: Span, letters: dict[str, str]) -> str:
+    match span.kind:
+        case SpanKind.NODE:
+            return letters[span.label]
+        case SpanKind.WAIT:
+            return WAIT
+        case SpanKind.CALL:
+            return CALL
+        case SpanKind.REFUSED:
+            return REFUSED
+        case SpanKind.COOLDOWN | SpanKind.SPENT | SpanKind.QUARANTINE:
+            return UNAVAILABLE
+        case _:
+            return WORK

@@ -1,11 +1,10 @@
-"""Renders the timeline of a run as SVG: a bar per item with its nodes in colours, keys below."""
+"""Renders the timeline of a run as SVG: the keys with their calls, then a bar per item with its nodes in colours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
-from agentos.core.protocol.results import Ending
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.format import count, duration
@@ -14,6 +13,9 @@ from agentos.outputs.report.facts import UNAVAILABLE, headline, plain, tick_labe
 # All sizes in SVG units: the whole picture, its left and right columns, a lane, its bar, the space on top.
 WIDTH, LABELS, STATES, LANE, BAR, TOP = 1040, 118, 118, 22, 14, 44
 MAX_ITEMS = 500
+PAUSES = (SpanKind.PAUSED, SpanKind.SUSPENDED)
+"""Spans in which the items stand still; the other spans of the run are about the keys, whose calls in flight go on."""
+STATE_STYLES = {"approved": "good", "needs revision": "warn", "failed": "failed", "killed": "failed"}
 MAX_TICKS = 10
 TICK_STEPS = (
     0.1,
@@ -71,8 +73,8 @@ class Axis:
 def render_svg(record: RunRecord) -> str:
     """An SVG document that can also be embedded in a page."""
     items, keys = list(record.timeline.items.values())[:MAX_ITEMS], list(record.timeline.keys.values())
-    below = TOP + LANE * len(items) + 36
-    bottom = below + LANE * len(keys)
+    below = TOP + LANE * len(keys) + 36
+    bottom = below + LANE * len(items)
     legend, height = _legend(_nodes(record), bottom + 18)
     seconds = max(record.timeline.last - record.timeline.began, 0.1)
     axis = Axis(seconds, LABELS, WIDTH - STATES)
@@ -85,11 +87,12 @@ def render_svg(record: RunRecord) -> str:
             f"<style>{_style()}</style><defs>{PATTERNS}</defs>",
             f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
             *_ticks(axis, bottom),
-            *_pauses(record, axis, below - 30),
-            f'<text class="strong" x="8" y="{TOP - 14}">Items</text>',
-            *_items(record, items, axis),
-            f'<text class="strong" x="8" y="{below - 8}">Keys</text>',
-            *_keys(record, keys, axis, below),
+            f'<text class="strong" x="8" y="{TOP - 14}">Keys</text>',
+            *_key_states(record, axis, below - 30),
+            *_keys(record, keys, axis, TOP),
+            f'<text class="strong" x="8" y="{below - 8}">Items</text>',
+            *_pauses(record, axis, below - 8, bottom),
+            *_items(record, items, axis, below),
             *legend,
             "</svg>",
         ]
@@ -104,8 +107,8 @@ def describe_timeline(record: RunRecord) -> str:
     outages = [span for lane in timeline.keys.values() for span in lane.of(*UNAVAILABLE)]
     hidden = len(timeline.items) - MAX_ITEMS
     parts = [
-        f"{count(len(timeline.items), 'item')} in {total}, one bar each with its nodes in colours; "
-        f"below, the calls of {count(len(timeline.keys), 'key')}.",
+        f"The calls of {count(len(timeline.keys), 'key')}; below, {count(len(timeline.items), 'item')} in {total}, one bar "
+        "each with its nodes in colours.",
         f"{count(len(waits), 'wait')} for a key, {duration(sum(span.seconds(timeline.last) for span in waits))} in total.",
         f"Keys were unavailable {count(len(outages), 'time')}.",
         f"Only the first {MAX_ITEMS} items are drawn." if hidden > 0 else "",
@@ -131,17 +134,25 @@ def _ticks(axis: Axis, bottom: float) -> Iterator[str]:
         yield f'<text class="quiet mid" x="{x:.1f}" y="{TOP - 14}">{tick_label(seconds)}</text>'
 
 
-def _pauses(record: RunRecord, axis: Axis, bottom: float) -> Iterator[str]:
+def _key_states(record: RunRecord, axis: Axis, bottom: float) -> Iterator[str]:
+    """Behind the keys: when every slot was in use, every key was limited, or a provider failed."""
     for span in record.timeline.run.spans:
-        yield _bar(record, span, axis, "pause", (TOP - 8, bottom - TOP + 8))
+        if span.kind not in PAUSES:
+            style = "full" if span.kind is SpanKind.EXHAUSTED else "limited"
+            yield _bar(record, span, axis, style, (TOP - 8, bottom - TOP + 8))
 
 
-def _items(record: RunRecord, lanes: list[Lane], axis: Axis) -> Iterator[str]:
+def _pauses(record: RunRecord, axis: Axis, top: float, bottom: float) -> Iterator[str]:
+    """Behind the items: when somebody had paused or suspended the run."""
+    for span in record.timeline.run.of(*PAUSES):
+        yield _bar(record, span, axis, "pause", (top, bottom - top))
+
+
+def _items(record: RunRecord, lanes: list[Lane], axis: Axis, top: int) -> Iterator[str]:
     colours = _nodes(record)
     for number, lane in enumerate(lanes):
-        y = TOP + number * LANE
+        y = top + number * LANE
         row = record.stats.rows.get(lane.name)
-        failed = bool(row and row.outcome and row.outcome.ending is Ending.FAILED)
         yield f'<g><text x="8" y="{y + 12}">{escape(_shortened_label(lane.name))}</text>'
         for span in lane.layers():
             style = {
@@ -153,7 +164,7 @@ def _items(record: RunRecord, lanes: list[Lane], axis: Axis) -> Iterator[str]:
             yield _bar(record, span, axis, style, (y + 4, 6) if slim else (y, BAR))
         state = record.status_of(row) if row else ""
         yield (
-            f'<text class="{"failed" if failed else "quiet"}" x="{WIDTH - STATES + 10}" y="{y + 12}">{escape(state)}'
+            f'<text class="{STATE_STYLES.get(state, "quiet")}" x="{WIDTH - STATES + 10}" y="{y + 12}">{escape(state)}'
             "</text></g>"
         )
 
@@ -199,6 +210,8 @@ def _legend(nodes: dict[str, str], top: float) -> tuple[list[str], int]:
         ("call", 'class="call"'),
         ("refused call", 'class="refused"'),
         ("key unavailable", 'fill="url(#tl-rest)"'),
+        ("pool exhausted, calls wait", 'class="full"'),
+        ("all keys limited, or provider failing", 'class="limited"'),
         ("run paused", 'class="pause"'),
     ]
     drawn, x, y = [], 8.0, top

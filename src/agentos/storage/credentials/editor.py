@@ -9,7 +9,8 @@ from pathlib import Path
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.text.secrets import Secret
 from agentos.regular_files import read_regular
-from agentos.storage.credentials.reader import NAME_RULE, CredentialSource, is_name
+from agentos.storage.credentials.file_parser import NAME_RULE, is_name
+from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.files import Folder
 
 
@@ -69,12 +70,12 @@ def check_new(source: CredentialSource, key: str, name: str | None) -> None:
             raise UsageError(f"a key named {name!r} already exists; choose another --name")
 
 
-def set_enabled(path: Path, position: int, enabled: str) -> None:
+def set_enabled(path: Path, position: int, *, enabled: bool) -> None:
     """Writes `enabled = true` or `false` into the table at this position, counted from 1."""
     table = _find_table(path, position)
     lines, begin, end = table.lines, table.begin, table.end
     kept = [line for line in lines[begin:end] if not re.match(r"\s*enabled\s*=", line)]
-    _write(path, "\n".join([*lines[:begin], f"enabled = {enabled}", *kept, *lines[end:]]) + "\n")
+    _write(path, "\n".join([*lines[:begin], f"enabled = {str(enabled).lower()}", *kept, *lines[end:]]) + "\n")
 
 
 def remove_credential(path: Path, position: int) -> None:

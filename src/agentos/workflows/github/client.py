@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,6 +51,7 @@ class GitHub:
         self._access = access
         self._say = say
         self._jitter = jitter
+        self._tls: ssl.SSLContext | None = None
 
     async def get(self, path: str, **params: str) -> GitHubResponse:
         """Retries with backoff while no response arrives."""
@@ -117,13 +119,19 @@ class GitHub:
             "X-GitHub-Api-Version": "2022-11-28",
             "User-Agent": "agentos",
         }
-        async with httpx.AsyncClient(timeout=REQUEST_TIMEOUT, trust_env=False) as client:
+        if self._tls is None:
+            self._tls = httpx.create_ssl_context()
+            # The system's certificates, and those in SSL_CERT_FILE and SSL_CERT_DIR.
+            self._tls.load_default_certs()
+        async with httpx.AsyncClient(timeout=REQUEST_TIMEOUT, trust_env=False, verify=self._tls) as client:
             for _ in range(MAX_REDIRECTS):
                 try:
                     response = await client.request(
                         method, url, params=params or None, json=body, headers=headers
                     )
                 except httpx.HTTPError as error:
+                    if problem := _tls_problem(error):
+                        raise TrackerError(f"cannot trust {urlsplit(url).netloc}: {problem}") from error
                     raise ResponseLost(type(error).__name__) from error
                 if response.status_code not in REDIRECTS:
                     return response
@@ -172,6 +180,20 @@ def rate_limit_wait(status: int, headers: Mapping[str, str], body: Any) -> float
         return _until_reset(headers)
     documentation = str(body.get("documentation_url", "")) if isinstance(body, dict) else ""
     return DEFAULT_LIMIT_WAIT if status == 429 or "secondary-rate-limits" in documentation else None
+
+
+def _tls_problem(error: BaseException | None) -> str:
+    """Why the TLS handshake failed, if it did: waiting does not help, and nothing was sent."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not accepted ({error.verify_message}). Behind a proxy or on a server of your "
+                "own, set SSL_CERT_FILE to the certificate of its CA; otherwise check the clock and the address"
+            )
+        if isinstance(error, ssl.SSLError):
+            return f"TLS failed ({error.reason or error}). Check GITHUB_API_URL and the proxy"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _until_reset(headers: Mapping[str, str]) -> float:

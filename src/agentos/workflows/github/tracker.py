@@ -14,7 +14,7 @@ from agentos.core.errors import TrackerError
 from agentos.core.planning.plan import Item
 from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front_matter
 from agentos.workflows.github.client import WRITE_ACCESS, GitHub, GitHubResponse, Json, ResponseLost
-from agentos.workflows.sources.markdown import Page, page_of
+from agentos.workflows.markdown import Page, page_of
 
 LOOKUP_DELAYS = (0.0, 1.0, 3.0)  # seconds before each search for an issue whose response was lost
 MAX_ATTEMPTS = 3

@@ -1,0 +1,194 @@
+"""The dialogue of `agentos review`: shows an item, asks what to do with it, and goes on to the next one."""
+
+import difflib
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from agentos.review.queue import PendingReview, ReviewContext
+
+MENU = "Approve, send back, reject, edit, or decide later? [a/s/r/e/l, ? for all keys]"
+HELP = """  a  approve: a draft goes to review; at a verdict, the document is approved
+  s  send back: ask for a new draft, with your feedback
+  r  reject: the item ends as needs revision, with your reason
+  e  edit the draft in $EDITOR
+  v  view the item again
+  d  show what changed since the previous draft
+  n  next item, without deciding on this one
+  l  decide later: quit
+  ?  show these keys"""
+
+
+class Answer(StrEnum):
+    """How the dialogue about one item ended."""
+
+    DECIDED = "decided"
+    NEXT = "next"
+    QUIT = "quit"
+
+
+def ask_about(
+    context: "ReviewContext", named: "Sequence[PendingReview]", others: "Sequence[PendingReview]" = ()
+) -> int:
+    """Ask about the named items one after the other; then offer the others that are waiting."""
+    answer, reviews = Answer.NEXT, [*named, *others]
+    for number, pending in enumerate(reviews):
+        if number >= len(named) and answer is Answer.DECIDED:
+            item = pending.parked_item.item
+            if not click.confirm(f"{len(reviews) - number} more waiting. Go on with {item}?", default=True):
+                break
+        show(item_text(context, pending))
+        answer = _ask(context, pending, is_last=number == len(reviews) - 1)
+        if answer is Answer.QUIT:
+            break
+    return 0
+
+
+def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> Answer:
+    while True:
+        match click.prompt(MENU, type=click.Choice(list("asrevdnl?")), show_choices=False):
+            case "e":
+                pending = edit(context, pending)
+            case "n" if is_last:
+                click.echo("This is the last one that is waiting.")
+            case "n":
+                return Answer.NEXT
+            case "l":
+                click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
+                return Answer.QUIT
+            case "a" | "s" | "r" as key:
+                _conclude_by_key(context, pending, key)
+                return Answer.DECIDED
+            case key:
+                texts = {"v": item_text, "d": diff_text}
+                show(texts[key](context, pending) if key in texts else HELP)
+
+
+def _conclude_by_key(context: "ReviewContext", pending: "PendingReview", key: str) -> None:
+    match key:
+        case "a":
+            conclude(context, pending, "approve", "")
+        case "s":
+            hint = "What should change" + (
+                " (empty: use the reviewer's feedback)" if pending.has_feedback else ""
+            )
+            text = click.prompt(hint, default="" if pending.has_feedback else None, show_default=False)
+            conclude(context, pending, "send back", text)
+        case _:
+            conclude(context, pending, "reject", click.prompt("Reason"))
+
+
+def show(text: str) -> None:
+    """Print a text; on a terminal, one that is longer than the screen goes through the pager."""
+    is_long = text.count("\n") >= shutil.get_terminal_size().lines - 1
+    if is_long and sys.stdin.isatty() and sys.stdout.isatty():
+        click.echo_via_pager(text)
+    else:
+        click.echo(text)
+
+
+def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
+    """The item with its history, its verdict and its draft."""
+    from agentos.core.text.line_assembler import clean, one_line
+    from agentos.outputs.format import clock
+    from agentos.review.queue import draft_text, lineage
+
+    parked, pages = pending.parked_item, lineage(context, pending.parked_item)
+    width = max((len(page.name) for page in pages), default=0)
+    edited = pending.state.edited is not None
+    name = "the draft as you edited it" if edited else Path(pending.request.draft).name
+    draft = [clean(line) for line in draft_text(context, pending).splitlines()]
+    return "\n".join(
+        [
+            f"{parked.item}: {one_line(parked.title)}",
+            f"  {subject(pending)} waiting since {clock(parked.at, time.time())} at {parked.node}",
+            f"  history in {parked.lineage}/:",
+            *(f"    {page.name:<{width}}  {page.heading}" for page in pages),
+            *(
+                f"\n----- {page.name} -----\n{page.text}"
+                for page in pages
+                if pending.request.verdict.endswith(f"/{page.name}")
+            ),
+            f"\n----- {name} -----",
+            *draft,
+            "",
+        ]
+    )
+
+
+def diff_text(context: "ReviewContext", pending: "PendingReview") -> str:
+    """What changed since the previous draft: by the model, or by the user's own edit."""
+    from agentos.core.text.line_assembler import clean
+    from agentos.outputs.colour import painter, unpainted
+    from agentos.review.queue import draft_text, previous_draft
+
+    previous = previous_draft(context, pending)
+    if previous is None:
+        return f"This is the first draft of {pending.parked_item.item}: there is nothing to compare it with."
+    name = "edited" if pending.state.edited is not None else Path(pending.request.draft).name
+    lines = [clean(line) for line in draft_text(context, pending).splitlines()]
+    found = list(difflib.unified_diff(previous.text.splitlines(), lines, previous.name, name, lineterm=""))
+    if not found:
+        return f"Nothing has changed since {previous.name}."
+    plain = painter() is unpainted
+    return "\n".join(line if plain else _coloured(line) for line in found)
+
+
+def _coloured(line: str) -> str:
+    colour = {"+": 32, "-": 31, "@": 36}.get(line[:1])
+    return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
+
+
+def subject(pending: "PendingReview") -> str:
+    request = pending.request
+    if not request.verdict:
+        return f"draft {request.round}"
+    return f"verdict on draft {request.round} ({'approved' if request.approved else 'needs revision'})"
+
+
+def edit(context: "ReviewContext", pending: "PendingReview") -> "PendingReview":
+    """Open the draft in the editor and keep what was saved."""
+    from agentos.review.queue import draft_text, save_edit
+
+    before = draft_text(context, pending)
+    after = click.edit(before, extension=".md", require_save=False) or ""
+    if after == before:
+        click.echo("The draft was not changed.")
+        return pending
+    edited = save_edit(context, pending, after)
+    click.echo("Your edited draft was saved.")
+    return edited
+
+
+def conclude(context: "ReviewContext", pending: "PendingReview", action: str, text: str) -> None:
+    """Record a decision and say what follows from it."""
+    record(context, pending, action, text)
+    say_how_to_continue(context, [pending])
+
+
+def record(context: "ReviewContext", pending: "PendingReview", action: str, text: str) -> None:
+    from agentos.core.planning.gates import ReviewAction
+    from agentos.review.queue import decide, next_step
+
+    decision = decide(context, pending, ReviewAction(action), text)
+    click.echo(f"{pending.parked_item.item} is {decision.action.past_tense}: {next_step(pending, decision)}.")
+
+
+def say_how_to_continue(context: "ReviewContext", decided: "Sequence[PendingReview]") -> None:
+    """Each run and each command once, however many items were decided."""
+    from agentos.review.queue import continue_command, is_run_alive
+
+    alive = {pending.parked_item.run for pending in decided if is_run_alive(context, pending.parked_item)}
+    for run in sorted(alive):
+        click.echo(f"Run {run} is in progress and picks it up unless it ends first. Otherwise resume with:")
+    if not alive:
+        click.echo("Resume with:")
+    for command in dict.fromkeys(continue_command(context, pending.parked_item) for pending in decided):
+        click.echo(f"  {command}")

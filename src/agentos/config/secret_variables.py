@@ -1,0 +1,85 @@
+"""Recognises environment variables that hold a credential, or lead to one, by their name and by the form of their value.
+
+Workers inherit no variable that the name rule matches. Programs under `agentos exec` are written by others, so for them
+the value counts too: a database URL contains a password whatever its variable is called.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+
+TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
+# Replaced by agentos itself: settings of its own, of the providers and of tracing.
+OWN_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *TRACING_PREFIXES, "AGENTOS_")
+_PARTS_OF_NAMES = ("API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL")
+# Only as a whole word between underscores: PWD and SSH_TTY are not secrets, MYSQL_PWD is.
+_WORDS_OF_NAMES = frozenset(("KEY", "KEYS", "PASS", "PAT", "AUTH", "DSN", "COOKIE", "COOKIES", "JWT"))
+_WHOLE_NAMES = frozenset(
+    ("PGPASSFILE", "PGSERVICEFILE", "NETRC", "KUBECONFIG", "DOCKER_CONFIG", "GPG_AGENT_INFO", "BOTO_CONFIG")
+)
+_CREDENTIAL_FORMS = re.compile(
+    "|".join(
+        (
+            r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@",  # a URL with a password
+            r"https?://[^/\s:@]{16,}@",  # a URL with a token as its user
+            r"-----BEGIN [A-Z ]*PRIVATE KEY",
+            r"\b(password|passwd|pwd|secret|token|api_?key|account_?key|access_?key)=[^\s;&]",
+            r"[?&]sig=[^\s&]",
+            r"\b(basic|bearer)\s+[\w.~+/=-]{8,}",
+            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.",  # a JSON Web Token
+        )
+    ),
+    re.IGNORECASE,
+)
+# How the keys of well-known services begin.
+_KEY_FORMS = re.compile(
+    r"(?<![A-Za-z0-9])(sk-|sk_live_|rk_live_|AIza|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|pypi-|dop_v1_)"
+    r"[\w-]{16,}"
+)
+_RANDOM_WORD = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+_-][A-Za-z0-9+/_-]{23,}={0,2}")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name is likely to hold a secret or to lead to one, or must not reach a worker."""
+    upper = name.upper()
+    words = upper.split("_")
+    return (
+        upper.startswith(OWN_PREFIXES)
+        or any(part in upper for part in _PARTS_OF_NAMES)
+        or not _WORDS_OF_NAMES.isdisjoint(words)
+        or (len(words) > 1 and words[-1] == "PWD")
+        or upper in _WHOLE_NAMES
+    )
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether a value has the form of a credential, or contains one: a URL with a password, a key, a random word."""
+    return bool(
+        _CREDENTIAL_FORMS.search(value)
+        or _KEY_FORMS.search(value)
+        or (_RANDOM_WORD.fullmatch(value) and _is_mixed(value))
+    )
+
+
+def _is_mixed(word: str) -> bool:
+    """Whether capitals, small letters and digits alternate as they do in a random key, not as in a name."""
+    kinds = [part.isdigit() + 2 * part.isupper() for part in word if part.isalnum()]
+    return sum(kind != following for kind, following in itertools.pairwise(kinds)) * 3 >= len(word)
+
+
+def withheld_variables(environment: Mapping[str, str]) -> list[str]:
+    """The variables that a program does not inherit, without those that agentos replaces by its own."""
+    return sorted(
+        name
+        for name, value in environment.items()
+        if not name.upper().startswith(OWN_PREFIXES) and (is_secret_name(name) or is_secret_value(value))
+    )
+
+
+def credential_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may hold a credential, with their values; settings of agentos are none."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.upper().startswith("AGENTOS_") and (is_secret_name(name) or is_secret_value(value))
+    }

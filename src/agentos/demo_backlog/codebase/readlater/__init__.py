@@ -1,0 +1,1 @@
+"""Saves articles to read later."""

@@ -1,0 +1,98 @@
+"""Markdown as a tree of allowed elements, which the browser builds node by node: no HTML is ever parsed there.
+
+A document comes from a model or from a stranger's repository. Raw HTML in it is text, a link may only lead to the web,
+and an image is shown as its description, because loading it would tell its server that someone reads.
+"""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from agentos.core.text.line_assembler import clean
+from agentos.core.text.values import with_visible_characters
+
+Node = str | list[object]
+"""Text, or an element: its name, its attributes, its children."""
+MAX_MARKDOWN = 512 * 1024  # characters; more is shown as plain text
+MAX_NESTING = 20
+ELEMENTS = {"a", "blockquote", "br", "code", "em", "hr", "li", "ol", "p", "pre", "s", "strong", "ul"}
+ELEMENTS |= {"h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"}
+LINKS = ("http", "https", "mailto")
+_PARSER = MarkdownIt(
+    "commonmark", {"html": False, "linkify": False, "typographer": False, "maxNesting": MAX_NESTING}
+).enable(["table", "strikethrough"])
+
+
+def parse_markdown(text: str) -> list[Node]:
+    """The document as nodes. Never fails: what cannot be parsed is one block of text."""
+    lines = (with_visible_characters(clean(line)) for line in text.splitlines())
+    cleaned = "\n".join(lines)
+    if len(cleaned) > MAX_MARKDOWN:
+        return [["pre", {}, [cleaned]]]
+    try:
+        tokens = _PARSER.parse(cleaned)
+    except RecursionError:
+        return [["pre", {}, [cleaned]]]
+    return _build(iter(tokens))
+
+
+def _build(tokens: Iterator[Token]) -> list[Node]:
+    """Nested nodes from the flat list of opening and closing tokens."""
+    nodes: list[Node] = []
+    open_lists = [nodes]
+    for token in tokens:
+        current = open_lists[-1]
+        if token.nesting == 1:
+            children: list[Node] = []
+            if not token.hidden:
+                current.append([_name(token), _attributes(token), children])
+            open_lists.append(current if token.hidden else children)
+        elif token.nesting == -1:
+            open_lists.pop()
+        else:
+            current.extend(_leaf(token))
+    return nodes
+
+
+def _leaf(token: Token) -> list[Node]:
+    match token.type:
+        case "inline":
+            return _build(iter(token.children or ()))
+        case "fence" | "code_block":
+            return [["pre", {}, [["code", {}, [token.content]]]]]
+        case "code_inline":
+            return [["code", {}, [token.content]]]
+        case "softbreak":
+            return ["\n"]
+        case "hardbreak":
+            return [["br", {}, []]]
+        case "hr":
+            return [["hr", {}, []]]
+        case "image":
+            return [f"[image: {token.content or 'no description'}, {token.attrGet('src') or '?'}]"]
+    return [token.content] if token.content else []
+
+
+def _name(token: Token) -> str:
+    return token.tag if token.tag in ELEMENTS else "p"
+
+
+def _attributes(token: Token) -> dict[str, str]:
+    """Only where a link leads, where a list starts and how a cell is aligned."""
+    if token.tag == "a":
+        address = str(token.attrGet("href") or "")
+        return {"href": address} if _is_link(address) else {}
+    if token.tag == "ol" and str(token.attrGet("start") or "").isdigit():
+        return {"start": str(token.attrGet("start"))}
+    style = str(token.attrGet("style") or "")
+    return {"align": style.removeprefix("text-align:")} if style.startswith("text-align:") else {}
+
+
+def _is_link(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme in LINKS and (bool(parts.netloc) or parts.scheme == "mailto")

@@ -1,0 +1,170 @@
+"""The current state of each run, read from its journal as it grows and shared by everyone who looks at it."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentos.core.protocol import events
+from agentos.core.run_state.run_record import RunRecord
+from agentos.core.run_state.run_stats import RunStats
+from agentos.outputs.run_log import LogLine, log_line
+from agentos.regular_files import UnsafeFile, open_regular
+from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry, read_first_record
+from agentos.storage.runs import is_alive, load_run_totals, run_folders, stopped_process
+
+MAX_LOG = 20_000  # lines of one run kept for its log
+MAX_LOADED = 60  # runs
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """One line of a journal; `end` is the offset behind it, by which a reader asks for what follows."""
+
+    end: int
+    text: bytes
+    entry: JournalEntry | None
+
+    @property
+    def log(self) -> LogLine | None:
+        """The line in words, if it has any."""
+        return log_line(self.entry.event, self.entry.at) if self.entry else None
+
+
+@dataclass(slots=True)
+class RunView:
+    """One run: its record and how far the journal has been read. `refresh` reads what is new.
+
+    Any thread may call its methods. The lock protects the record from being read while `refresh` changes it.
+    """
+
+    folder: Path
+    offset: int = 0
+    record: RunRecord = field(init=False)
+    stopped_pid: int | None = None
+    """Of a run that is stopped, also by a SIGSTOP, which it could not journal."""
+    changed: dict[str, int] = field(default_factory=dict)
+    """Item -> offset behind the last event that concerned it."""
+    log: list[LogLine] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        check_format(self.folder)
+        self.record = RunRecord(self.folder.name, is_alive(self.folder))
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will be added to the journal any more."""
+        return not self.record.alive
+
+    def refresh(self) -> bool:
+        """Read what was added; True if anything changed."""
+        with self.lock:
+            if self.is_over and self.offset:
+                return False
+            before = (self.offset, self.record.alive, self.stopped_pid)
+            # Liveness first: whatever a run wrote before it died is then read below.
+            self.record.alive = is_alive(self.folder)
+            self.stopped_pid = stopped_process(self.folder) if self.record.alive else None
+            for line in journal_lines(self.folder, self.offset):
+                self._apply(line)
+            return before != (self.offset, self.record.alive, self.stopped_pid)
+
+    def rows_changed_since(self, offset: int) -> list[str]:
+        return [item for item, at in self.changed.items() if at > offset]
+
+    def log_lines(self, item: str = "", level: str = "", limit: int = 500) -> list[LogLine]:
+        """The newest lines, oldest first, of one item or at least of one level."""
+        with self.lock:
+            found = [line for line in self.log if line.matches(item, level)]
+        return found[-limit:]
+
+    def _apply(self, line: JournalLine) -> None:
+        entry = line.entry
+        if entry is None:
+            self.record.unread += 1
+        else:
+            self.record.handle(entry.event, entry.at)
+            if item := getattr(entry.event, "item", ""):
+                self.changed[item] = line.end
+            if isinstance(entry.event, events.RunStarted):
+                self.changed.update(dict.fromkeys(entry.event.items, line.end))
+            if log := line.log:
+                self.log.append(log)
+                del self.log[: -MAX_LOG or None]
+        self.offset = line.end
+
+
+def journal_lines(folder: Path, offset: int, limit: int | None = None) -> Iterator[JournalLine]:
+    """The complete lines behind `offset`, of at most about `limit` bytes."""
+    try:
+        with open(open_regular(folder / NAME), "rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                offset += len(line)
+                yield JournalLine(offset, line[:-1], read_entry(line))
+                if limit is not None and (limit := limit - len(line)) <= 0:
+                    return
+    except (OSError, UnsafeFile):
+        return
+
+
+def line_end(folder: Path, offset: int) -> int:
+    """The offset itself if a line ends there, otherwise the end of the line that it is in."""
+    with open(open_regular(folder / NAME), "rb") as file:
+        file.seek(offset - 1)
+        return offset - 1 + len(file.readline())
+
+
+@dataclass(slots=True)
+class RunViews:
+    """The runs of one home. Where runs are read from is decided here and nowhere else in the page."""
+
+    folder: Path
+    _views: dict[str, RunView] = field(default_factory=dict)
+    _totals: dict[str, RunStats] = field(default_factory=dict)
+    # Protects `_views` and `_totals` from requests that are answered at the same time.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def folders(self) -> list[Path]:
+        return run_folders(self.folder)
+
+    def find(self, run: str) -> RunView | None:
+        """The view of a run, up to date. Raises UnsupportedFormat."""
+        names = [folder.name for folder in self.folders()]
+        if run not in names:
+            return None
+        with self._lock:
+            view = self._views.get(run)
+            if view is None:
+                view = self._views[run] = RunView(self.folder / run)
+                self._forget(names)
+        view.refresh()
+        return view
+
+    def totals(self, run: str) -> RunStats | None:
+        """The totals of a run that has ended, without reading its whole journal. Raises UnsupportedFormat."""
+        with self._lock:
+            if run not in self._totals and (found := load_run_totals(self.folder / run)):
+                self._totals[run] = found
+            return self._totals.get(run)
+
+    def projects(self) -> list[Path]:
+        """The projects of all runs, newest first."""
+        records = (read_first_record(folder) for folder in self.folders())
+        names = dict.fromkeys(str(record["project"]) for record in records if record.get("project"))
+        return [Path(name) for name in names]
+
+    def _forget(self, names: list[str]) -> None:
+        """Drop the views of runs that were removed and, of too many, of the oldest."""
+        for known in (self._views, self._totals):
+            for gone in [run for run in known if run not in names]:
+                del known[gone]
+        while len(self._views) > MAX_LOADED:
+            del self._views[min(self._views)]

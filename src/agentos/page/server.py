@@ -1,0 +1,175 @@
+"""Runs the page's web server: binds the address, says how to log in, and serves until it is stopped."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from agentos.config.settings import environment
+from agentos.core.errors import AgentosError, PreflightError
+from agentos.core.text.secrets import Redactor, Secret
+from agentos.page.access import HostCheck, Sessions
+from agentos.page.event_stream import MAX_STREAMS, EventStreams
+from agentos.page.reviews import ReviewQueue
+from agentos.page.routes import PageApp, build_app
+from agentos.page.run_view import RunViews
+from agentos.storage.credentials.reader import CredentialSource
+from agentos.storage.home import Home
+
+MAX_CONNECTIONS = MAX_STREAMS + 100
+MAX_HEADERS = 16 * 1024  # bytes
+SHUTDOWN_SECONDS = 1
+LAST_EVENTS = 0.6  # seconds in which open pages still hear how the run ended
+PRELOADED_RUNS = 5
+NICENESS = 10  # runs come first
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """How to serve the page. With `ends_with_stdin` it ends when its standard input does, as beside a run."""
+
+    home: Home
+    host: str = "127.0.0.1"
+    port: int = 0
+    password: str | None = None
+    read_only: bool = False
+    ends_with_stdin: bool = False
+
+
+def serve_page(options: PageOptions, ready: Callable[[str], None], next_link: Callable[[str], None]) -> int:
+    """Serve until Ctrl-C or SIGTERM. `ready` gets the first login link, `next_link` each one after that."""
+    listening = _listen(options.host, options.port)
+    port = listening.getsockname()[1]
+
+    def link(token: str) -> str:
+        return f"http://{_shown_host(options.host)}:{port}/login#{token}"
+
+    sessions = Sessions(time.monotonic, options.password, lambda token: next_link(link(token)))
+    views, streams = RunViews(options.home.runs), EventStreams()
+    page = PageApp(
+        options.home,
+        sessions,
+        options.read_only,
+        KnownSecrets(options.home.credentials).redactor,
+        link,
+        f"agentos_page_{port}",
+        views,
+        ReviewQueue(options.home, views),
+        streams,
+    )
+    os.nice(NICENESS)
+    # What goes wrong in a request is answered to its sender; uvicorn would repeat it on the terminal.
+    logging.getLogger("uvicorn.error").disabled = True
+    server = uvicorn.Server(_config(build_app(page, HostCheck.of(options.host)), port))
+    threading.Thread(target=_preload, args=(views,), daemon=True).start()
+    if options.ends_with_stdin:
+        threading.Thread(target=_end_with_stdin, args=(streams,), daemon=True).start()
+    _end_on_signals()
+    ready(link(sessions.login_token))
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listening.close()
+    return 0
+
+
+def _end_on_signals() -> None:
+    """SIGTERM and SIGHUP end the page as Ctrl-C does: uvicorn shuts down, then raises the signal again."""
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
+
+
+def _config(app: object, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        port=port,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)  # before the link is announced: whoever opens it at once waits a moment
+    except OSError as error:
+        listening.close()
+        problem = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise PreflightError(f"{problem}; choose another with --port or --host") from error
+    return listening
+
+
+def _shown_host(host: str) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def _preload(views: RunViews) -> None:
+    """Read the newest runs before anyone asks, so that the first look is as fast as the second."""
+    for folder in views.folders()[:PRELOADED_RUNS]:
+        try:
+            views.find(folder.name)
+        except AgentosError:
+            continue
+
+
+def _end_with_stdin(streams: EventStreams) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    time.sleep(LAST_EVENTS if streams.count else 0)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@dataclass(slots=True)
+class KnownSecrets:
+    """The keys of this home, read again when their file changes. The records are redacted already: a second net."""
+
+    path: Path
+    _stamp: tuple[int, int] | None = None
+    _redactor: Redactor | None = None
+
+    def redactor(self) -> Redactor:
+        stamp = self._current()
+        if self._redactor is None or stamp != self._stamp:
+            self._stamp, self._redactor = stamp, Redactor(self._secrets())
+        return self._redactor
+
+    def _current(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def _secrets(self) -> list[Secret]:
+        try:
+            credentials = CredentialSource(self.path, environment()).read()
+        except AgentosError:
+            return []
+        return [credential.secret for credential in credentials]

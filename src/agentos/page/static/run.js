@@ -1,0 +1,177 @@
+// One run: progress, controls, and a panel each for items, timeline, keys, log and events.
+
+import { follow, get, now, path } from "./api.js";
+import { announce, clear, h, setClass, setText, tabs } from "./dom.js";
+import { dollars, duration, folderName, tokens, tone } from "./format.js";
+import { notifyEnd, showProgress } from "./attention.js";
+import { runControls } from "./controls.js";
+import { itemsPanel } from "./items.js";
+import { timelinePanel } from "./timeline.js";
+import { keysPanel } from "./keys.js";
+import { eventsPanel, logPanel } from "./log.js";
+
+const PANELS = [
+  { id: "items", text: "Items" }, { id: "timeline", text: "Timeline" }, { id: "keys", text: "Keys" },
+  { id: "log", text: "Log" }, { id: "events", text: "Events" },
+];
+const HIDDEN_INTERVAL = 10000; // ms between looks while the page is in the background
+
+export async function runView(main, id, tab) {
+  const first = await get(path("runs", id));
+  const store = { id, run: first.run, keys: first.keys, rows: new Map(), titles: first.titles, offset: first.offset, readOnly: first.read_only, listeners: new Set() };
+  for (const row of first.rows) store.rows.set(row.item, row);
+  const head = runHead(store);
+  const panelBox = h("div", { id: "tab-panel", role: "tabpanel", tabindex: -1 });
+  let panel = { update() {}, unmount() {} };
+  const bar = tabs("Panels of the run", PANELS, tab, (chosen) => {
+    history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${chosen === "items" ? "" : `/${chosen}`}`);
+    openPanel(chosen);
+  });
+  clear(main, head.element, bar.element, panelBox);
+
+  function openPanel(chosen) {
+    panel.unmount();
+    panelBox.setAttribute("aria-labelledby", `tab-${chosen}`);
+    panel = { items: itemsPanel, timeline: timelinePanel, keys: keysPanel, log: logPanel, events: eventsPanel }[chosen](panelBox, store);
+    panel.update([...store.rows.keys()]);
+  }
+
+  let scheduled = null;
+  function merge(state) {
+    const before = store.run.state;
+    store.run = state.run;
+    store.keys = state.keys;
+    store.offset = state.offset;
+    for (const row of state.rows) store.rows.set(row.item, row);
+    if (before !== store.run.state) {
+      announce(`The run is ${store.run.state}`);
+      if (["ended", "killed"].includes(store.run.state)) notifyEnd(store.run);
+    }
+    scheduled ??= requestAnimationFrame(() => { scheduled = null; draw(state.rows.map((row) => row.item)); });
+  }
+
+  function draw(changed) {
+    head.update();
+    panel.update(changed);
+  }
+
+  let stream = null;
+  let poll = null;
+  function connect() {
+    stream?.stop();
+    stream = follow(id, store.offset, {
+      state: merge,
+      journal: (entry) => store.listeners.forEach((listener) => listener("journal", entry)),
+      output: (lines) => store.listeners.forEach((listener) => listener("output", lines)),
+      connection: (isOpen) => head.connection(isOpen),
+      end: async () => { head.connection(true); merge(await get(path("runs", id))); },
+    });
+  }
+  // A page in the background gives its connection back: a browser opens only six to one server.
+  function onVisibility() {
+    clearInterval(poll);
+    if (document.hidden) {
+      stream?.stop();
+      poll = setInterval(async () => merge(await get(path("runs", id))), HIDDEN_INTERVAL);
+    } else if (!isOver(store.run)) connect();
+  }
+
+  openPanel(PANELS.some((entry) => entry.id === tab) ? tab : "items");
+  head.update();
+  if (!isOver(store.run)) connect();
+  document.addEventListener("visibilitychange", onVisibility);
+  const ticking = setInterval(() => { head.update(); panel.tick?.(); }, 1000);
+  return {
+    unmount() {
+      stream?.stop();
+      clearInterval(poll);
+      clearInterval(ticking);
+      panel.unmount();
+      document.removeEventListener("visibilitychange", onVisibility);
+    },
+    onkey: (event) => panel.onkey?.(event),
+  };
+}
+
+export function isOver(run) {
+  return ["ended", "killed"].includes(run.state);
+}
+
+function runHead(store) {
+  const pill = h("span", { class: "pill", "data-test": "run-state" });
+  const title = h("h1", {});
+  const where = h("p", { class: "quiet ellipsis" });
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Items done" });
+  const progress = h("strong", { class: "number", "data-test": "progress" });
+  const figures = h("dl", { class: "figures" });
+  const notices = h("div", { class: "notices" });
+  const offline = h("span", { class: "pill bad", role: "status", hidden: true }, "not connected, trying again");
+  const controls = runControls(store);
+  const values = new Map();
+  for (const name of ["left", "time", "cost", "tokens", "workers", "refusals"]) {
+    const value = h("dd", { class: "number" });
+    values.set(name, value);
+    figures.append(h("div", {}, h("dt", {}, { left: "Time left", time: "Time", cost: "Cost", tokens: "Tokens", workers: "Workers busy", refusals: "Refusals (429)" }[name]), value));
+  }
+  const element = h("section", { class: "card run-head" },
+    h("div", { class: "row between" },
+      h("div", { class: "grow" }, h("div", { class: "row" }, title, pill, offline), where),
+      controls.element),
+    h("div", { class: "row" }, bar, progress),
+    figures, notices);
+  let noticeText = "";
+
+  return {
+    element,
+    connection(isOpen) { offline.hidden = isOpen || isOver(store.run); },
+    update() {
+      const run = store.run;
+      setText(title, `${run.workflow ?? "run"} in ${folderName(run.project)}`);
+      setText(where, `${run.run} · ${run.folder ?? ""}`);
+      setClass(pill, `pill ${run.state === "ended" && run.exit_code ? "warn" : tone(run.state)}`);
+      setText(pill, run.state === "ended" && run.exit_code ? `ended, exit ${run.exit_code}` : run.state);
+      const share = run.items ? run.done / run.items : 0;
+      bar.value = share;
+      setText(progress, `${run.done ?? 0} of ${run.items}`);
+      const seconds = isOver(run) ? run.seconds : now() - run.began;
+      setText(values.get("time"), duration(seconds));
+      setText(values.get("left"), isOver(run) ? "-" : run.seconds_left === null ? "?" : `about ${duration(run.seconds_left)}`);
+      setText(values.get("cost"), run.expected_cost && run.cost ? `${dollars(run.cost)} of about ${dollars(run.expected_cost)}` : dollars(run.cost));
+      setText(values.get("tokens"), run.usage ? tokens(run.usage.input_tokens + run.usage.output_tokens) : "0");
+      setText(values.get("workers"), isOver(run) ? "-" : `${run.running} of ${run.workers}`);
+      setText(values.get("refusals"), String(run.refusals ?? 0));
+      controls.update();
+      drawNotices(run);
+      showProgress(`${run.state === "running" ? "" : `${run.state} `}${run.done}/${run.items} ${run.workflow} - agentos`, share, run.state);
+    },
+  };
+
+  function drawNotices(run) {
+    const parked = [...store.rows.values()].filter((row) => row.state === "parked");
+    const key = JSON.stringify([run.next, run.unreadable_lines, run.breakers, run.alerts, parked.map((row) => row.item), run.state]);
+    if (key === noticeText) return;
+    noticeText = key;
+    clear(notices,
+      parked.length ? notice("warn", `${parked.map((row) => row.item).slice(0, 5).join(", ")}${parked.length > 5 ? ` and ${parked.length - 5} more` : ""} ${parked.length === 1 ? "waits" : "wait"} for a decision. `, h("a", { href: "#/decisions", class: "button" }, `Decide (${parked.length})`)) : null,
+      run.state === "suspended" ? notice("warn", "The run is suspended (Ctrl-Z). Type fg in its terminal.") : null,
+      (run.breakers ?? []).map((span) => notice("bad", `${span.label} fails for all calls since ${duration(now() - span.began)}; calls are held back until a probe works.`)),
+      (run.alerts ?? []).map((span) => notice("warn", span.kind === "pool exhausted" ? "All keys are in use: calls wait for one." : "All keys are rate limited: calls wait.")),
+      run.unreadable_lines ? notice("warn", `${run.unreadable_lines} lines of the journal cannot be read and are left out.`) : null,
+      (run.next ?? []).map((text) => commandNotice(run, text)));
+  }
+}
+
+function notice(kind, ...content) {
+  return h("p", { class: `notice ${kind}` }, content);
+}
+
+// A sentence that ends with a command: the command gets a button that copies it.
+function commandNotice(run, text) {
+  const kind = run.state === "killed" ? "bad" : run.exit_code ? "warn" : "plain";
+  const at = text.search(/: \S/);
+  if (at < 0) return notice(kind, text);
+  const command = text.slice(at + 2);
+  const copy = h("button", { type: "button", class: "quiet small", onclick: async () => { await navigator.clipboard?.writeText(command); copy.textContent = "Copied"; } }, "Copy");
+  return notice(kind, text.slice(0, at + 2), h("code", { class: "command" }, command), " ", copy);
+}
+

@@ -1,0 +1,78 @@
+"""What the page can change: the same requests as from another terminal, the keys, and decisions."""
+
+import time
+from pathlib import Path
+
+from agentos.control.client import NotListening, ask
+from agentos.core.errors import UsageError
+from agentos.core.planning.gates import ReviewAction
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import CodecError, decode
+from agentos.diagnostics.key_admin import cool_down_key, key_json, set_key_enabled, view_keys
+from agentos.outputs.format import AnnouncedEvent, event_text
+from agentos.outputs.report.facts import plain
+from agentos.page.reviews import DecisionRequest
+from agentos.page.views import Json
+
+STOP_SIGNAL = "SIGTERM"
+MAX_REST = 86400.0  # seconds
+KEY_ACTIONS = ("enable", "disable", "rest")
+
+
+def send_request(run: Path, body: Json) -> Json:
+    """Send a request, in its wire form, to the run's control socket; the answer is what it caused."""
+    try:
+        request = decode(body)
+    except CodecError as error:
+        raise UsageError(f"invalid request: {error}") from error
+    if not isinstance(request, events.Request):
+        raise UsageError(f"{body['type']} is not a request")
+    if isinstance(request, events.StopRequested):
+        request = events.StopRequested(STOP_SIGNAL)
+    try:
+        replies = ask(run, request)
+    except NotListening as error:
+        raise UsageError(f"run {run.name} is no longer in progress") from error
+    declined = [reply for reply in replies if isinstance(reply, events.RequestDeclined)]
+    if refused := [reply for reply in declined if reply.exit_code]:
+        raise UsageError(plain(refused[0].reason))
+    now = time.time()
+    texts = [reply.reason for reply in declined]
+    texts += [
+        text
+        for reply in replies
+        if isinstance(reply, AnnouncedEvent) and not isinstance(reply, events.RequestDeclined)
+        if (text := event_text(reply, now))
+    ]
+    return {"changed": not declined and bool(replies), "texts": [plain(text) for text in texts]}
+
+
+def keys_json() -> Json:
+    """The keys on this host, as `agentos keys --json` shows them."""
+    return {"now": time.time(), "keys": [key_json(row) for row in view_keys()]}
+
+
+def change_key(name: str, body: Json) -> Json:
+    """Enable, disable or rest a key, in every run on this host."""
+    action, seconds = body.get("action"), body.get("seconds", 600)
+    if action not in KEY_ACTIONS:
+        raise UsageError(f"invalid action: expected one of {', '.join(KEY_ACTIONS)}")
+    if action == "rest":
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_REST:
+            raise UsageError(f"invalid seconds: expected a number from 1 to {MAX_REST:.0f}")
+        cool_down_key(name, float(seconds))
+    else:
+        set_key_enabled(name, enabled=action == "enable")
+    return {"key": name, "action": action}
+
+
+def parse_decision(item: str, body: Json) -> DecisionRequest:
+    number, action, text, draft = (body.get(name) for name in ("number", "action", "text", "draft"))
+    project = body.get("project", "")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UsageError("invalid number: expected that of the gate, as GET /api/reviews/ITEM gives it")
+    if action not in list(ReviewAction):
+        raise UsageError(f"invalid action: expected one of {', '.join(ReviewAction)}")
+    if not isinstance(text, str | None) or not isinstance(draft, str | None) or not isinstance(project, str):
+        raise UsageError("invalid text, draft or project: expected text")
+    return DecisionRequest(item, number, ReviewAction(str(action)), text or "", draft, project)

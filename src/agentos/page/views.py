@@ -1,0 +1,246 @@
+"""Runs, items and keys as JSON for the page. Everything is taken from the run's record; nothing is computed twice."""
+
+import time
+from pathlib import Path
+
+from agentos.config.settings import environment
+from agentos.core.errors import UnsupportedFormat
+from agentos.core.protocol.codec import pack
+from agentos.core.protocol.results import Ending
+from agentos.core.run_state.eta import estimate
+from agentos.core.run_state.run_record import RunRecord
+from agentos.core.run_state.run_stats import ItemStats
+from agentos.core.run_state.timeline import Lane, Span, SpanKind
+from agentos.outputs.report.comparison import comparison_json
+from agentos.outputs.report.facts import UNAVAILABLE, key_facts, plain
+from agentos.outputs.resume_command import resume_command, review_command
+from agentos.outputs.run_json import run_json, unreadable_run_json
+from agentos.outputs.run_log import LogLine
+from agentos.outputs.summary import next_steps
+from agentos.page.run_view import RunView, RunViews
+
+Json = dict[str, object]
+ANYWHERE = ""
+"""The folder in which a command from the page is typed is not known, so it says where to go first."""
+MAX_LANES = 200
+
+
+def runs_json(views: RunViews) -> Json:
+    """Every run of the home, live ones first, then newest first."""
+    rows = [row for folder in views.folders() if (row := _run_row(views, folder)) is not None]
+    rows.sort(key=lambda row: row["state"] in ("ended", "killed", "other version"))
+    return {"now": time.time(), "runs": rows}
+
+
+def _run_row(views: RunViews, folder: Path) -> Json | None:
+    try:
+        if totals := views.totals(folder.name):
+            more: Json = {"folder": shown_path(totals.started.project) if totals.started else ""}
+            more |= {"running": 0, "seconds_left": None, "tokens": totals.usage.tokens}
+            return {**run_json(folder.name, totals, alive=False), **more}
+        view = views.find(folder.name)
+    except UnsupportedFormat:
+        return unreadable_run_json(folder.name)
+    if view is None or view.record.stats.started is None:
+        return None
+    with view.lock:
+        stats, started = view.record.stats, view.record.stats.started
+        left = estimate(stats, time.time())
+        return {
+            **run_json(view.id, stats, view.record.alive),
+            "state": run_state(view),
+            "folder": shown_path(started.project if started else ""),
+            "running": len(stats.running),
+            "seconds_left": left.seconds_left if view.record.alive else None,
+            "tokens": stats.usage.tokens,
+        }
+
+
+def shown_path(path: str) -> str:
+    """A folder below the user's own as `~/...`."""
+    own = environment().get("HOME", "").rstrip("/")
+    return f"~{path[len(own) :]}" if own and path.startswith(f"{own}/") else path
+
+
+def run_state(view: RunView) -> str:
+    """`running`, `paused`, `suspended`, `stopping`, `ended` or `killed`."""
+    stats = view.record.stats
+    if stats.ended:
+        return "ended"
+    if not view.record.alive:
+        return "killed"
+    if view.stopped_pid or stats.suspended_at is not None:
+        return "suspended"
+    if stats.stopped:
+        return "stopping"
+    return "paused" if stats.paused else "running"
+
+
+def run_view_json(view: RunView) -> Json:
+    """One run with all its items, as of `offset` in its journal."""
+    with view.lock:
+        titles = view.record.titles
+        return {
+            **state_json(view, -1),
+            "titles": {item: plain(title) for item, title in titles.items()},
+        }
+
+
+def state_json(view: RunView, since: int) -> Json:
+    """The run as it is now, with the items that changed behind the offset `since`."""
+    with view.lock:
+        rows = view.record.stats.rows
+        changed = rows if since < 0 else [item for item in view.rows_changed_since(since) if item in rows]
+        return {
+            "now": time.time(),
+            "offset": view.offset,
+            "run": _summary(view),
+            "keys": _keys(view.record),
+            "rows": [item_json(view.record, rows[item]) for item in changed],
+        }
+
+
+def _summary(view: RunView) -> Json:
+    record, stats = view.record, view.record.stats
+    now = time.time()
+    if stats.started is None:
+        return {"run": view.id, "state": run_state(view), "items": 0, "next": []}
+    left = estimate(stats, now)
+    return {
+        **run_json(view.id, stats, record.alive),
+        "state": run_state(view),
+        "description": record.state,
+        "folder": shown_path(stats.started.project),
+        "command": plain(stats.started.command),
+        "offline": stats.started.offline,
+        "running": len(stats.running),
+        "workers": stats.workers,
+        "seconds_left": left.seconds_left if record.alive else None,
+        "expected_cost": left.cost if record.alive else None,
+        "usage": pack(stats.usage),
+        "refusals": stats.refusals,
+        "paced_until": stats.paced_until or None,
+        "last": stats.last,
+        "breakers": [
+            _span(span) for span in record.timeline.run.of(SpanKind.BREAKER_OPEN) if span.ended is None
+        ],
+        "alerts": [
+            _span(span)
+            for span in record.timeline.run.of(SpanKind.EXHAUSTED, SpanKind.LIMITED)
+            if span.ended is None and record.alive
+        ],
+        "next": _next_steps(view),
+        "unreadable_lines": record.unread,
+    }
+
+
+def _next_steps(view: RunView) -> list[str]:
+    """What to type next; nothing while the run goes on by itself."""
+    stats = view.record.stats
+    if stats.started is None or view.record.alive:
+        return []
+    if stats.ended is None:
+        return [f"It was killed. Resume with: {resume_command(stats.started, ANYWHERE)}"]
+    if stats.ending(Ending.PARKED) and not stats.ended.exit_code:
+        return [
+            f"Waiting for a person. Decide here, or with: {review_command(stats.started, ANYWHERE)}",
+            f"Then resume with: {resume_command(stats.started, ANYWHERE)}",
+        ]
+    return next_steps(stats, ANYWHERE)
+
+
+def item_json(record: RunRecord, row: ItemStats) -> Json:
+    lane = record.timeline.items.get(row.item)
+    return {
+        "item": row.item,
+        "state": record.status_of(row),
+        "node": plain(row.node),
+        "round": row.round,
+        "running": row.running and record.alive,
+        "since": row.since,
+        "seconds": round(row.seconds if row.running and record.alive else record.seconds_of(row), 3),
+        "attempts": row.attempts or (len(lane.of(SpanKind.ATTEMPT)) if lane else 0),
+        "calls": row.usage.calls,
+        "tokens": row.usage.tokens,
+        "cost": row.cost,
+        "quiet": row.quiet_level,
+        "wait": _wait(lane) if lane and record.alive else None,
+        "keys": [record.stats.held[lease] for lease in row.leases if lease in record.stats.held],
+        "error": plain(row.outcome.error) if row.outcome and row.outcome.error else None,
+        "result": plain(row.outcome.result) if row.outcome and row.outcome.result else None,
+        "retryable": bool(row.outcome and row.outcome.ending is Ending.FAILED),
+    }
+
+
+def _wait(lane: Lane) -> Json | None:
+    """What the item waits for, and since when."""
+    for span in reversed(lane.spans):
+        if span.ended is None and span.kind in (SpanKind.WAIT, SpanKind.RETRY):
+            return {"reason": span.kind.value, "detail": plain(span.label), "since": span.began}
+    return None
+
+
+def _keys(record: RunRecord) -> list[Json]:
+    held = list(record.stats.held.values())
+    found = []
+    for facts, lane in zip(key_facts(record), record.timeline.keys.values(), strict=True):
+        outage = next((span for span in reversed(lane.of(*UNAVAILABLE)) if _lasts(span)), None)
+        found.append(
+            {
+                "key": facts.key,
+                "calls": facts.calls,
+                "refusals": facts.refusals,
+                "in_use": held.count(lane.name),
+                "seconds_used": round(facts.used, 3),
+                "state": outage.kind.value if outage else "usable",
+                "until": outage.ended if outage else None,
+                "reason": plain(outage.label) if outage else "",
+            }
+        )
+    return found
+
+
+def _lasts(span: Span) -> bool:
+    return span.ended is None or span.ended > time.time()
+
+
+def timeline_json(view: RunView, first: int, count: int) -> Json:
+    """The lanes of `count` items from the `first`, and those of all keys."""
+    with view.lock:
+        timeline, alive = view.record.timeline, view.record.alive
+        lanes = list(timeline.items.values())[first : first + min(count, MAX_LANES)]
+        nodes = sorted({span.label for lane in timeline.items.values() for span in lane.of(SpanKind.NODE)})
+        return {
+            "began": timeline.began,
+            "last": time.time() if alive else timeline.last,
+            "first": first,
+            "total": len(timeline.items),
+            "nodes": [plain(node) for node in nodes],
+            "items": [_lane(lane) for lane in lanes],
+            "keys": [_lane(lane) for lane in list(timeline.keys.values())[:MAX_LANES]],
+            "run": _lane(timeline.run),
+        }
+
+
+def _lane(lane: Lane) -> Json:
+    return {"name": plain(lane.name), "spans": [_span(span) for span in lane.layers()]}
+
+
+def _span(span: Span) -> Json:
+    return {
+        "kind": span.kind.value,
+        "label": plain(span.label),
+        "began": span.began,
+        "ended": span.ended,
+    }
+
+
+def log_json(lines: list[LogLine]) -> list[Json]:
+    return [
+        {"at": line.at, "item": line.item, "level": line.level.value, "text": line.text} for line in lines
+    ]
+
+
+def compare_json(first: RunView, second: RunView) -> Json:
+    with first.lock, second.lock:
+        return comparison_json(first.record, second.record)

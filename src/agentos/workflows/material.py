@@ -1,0 +1,155 @@
+"""What a draft and its review get to see besides their source, and the mechanical check of a draft.
+
+`Material` has nothing to show; `CodeMaterial` shows the project's code to a design, `RelatedMaterial` shows an issue what
+exists already.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import TypedDict
+
+from agentos.codebase.draft_check import CheckResult, check_draft
+from agentos.codebase.related import RelatedDocument, nearest, read_documents
+from agentos.workflows.node_context import LineageFile, NodeContext
+
+MAX_CHECKS = 2
+"""Rounds of the check for one draft; they are not reviews."""
+_SHOWN_CHANGES = 5
+_RELATED_ISSUES, _RELATED_DESIGNS = 5, 2
+_EXCERPT = 600  # characters of a related document
+DUPLICATE = 0.6
+"""Share of an issue's telling words from which another issue may be the same."""
+
+
+class CodeState(TypedDict, total=False):
+    """What the graph's state remembers of the shown code.
+
+    project, code: the shown texts, kept with the item's lineage.
+    code_snapshot, code_commit: where they come from.
+    code_blobs: the hash of every file shown, by path.
+    """
+
+    project: LineageFile
+    code: LineageFile
+    code_snapshot: str
+    code_commit: str
+    code_blobs: dict[str, str]
+
+
+class Material:
+    """The base: no variables, no check."""
+
+    async def prepare(self, state: CodeState, source: str) -> CodeState:
+        """What to add to the state before the next prompt is made."""
+        return {}
+
+    def texts(self, state: CodeState, source: str) -> Mapping[str, str]:
+        """The prompt variables besides source, draft and feedback."""
+        return {}
+
+    def check(self, draft: str, source: str) -> CheckResult | None:
+        """The findings on a draft; None if drafts of this kind are not checked."""
+        return None
+
+    def facts(self, state: CodeState, draft: str, source: str) -> str:
+        """What is known about a draft without a model, for its reviewer."""
+        return ""
+
+
+class CodeMaterial(Material):
+    """The project's code for a design, and the check of every path and symbol that the design names."""
+
+    def __init__(self, context: NodeContext, own_design: str) -> None:
+        self._context = context
+        self._own_design = own_design
+
+    async def prepare(self, state: CodeState, source: str) -> CodeState:
+        """Builds the context once per snapshot; a later one replaces it and says so."""
+        code = self._context.code
+        if code is None:
+            return {}
+        if not await code.ready(self._context.say):
+            self._context.say("The code is not indexed and nobody is indexing it: drafting without it")
+            return {}
+        if state.get("code_snapshot") == code.snapshot:
+            return {}
+        if changed := code.changed_since(state.get("code_blobs", {})):
+            self._context.say(f"The code changed since the last draft: {_listed(changed)}")
+        found = code.context(self._context.item.title, source, self._own_design)
+        self._context.say(f"Code shown: {found.tokens:,} tokens from {code.commit[:12]}")
+        return {
+            "project": self._keep("project", found.shared_text),
+            "code": self._keep("code", found.own_text),
+            "code_snapshot": code.snapshot,
+            "code_commit": code.commit,
+            "code_blobs": dict(found.blobs),
+        }
+
+    def texts(self, state: CodeState, source: str) -> Mapping[str, str]:
+        context = self._context
+        return {
+            "project": context.read_lineage(state["project"]) if "project" in state else "",
+            "code": context.read_lineage(state["code"]) if "code" in state else "",
+        }
+
+    def check(self, draft: str, source: str) -> CheckResult:
+        with_form = not self._context.has_own_prompt("lld_draft")
+        code = self._context.code
+        if code is None or not code.is_indexed():
+            return check_draft(draft, source, None, with_form=with_form)
+        return code.check(draft, source, with_form=with_form)
+
+    def facts(self, state: CodeState, draft: str, source: str) -> str:
+        lines = [self.check(draft, source).as_text()]
+        code = self._context.code
+        if code and code.is_indexed() and (changed := code.changed_since(state.get("code_blobs", {}))):
+            lines.append(f"The code changed since this draft: {_listed(changed)}.")
+        return "\n".join(lines)
+
+    def _keep(self, name: str, text: str) -> LineageFile:
+        """Beside the numbered files, because it is material and not a step of the document."""
+        path, content = f"{self._context.lineage}/{name}.md", text.encode("utf-8", "replace")
+        self._context.folder.write(path, content)
+        return {"path": path, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+class RelatedMaterial(Material):
+    """The issues and designs that are nearest to a brief, so that nothing is filed twice."""
+
+    def __init__(self, context: NodeContext, issues: str, designs: str) -> None:
+        self._context = context
+        self._issues = issues
+        self._designs = designs
+
+    def texts(self, state: CodeState, source: str) -> Mapping[str, str]:
+        root, text = self._context.root, f"{self._context.item.title}\n{source}"
+        found = [
+            *nearest(read_documents(root, self._issues), text, _RELATED_ISSUES),
+            *nearest(read_documents(root, self._designs), text, _RELATED_DESIGNS),
+        ]
+        return {"related": "\n\n".join(map(_excerpt, found))}
+
+    def facts(self, state: CodeState, draft: str, source: str) -> str:
+        return (
+            "\n".join(f"Possible duplicate: {text}." for text in self.duplicates(draft))
+            or "No duplicate found."
+        )
+
+    def duplicates(self, draft: str) -> list[str]:
+        """The issues that may be the same as the drafted one, each with its title and how near it is."""
+        found = nearest(read_documents(self._context.root, self._issues), draft, 3)
+        return [
+            f"{document.path}, {document.title} ({document.similarity:.0%} of the telling words)"
+            for document in found
+            if document.similarity >= DUPLICATE
+        ]
+
+
+def _excerpt(document: RelatedDocument) -> str:
+    body = document.body.strip()
+    return f"--- {document.path} ---\n{body[:_EXCERPT]}{' ...' if len(body) > _EXCERPT else ''}"
+
+
+def _listed(paths: list[str]) -> str:
+    more = f" and {len(paths) - _SHOWN_CHANGES} more" if len(paths) > _SHOWN_CHANGES else ""
+    return ", ".join(paths[:_SHOWN_CHANGES]) + more

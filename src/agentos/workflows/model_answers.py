@@ -1,0 +1,134 @@
+"""Asks for drafts and reviews, and once more if the answer is cut, empty or unreadable; then fails by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agentos.core.errors import EmptyAnswer, ItemError
+from agentos.core.planning.review_parser import Review, UnreadableReview, read_review
+from agentos.core.protocol.ports import ModelRequest, ModelResponse
+from agentos.core.protocol.results import FinishReason
+from agentos.core.text.answer_text import apply_revision, has_sections, unwrap
+from agentos.workflows.node_context import NodeContext
+
+WORDS_PER_TOKEN = 0.6  # of Markdown in English
+FIXES = {
+    FinishReason.LENGTH: "raise max_output_tokens in agentos.toml, or split the item",
+    FinishReason.FILTERED: "the provider withheld it: change the text, or choose another model",
+}
+NO_SECTION = "contains no section that begins with ## and its heading"
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A draft as the model gave it. `problem` says why it cannot be used; empty if it can."""
+
+    text: str
+    model: str
+    finish: FinishReason
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDraft:
+    text: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenReview:
+    review: Review
+    model: str
+
+
+async def ask_for_draft(
+    context: NodeContext, call: str, request: ModelRequest, previous: str
+) -> WrittenDraft:
+    """A whole document. A revision contains only the sections that change; the rest of `previous` is kept."""
+    draft = await _draft(context, call, request, previous)
+    if draft.problem:
+        context.say(f"The answer {draft.problem}: asking once more")
+        draft = await _draft(context, f"{call}-again", _ask_again(context, request, draft.problem), previous)
+    if draft.problem:
+        await context.forget(call, f"{call}-again")
+        details = (FIXES[draft.finish],) if draft.finish in FIXES else ()
+        raise ItemError(f"there is no whole draft, asked twice: the answer {draft.problem}", details)
+    text = apply_revision(previous, draft.text) if previous else f"{draft.text}\n"
+    return WrittenDraft(text, draft.model)
+
+
+async def ask_for_review(
+    context: NodeContext, call: str, request: ModelRequest, earlier: Sequence[int]
+) -> GivenReview:
+    """A review that answers for each earlier point."""
+    try:
+        return await _review(context, call, request, earlier)
+    except UnreadableReview as error:
+        problem = str(error)
+    context.say(f"The review cannot be read ({problem}): asking once more")
+    again = _ask_again(context, request, problem)
+    try:
+        return await _review(context, f"{call}-again", again, earlier, lenient=True)
+    except _UnreadableAnswer as error:
+        await context.forget(call, f"{call}-again")
+        raise ItemError(
+            f"the reviewer's answers cannot be read ({error.size}; does the server obey response_format?)",
+            (f"the last answer: {error}",),
+        ) from error
+
+
+class _UnreadableAnswer(UnreadableReview):
+    """`size` says how long the answer was and whether it was cut."""
+
+    def __init__(self, problem: str, size: str) -> None:
+        super().__init__(problem)
+        self.size = size
+
+
+async def _draft(context: NodeContext, call: str, request: ModelRequest, previous: str) -> _Draft:
+    try:
+        response = await context.ask(call, request)
+    except EmptyAnswer as error:
+        return _Draft("", "", FinishReason(error.finish), f"is empty ({error})")
+    text = unwrap(response.text)
+    return _Draft(text, response.model, response.finish, _draft_problem(response, text, previous))
+
+
+def _draft_problem(response: ModelResponse, text: str, previous: str) -> str:
+    if response.finish is not FinishReason.STOP:
+        return _cut(response)
+    if not text.strip():
+        return "is empty"
+    return NO_SECTION if previous and has_sections(previous) and not has_sections(text) else ""
+
+
+async def _review(
+    context: NodeContext, call: str, request: ModelRequest, earlier: Sequence[int], *, lenient: bool = False
+) -> GivenReview:
+    try:
+        response = await context.ask(call, request)
+    except EmptyAnswer as error:
+        raise _UnreadableAnswer(str(error), "no text") from error
+    try:
+        return GivenReview(read_review(response.text, earlier, lenient=lenient), response.model)
+    except UnreadableReview as error:
+        written = f"{response.usage.output_tokens:,} tokens"
+        is_cut = response.finish is FinishReason.LENGTH
+        raise _UnreadableAnswer(
+            str(error), f"cut at {written}" if is_cut else f"{written}, not cut"
+        ) from error
+
+
+def _cut(response: ModelResponse) -> str:
+    written = response.usage.output_tokens
+    words = round(written * WORDS_PER_TOKEN)
+    how = {
+        FinishReason.LENGTH: f"was cut at the limit of {written:,} tokens, which is about {words:,} words",
+        FinishReason.FILTERED: f"was withheld or cut by the provider after {written:,} tokens",
+        FinishReason.PAUSED: f"was paused by the server after {written:,} tokens",
+    }.get(response.finish, f"ended early after {written:,} tokens")
+    return f"{how} (finish reason: {response.finish_detail or response.finish})"
+
+
+def _ask_again(context: NodeContext, request: ModelRequest, problem: str) -> ModelRequest:
+    name = "review_again" if request.schema else "draft_again"
+    return replace(request, prompt=f"{request.prompt}\n\n{context.prompt(name, problem=problem).strip()}")

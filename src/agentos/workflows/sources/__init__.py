@@ -1,1 +1,0 @@
-"""Sources of items: Markdown files and briefs."""

@@ -1,0 +1,56 @@
+"""The pool against limits of every shape, on a clock that is moved."""
+
+from dataclasses import replace
+
+import pytest
+from bench.keypool.shape_run import Result, run
+from bench.keypool.shapes import NAMES, TABLE, Shape, random_shape, shape_named
+
+FORGETFUL = ("doubled", "halved", "window-moves")  # nobody can be told limits that change
+UNLIMITED = ("no-limit",)
+# What learning costs, it costs once: of few calls it is a larger share.
+SHORT_EFFICIENCY, SHORT_REFUSED = 0.84, 0.10
+LONG_EFFICIENCY, LONG_REFUSED = 0.95, 0.03
+SHARED_REFUSED = 0.07
+TOLD_EFFICIENCY = 0.98
+RANDOM_SHAPES = 200
+FIRST_RANDOM = 12  # of which `make test` tries this many
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_limits_are_learned_within_a_few_windows(name: str) -> None:
+    result = run(shape_named(name))
+    assert result.efficiency >= SHORT_EFFICIENCY
+    assert result.refused_share <= SHORT_REFUSED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_limits_are_used_up_in_the_long_run(name: str) -> None:
+    result = run(shape_named(name), long=True)
+    assert result.efficiency >= LONG_EFFICIENCY
+    assert result.refused_share <= (SHARED_REFUSED if name == "shared" else LONG_REFUSED)
+
+
+@pytest.mark.parametrize("shape", TABLE, ids=NAMES)
+def test_known_limits_of_any_shape_are_used_up(shape: Shape) -> None:
+    if shape.name in (*FORGETFUL, *UNLIMITED):
+        pytest.skip("nothing to tell")
+    assert run(replace(shape, long=10), told=True, long=True).efficiency >= TOLD_EFFICIENCY - 0.01
+
+
+@pytest.mark.parametrize("seed", range(1, FIRST_RANDOM + 1))
+def test_every_call_is_served_whatever_the_limits(seed: int) -> None:
+    result = run(replace(random_shape(seed), long=6), long=True, seed=seed)
+    assert result.efficiency > 0.2
+
+
+@pytest.mark.long
+def test_random_shapes_are_learned_too() -> None:
+    results = [run(random_shape(seed), long=True, seed=seed) for seed in range(1, RANDOM_SHAPES + 1)]
+    assert _mean(results) >= 0.9
+    assert [result.line() for result in results if result.efficiency < 0.4] == []
+
+
+def _mean(results: list[Result]) -> float:
+    return sum(result.efficiency for result in results) / len(results)

@@ -1,0 +1,98 @@
+"""A real Chromium for the tests of the page, logged in to a real `agentos page`."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+from tests.scenarios.harness import RunHarness
+
+from .served import ServedPage, serve
+from .setup_browser import CHROMIUM_HINT, chromium
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TIMEOUT = 20_000  # ms
+
+
+def require(found: object, hint: str) -> None:
+    """Skip with what to install; in CI, where it is installed first, fail."""
+    if not found:
+        if os.environ.get("BROWSER_TESTS") == "required":
+            pytest.fail(hint)
+        pytest.skip(hint)
+
+
+@contextlib.contextmanager
+def launched() -> Iterator[Browser]:
+    """The browser, started once per test process."""
+    executable = chromium()
+    require(executable, CHROMIUM_HINT)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@dataclass(slots=True)
+class Tab:
+    """A page in the browser, with everything that went wrong in it and everything it asked for."""
+
+    page: Page
+    served: ServedPage
+    problems: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.set_default_timeout(TIMEOUT)
+        self.page.on("console", lambda message: self._note(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self._note_request(request))
+
+    def _note(self, kind: str, text: str) -> None:
+        # Answers that the tests provoke, such as 409, are logged by the browser itself.
+        if kind in ("error", "warning") and "Failed to load resource" not in text:
+            self.problems.append(text)
+
+    def _note_request(self, request: Request) -> None:
+        if not request.url.startswith((self.served.url, "data:")):
+            self.foreign.append(request.url)
+
+    def go(self, route: str) -> None:
+        """Open a view by its route, such as `runs/ID`."""
+        self.page.evaluate("route => { location.hash = route; }", f"#/{route}")
+
+    def check(self) -> None:
+        """Nothing went wrong, and nothing but the page's own server was asked."""
+        assert self.problems == []
+        assert self.foreign == []
+        assert self.page.evaluate("window.pwned") is None
+
+
+@contextlib.contextmanager
+def open_tab(browser: Browser, harness: RunHarness, *flags: str, **options: object) -> Iterator[Tab]:
+    """Log in with the link, as a person does."""
+    served = serve(harness, *flags)
+    context = browser.new_context(**options)  # type: ignore[arg-type]
+    try:
+        tab = Tab(context.new_page(), served)
+        tab.watch()
+        tab.page.goto(served.link)
+        served.links_used += 1
+        tab.page.wait_for_selector("#nav a")
+        assert tab.page.url == f"{served.url}/", "the token stays in the address"
+        yield tab
+    finally:
+        context.close()

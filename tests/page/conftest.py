@@ -1,0 +1,26 @@
+"""A run harness around each test of the page, and a browser around all of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scenarios.harness import RunHarness
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[RunHarness]:
+    with RunHarness.open(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    from .browser import launched
+
+    with launched() as opened:
+        yield opened

@@ -1,0 +1,121 @@
+"""The page in a real Chromium, against real runs of the offline server."""
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.scenarios.harness import RunHarness, wait_until
+
+from .browser import open_tab
+
+pytestmark = pytest.mark.slow
+STATE = "[data-test=run-state]"
+
+
+def test_a_run_is_watched_from_start_to_end(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(*range(1, 7))
+    harness.server("--latency", "0.3,0.5")
+    with open_tab(browser, harness) as tab:
+        run = harness.start("--all", "--parallel", "2")
+        expect(tab.page.locator(".run-card .pill")).to_have_text("running")
+        tab.page.locator("a.run-link").click()
+        expect(tab.page.locator(STATE)).to_have_text("running")
+        expect(tab.page.locator("table.items tbody tr:not(.spacer)")).to_have_count(6)
+        expect(tab.page.locator("td.state-cell", has_text="running").first).to_be_visible()
+        expect(tab.page.locator("[data-test=progress]")).not_to_have_text("0 of 6")
+        assert run.process.poll() is None, "it was not watched while it ran"
+        expect(tab.page.locator(STATE)).to_have_text("ended")
+        expect(tab.page.locator("[data-test=progress]")).to_have_text("6 of 6")
+        expect(tab.page.locator("td.state-cell", has_text="approved")).to_have_count(6)
+        expect(tab.page).to_have_title("ended 6/6 lld - agentos")
+        assert run.wait().code == 0
+        for panel in ("timeline", "keys", "log", "events"):
+            tab.page.locator(f"#tab-{panel}").click()
+        tab.check()
+
+
+def test_a_parked_draft_is_edited_and_approved_and_the_run_goes_on(
+    browser: Browser, harness: RunHarness
+) -> None:
+    harness.issues(1, 2)
+    server = harness.server("--latency", "1,1.2")
+    with open_tab(browser, harness) as tab:
+        run = harness.start("--all", "--review", "draft")
+        wait_until(lambda: [event for event in harness.events("item_ended") if event["item"] == "LLD-1"])
+        with server.frozen():  # the second item keeps the run alive meanwhile
+            tab.go("decisions/LLD-1")
+            tab.page.locator("[data-test=edit]").click()
+            text = tab.page.locator("#draft-text")
+            text.press("Control+End")
+            text.type("\n\n## Added in the page\n\nA paragraph of **mine**.\n")
+            expect(tab.page.locator(".document strong", has_text="mine")).to_be_visible()
+            tab.page.locator("[data-test=approve]").click()
+            expect(tab.page.locator(".toast")).to_contain_text("it goes to review. Its run continues it.")
+        assert run.wait().code == 0
+        assert "## Added in the page" in harness.document(1).read_text()
+        tab.check()
+
+
+def test_a_run_is_paused_and_resumed_with_undo(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(*range(1, 6))
+    harness.server("--latency", "0.5,0.7")
+    with open_tab(browser, harness) as tab:
+        run = harness.start("--all")
+        tab.page.locator("a.run-link").click()
+        tab.page.locator("[data-test=pause]").click()
+        expect(tab.page.locator(STATE)).to_have_text("paused")
+        assert harness.events("run_paused")
+        tab.page.locator("[data-test=resume]").click()
+        expect(tab.page.locator(STATE)).to_have_text("running")
+        tab.page.locator("button[aria-label='One worker more']").click()
+        expect(tab.page.locator(".stepper output")).to_have_text("2 workers")
+        tab.page.locator(".toast", has_text="2 workers").get_by_text("Undo").click()
+        expect(tab.page.locator(".stepper output")).to_have_text("1 worker")
+        tab.page.locator("[data-test=stop]").click()
+        tab.page.get_by_role("button", name="Stop the run").click()
+        assert run.wait().code == 143
+        expect(tab.page.locator(STATE)).to_have_text("ended, exit 143")
+        expect(tab.page.locator(".notice")).to_contain_text("Resume with: (cd ")
+        tab.check()
+
+
+def test_after_kill_9_the_page_says_so_and_shows_the_command(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    server = harness.server()
+    with open_tab(browser, harness) as tab, server.frozen():
+        run = harness.start("--all")
+        wait_until(lambda: harness.events("lease_granted"))
+        tab.page.locator("a.run-link").click()
+        expect(tab.page.locator(STATE)).to_have_text("running")
+        run.process.kill()
+        expect(tab.page.locator(STATE)).to_have_text("killed")
+        expect(tab.page.locator(".notice .command")).to_contain_text("lld-workflow --all")
+        expect(tab.page.locator("td.state-cell", has_text="killed")).to_have_count(1)
+        tab.check()
+
+
+def test_the_second_of_two_people_is_told(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    with open_tab(browser, harness) as tab:
+        tab.go("decisions/LLD-1")
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-1")
+        assert harness.run("review", "LLD-1", "--approve", program="agentos").code == 0
+        tab.page.locator("[data-test=reject]").click()
+        tab.page.locator("dialog textarea").fill("no")
+        tab.page.get_by_role("button", name="Reject").last.click()
+        expect(tab.page.locator(".toast")).to_contain_text("already approved")
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        tab.check()
+
+
+def test_a_read_only_page_offers_no_control(browser: Browser, harness: RunHarness) -> None:
+    harness.issue(1)
+    server = harness.server()
+    with open_tab(browser, harness, "--read-only") as tab, server.frozen():
+        harness.start("--all")
+        tab.page.locator("a.run-link").click()
+        expect(tab.page.locator(STATE)).to_have_text("running")
+        expect(tab.page.locator("[data-test=pause]")).to_be_hidden()
+        expect(tab.page.locator("[data-test=stop]")).to_be_hidden()
+        tab.check()

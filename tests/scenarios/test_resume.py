@@ -1,0 +1,140 @@
+"""Printed resume commands work as typed in whatever folder they are read."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .harness import PROGRAMS, CompletedCommand, RunHarness
+
+
+def read_in(harness: RunHarness, folder: Path, *args: str) -> CompletedCommand:
+    done = subprocess.run(
+        [PROGRAMS / "agentos", *args],
+        cwd=folder,
+        env=harness.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return CompletedCommand(done.returncode, done.stdout, done.stderr)
+
+
+def typed_in(harness: RunHarness, folder: Path, command: str) -> CompletedCommand:
+    """Run a printed command in a shell without AGENTOS_HOME."""
+    around = {name: value for name, value in harness.environment().items() if name != "AGENTOS_HOME"}
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=around, capture_output=True, text=True, timeout=60
+    )
+    return CompletedCommand(done.returncode, done.stdout, done.stderr)
+
+
+def interrupted(harness: RunHarness, *args: object) -> None:
+    server = harness.server()
+    with server.frozen():
+        running = harness.start(*args)
+        running.wait_for("Executing: N1_design")
+        running.signal(signal.SIGINT)
+        assert running.wait().code == 130
+
+
+@pytest.mark.slow
+def test_every_command_prints_a_resume_command_for_another_folder(harness: RunHarness) -> None:
+    harness.issues(42)
+    interrupted(harness, "42", "-j", 3)
+    expected = f"(cd project && AGENTOS_HOME={harness.home} lld-workflow 42 -j 3)"
+    for args in (["status"], ["wait"], ["watch"], ["stop"], ["pause"]):
+        done = read_in(harness, harness.root, *args)
+        assert f"Resume with: {expected}" in done.out + done.err, (args, done)
+        inside = read_in(harness, harness.project, *args)
+        assert "Resume with: lld-workflow 42 -j 3\n" in inside.out + inside.err, (args, inside)
+    done = typed_in(harness, harness.root, expected)
+    assert done.code == 0 and "resumes at" not in done.err, done
+    assert harness.document(42).exists() and not harness.databases()
+
+
+@pytest.mark.slow
+def test_an_interrupted_demo_resumes_from_inside_its_folder(harness: RunHarness) -> None:
+    running = harness.start("demo", program="agentos")
+    running.wait_for("Executing: N1_design")
+    running.signal(signal.SIGINT)
+    assert running.wait().code == 130
+    inside = harness.project / "agentos-demo"
+    home = {"AGENTOS_HOME": str(inside / ".agentos-home")}
+    harness.extra_env.update(home)
+    command = read_in(harness, inside, "status").lines[-1].partition("Resume with: ")[2]
+    assert command.startswith("(cd .. && AGENTOS_HOME=agentos-demo/.agentos-home lld-workflow")
+    done = typed_in(harness, inside, command.replace("--all", "--dry-run --all"))
+    assert done.code == 0 and "Dry run mode" in done.out, done
+
+
+def test_watch_from_another_folder_says_where_the_documents_are(harness: RunHarness) -> None:
+    harness.issues(42)
+    server = harness.server()
+    with server.frozen():
+        running = harness.start("42")
+        running.wait_for("Executing: N1_design")
+        watching = subprocess.Popen(
+            [PROGRAMS / "agentos", "watch"],
+            cwd=harness.root,
+            env=harness.environment(),
+            stdout=subprocess.PIPE,
+        )
+        assert watching.stdout and b"Watching" in watching.stdout.readline()
+    out, _ = watching.communicate(timeout=60)
+    assert running.wait().lines[-1] == "[COORDINATOR] Read the results: ls docs/lld/active"
+    last = out.decode().splitlines()[-1]
+    assert last == "[COORDINATOR] Read the results: ls project/docs/lld/active"
+
+
+@pytest.mark.slow
+def test_a_parked_item_can_be_decided_and_resumed_from_another_folder(harness: RunHarness) -> None:
+    harness.issues(42)
+    harness.server()
+    assert harness.run("42", "--review", "draft").code == 0
+    *_, decide, go_on = read_in(harness, harness.root, "status").lines
+    listed = read_in(harness, harness.root, *decide.partition("agentos ")[2].split())
+    assert listed.lines[-1] == "Read one and decide: agentos review LLD-42 --repo project"
+    args = listed.lines[-1].partition("agentos ")[2].split()
+    approved = read_in(harness, harness.root, *args, "--approve")
+    assert approved.code == 0 and approved.lines[-1].strip() == go_on.partition("with: ")[2]
+    assert typed_in(harness, harness.root, approved.lines[-1]).code == 0
+    assert harness.document(42).exists()
+
+
+def test_resume_starts_an_ended_run_again_with_its_own_command(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    interrupted(harness, "40", "--timeout", "7m")
+    (first,) = harness.runs()
+    elsewhere = harness.root / "elsewhere"
+    elsewhere.mkdir()
+    refused = read_in(harness, elsewhere, "resume")
+    assert refused.code == 5 and "name one with agentos resume RUN" in refused.err
+    done = read_in(harness, elsewhere, "resume", first.name)
+    assert done.code == 0, done.out + done.err
+    assert f"Starting run {first.name} again: (cd {harness.project} && " in done.err
+    assert "[LLD-40] Approved after 1 review" in done.out
+    assert harness.document(40).exists() and not harness.document(41).exists()
+    assert harness.events("run_started")[0]["command"] == "lld-workflow 40 --timeout 7m"
+
+
+def test_resume_without_a_name_takes_the_last_run_of_the_project_and_drops_fresh(harness: RunHarness) -> None:
+    harness.issues(40)
+    interrupted(harness, "--fresh", "40")
+    below = harness.project / "src"
+    below.mkdir()
+    done = read_in(harness, below, "resume")
+    assert done.code == 0 and harness.document(40).exists(), done.out + done.err
+    assert done.lines[-1] == "[COORDINATOR] Read the results: ls ../docs/lld/active", "as seen from here"
+    assert harness.events("run_started")[0]["command"] == "lld-workflow 40"
+    again = read_in(harness, below, "resume")
+    assert again.code == 0 and "--fresh" in again.out, "it says how to redo a finished item"
+
+
+def test_resume_says_why_a_run_cannot_be_started_again(harness: RunHarness) -> None:
+    harness.issues(40)
+    interrupted(harness, "40")
+    harness.project.rename(harness.root / "moved")
+    done = read_in(harness, harness.root, "resume", harness.runs()[0].name)
+    assert done.code == 3 and "No such file or directory" in done.err and "Traceback" not in done.err

@@ -1,0 +1,168 @@
+"""`agentos exec --worktree` and `--copy`: every item in a folder of its own, with real git and real processes."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .github import REPOSITORY, TOKEN, FakeGitHub
+from .harness import CompletedCommand, RunHarness, wait_until
+
+AGENT = """#!/bin/sh
+# usage: agent ITEM; appends to the shared file, then executes the text of the item
+echo "line by $AGENTOS_ITEM_ID" >> shared.txt
+. "$1"
+"""
+
+
+def git(folder: Path, *args: str) -> str:
+    identity = ("-c", "user.name=Test", "-c", "user.email=test@localhost")
+    found = subprocess.run(
+        ["git", "-C", str(folder), *identity, *args], check=True, capture_output=True, text=True
+    )
+    return found.stdout.strip()
+
+
+@pytest.fixture
+def project(harness: RunHarness) -> Path:
+    root = harness.project
+    (root / "agent").write_text(AGENT)
+    (root / "agent").chmod(0o755)
+    (root / "shared.txt").write_text("".join(f"{number}\n" for number in range(30)))
+    (root / "work").mkdir()
+    for name in "abc":
+        (root / "work" / f"{name}.sh").write_text(f"echo {name} > {name}.txt\n")
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "Start")
+    return root
+
+
+def exec_(harness: RunHarness, *args: object) -> CompletedCommand:
+    return harness.run(
+        "exec", "--worktree", "--items", "work/*.sh", *args, "--", "./agent", "./{item}", program="agentos"
+    )
+
+
+def worktrees(harness: RunHarness, *args: object) -> CompletedCommand:
+    return harness.run("worktrees", *args, program="agentos")
+
+
+def states(harness: RunHarness) -> dict[str, dict[str, object]]:
+    return {state["item"]: state for state in json.loads(worktrees(harness, "--json").out)["worktrees"]}
+
+
+def test_three_agents_that_edit_one_file_end_on_three_clean_branches(
+    harness: RunHarness, project: Path
+) -> None:
+    done = exec_(harness, "--parallel", "3")
+    assert done.code == 0
+    assert "Saved on branch agentos/a: 2 files changed (+2 -0), no conflicts" in done.lines_of("a")
+    assert done.lines_of("COORDINATOR")[-1] == "See what the items changed: agentos worktrees"
+    for name in "abc":
+        assert git(project, "show", f"agentos/{name}:shared.txt").endswith(f"29\nline by {name}")
+    assert git(project, "status", "--porcelain") == "" and "line" not in (project / "shared.txt").read_text()
+
+
+def test_branches_are_merged_in_order_and_a_conflict_changes_nothing(
+    harness: RunHarness, project: Path
+) -> None:
+    exec_(harness)
+    merged = worktrees(harness, "merge")
+    assert merged.code == 1 and merged.out.splitlines() == ["Merged a"]
+    assert "Not merged: agentos/b conflicts in shared.txt" in merged.err
+    assert git(project, "status", "--porcelain") == "" and (project / "a.txt").exists()
+    assert states(harness)["b"]["conflicts"] == ["shared.txt"] and states(harness)["a"]["is_merged"]
+    pruned = worktrees(harness, "prune")
+    assert pruned.out.splitlines()[-1] == "Removed 1 worktree, kept 2." and list(states(harness)) == [
+        "b",
+        "c",
+    ]
+    assert worktrees(harness, "prune", "b", "--force").code == 0 and list(states(harness)) == ["c"]
+    assert git(project, "branch", "--format=%(refname:short)").split() == ["agentos/c", "main"]
+
+
+def test_a_failed_item_continues_in_its_own_worktree(harness: RunHarness, project: Path) -> None:
+    (project / "work" / "a.sh").write_text("test -f half.txt || { echo half > half.txt; exit 3; }\n")
+    git(project, "commit", "--quiet", "--all", "-m", "Fail once")
+    assert exec_(harness).code == 1
+    assert states(harness)["a"]["uncommitted"] == 2
+    kept = worktrees(harness, "prune")
+    assert "Kept: a has 2 uncommitted files" in kept.err
+    again = exec_(harness)
+    assert again.code == 0 and git(project, "show", "agentos/a:half.txt") == "half"
+    assert git(project, "show", "agentos/a:shared.txt").count("line by a") == 2
+
+
+def test_fresh_never_drops_unmerged_work(harness: RunHarness, project: Path) -> None:
+    exec_(harness)
+    before = git(project, "rev-parse", "agentos/a")
+    again = exec_(harness, "--fresh")
+    assert again.code == 1 and "is not merged into main" in "\n".join(again.lines_of("a"))
+    assert git(project, "rev-parse", "agentos/a") == before
+
+
+def test_a_killed_run_resumes_in_the_same_worktree(harness: RunHarness, project: Path) -> None:
+    script = "test -f half.txt && exit 0; echo half > half.txt; git add half.txt; : > $(git rev-parse --git-path index.lock)\nsleep 60\n"
+    (project / "work" / "a.sh").write_text(script)
+    git(project, "commit", "--quiet", "--all", "-m", "Hang once")
+    running = harness.start("exec", "--worktree", "work/a.sh", "--", "./agent", "./{item}", program="agentos")
+    home = harness.home / "worktrees"
+    wait_until(lambda: any(home.glob("*/a/half.txt")) and any(project.glob(".git/worktrees/a/index.lock")))
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    done = harness.run("exec", "--worktree", "work/a.sh", "--", "./agent", "./{item}", program="agentos")
+    assert done.code == 0, done.out
+    assert git(project, "show", "agentos/a:half.txt") == "half"
+
+
+def test_an_item_that_git_does_not_know_is_named_by_its_place_in_the_project(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "work" / "new.sh").write_text("echo new > new.txt\n")
+    done = harness.run(
+        "exec", "--worktree", "work/new.sh", "work/a.sh", "--", "sh", "-c", 'echo "got $1"', "sh", "{item}",
+        program="agentos",
+    )  # fmt: skip
+    assert f"got {project / 'work' / 'new.sh'}" in done.lines_of("new")
+    assert "got work/a.sh" in done.lines_of("a")
+
+
+def test_a_folder_without_git_is_told_about_copies_and_merges_them(harness: RunHarness) -> None:
+    root = harness.project
+    (root / "shared.txt").write_text("one\n")
+    (root / "gone.txt").write_text("gone\n")
+    refused = harness.run("exec", "--worktree", "a", "--", "true", program="agentos")
+    assert refused.code == 3 and "use --copy" in refused.err
+    command = ("sh", "-c", 'echo "$1" >> shared.txt; echo "$1" > "$1.txt"; rm -f gone.txt', "sh", "{item}")
+    done = harness.run("exec", "--copy", "a", "b", "-j", "2", "--", *command, program="agentos")
+    assert done.code == 0 and (root / "shared.txt").read_text() == "one\n"
+    merged = worktrees(harness, "merge")
+    assert merged.code == 1 and merged.out.splitlines() == ["Merged a"]
+    assert "b changed files that have changed in the project since: shared.txt" in merged.err
+    assert (root / "shared.txt").read_text() == "one\na\n" and (root / "a.txt").exists()
+    assert not (root / "gone.txt").exists() and not (root / "b.txt").exists()
+    pruned = worktrees(harness, "prune")
+    assert pruned.out.splitlines() == ["Removed 1 worktree, kept 1."]
+
+
+def test_a_branch_is_pushed_and_gets_one_pull_request(
+    harness: RunHarness, project: Path, tmp_path: Path
+) -> None:
+    git(project, "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
+    git(project, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    exec_(harness, "--limit", "1")
+    with FakeGitHub().serve() as github:
+        harness.extra_env.update(GITHUB_TOKEN=TOKEN, GITHUB_API_URL=github.url)
+        refused = worktrees(harness, "pr", "a")
+        assert refused.code == 3 and "is not on GitHub" in refused.err
+        (project / "agentos.toml").write_text(f'github = "{REPOSITORY}"\n')
+        harness.extra_env["AGENTOS_TRUST"] = "1"
+        for _ in range(2):
+            opened = worktrees(harness, "pr", "a")
+            assert opened.out.strip() == f"https://github.example/{REPOSITORY}/pull/1"
+        assert [(pull["head"]["ref"], pull["base"]) for pull in github.pulls] == [("agentos/a", "main")]
+    assert git(tmp_path / "origin.git", "show", "agentos/a:a.txt") == "a"
