@@ -82,8 +82,10 @@ def test_watch_from_another_folder_says_where_the_documents_are(harness: RunHarn
             stdout=subprocess.PIPE,
         )
         assert watching.stdout and b"Watching" in watching.stdout.readline()
-    out, _ = watching.communicate(timeout=60)
+        watching.send_signal(signal.SIGSTOP)  # it then finds the item's last lines and the run's end at once
     assert running.wait().lines[-1] == "[COORDINATOR] Read the results: ls docs/lld/active"
+    watching.send_signal(signal.SIGCONT)
+    out, _ = watching.communicate(timeout=60)
     last = out.decode().splitlines()[-1]
     assert last == "[COORDINATOR] Read the results: ls project/docs/lld/active"
 

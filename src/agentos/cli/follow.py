@@ -55,19 +55,31 @@ def _follow(run: Path, follower: "Follower", shown: "Display", quit_requested: t
     from agentos.outputs.writer import is_reader_gone
     from agentos.storage.runs import is_alive
 
-    for entry in follower.new_events():
-        shown.update_only(entry.event, entry.at)
+    def show_log_lines() -> None:
+        for line in follower.log_lines():
+            shown.on_event(line, time.time())
+
+    def show_events(*, catching_up: bool) -> None:
+        for entry in follower.new_events():
+            if isinstance(entry.event, events.RunEnded):
+                # The items' last lines were written before this event, maybe since the logs were read. A short run
+                # may even end while we catch up; what it says at the end is shown all the same.
+                show_log_lines()
+                shown.on_event(entry.event, entry.at)
+            elif catching_up or isinstance(entry.event, events.ItemEnded):
+                # The end of an item is in its log too, in order with its other lines: do not print it twice.
+                shown.update_only(entry.event, entry.at)
+            else:
+                shown.on_event(entry.event, entry.at)
+
+    show_events(catching_up=True)
     alive = True
     while alive and not quit_requested.wait(POLL_INTERVAL):
         alive = is_alive(run)
         if is_reader_gone(1):
             raise BrokenPipeError
-        for line in follower.log_lines():
-            shown.on_event(line, time.time())
-        for entry in follower.new_events():
-            # The end of an item is in its log too, in order with its other lines: do not print it twice.
-            show = shown.update_only if isinstance(entry.event, events.ItemEnded) else shown.on_event
-            show(entry.event, entry.at)
+        show_log_lines()
+        show_events(catching_up=False)
 
 
 def _wait(run_id: str | None, timeout: float | None) -> int:
