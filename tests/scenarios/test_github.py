@@ -96,6 +96,36 @@ def test_an_approved_brief_is_filed_with_its_labels_and_only_once(
     assert len(github.issues) == 1 and not path.exists()
 
 
+def test_a_duplicate_that_exists_only_on_github_is_named_before_filing(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
+    """The duplicate is on the second of three pages; one issue is a pull request, one is closed."""
+    for number in range(1, 251):
+        github.add(number, f"Wish {number}", f"Something about {number}.")
+    path = harness.brief("17-thing.md", 17)
+    github.issues[140] |= {"title": "A thing of that kind", "body": path.read_text(), "state": "closed"}
+    github.issues[141] |= {"body": path.read_text(), "pull_request": {"url": "..."}}
+    harness.server()
+    done = run(harness, github, "--all", program="issue-workflow")
+    assert done.code == 0, done.out + done.err
+    (named,) = [line for line in done.lines_of("ISSUE-17") if line.startswith("Possible duplicate of ")]
+    assert named.startswith(f"Possible duplicate of {REPOSITORY}#141, A thing of that kind (closed) (")
+    filed_line = next(line for line in done.lines_of("ISSUE-17") if line.startswith("Filed as "))
+    assert done.lines_of("ISSUE-17").index(named) < done.lines_of("ISSUE-17").index(filed_line)
+    pages = [line for line in github.asked if "direction=asc" in line]
+    assert len(pages) == 3, "every page is read, once per run"
+
+
+def test_an_issue_filed_by_the_same_run_is_compared_too(harness: RunHarness, github: FakeGitHub) -> None:
+    harness.brief("17-thing.md", 17)
+    harness.brief("18-same-thing.md", 17)
+    harness.server()
+    done = run(harness, github, "--all", program="issue-workflow")
+    assert done.code == 0, done.out + done.err
+    assert not [line for line in done.lines_of("ISSUE-17") if "Possible duplicate" in line]
+    assert any(f"Possible duplicate of {REPOSITORY}#1" in line for line in done.lines_of("ISSUE-18"))
+
+
 @pytest.mark.slow
 def test_a_run_killed_between_filing_and_recording_an_issue_files_it_once(
     harness: RunHarness, github: FakeGitHub

@@ -1,19 +1,29 @@
 """Finds the documents that are nearest in words to a text: earlier designs, other issues."""
 
 import contextlib
+import os
 import re
 import sqlite3
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.codebase.words import split_identifiers, words
-from agentos.regular_files import UnsafeFile, list_folder, read_regular
+from agentos.core.errors import ItemError
+from agentos.regular_files import UnsafeFile, list_folder, open_regular, read_regular
 
 MAX_DOCUMENTS = 2000  # newest by name; each is read for every question
 _MAX_TERMS = 40
+_MAX_BODY = 65_536  # characters that are compared; GitHub's own limit
+_CHECK_EVERY = 200  # documents
+_LEFTOVER_AGE = 3600  # seconds
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\n.*?\n\1\n", re.DOTALL)
 _TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+_SCHEMA = """
+CREATE TABLE documents (id INTEGER PRIMARY KEY, path TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL);
+CREATE VIRTUAL TABLE t USING fts5(title, body, content='', tokenize="porter unicode61");
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +36,18 @@ class RelatedDocument:
     similarity: float = 0.0
 
 
-def read_documents(project: Path, folder: str) -> list[RelatedDocument]:
-    """The Markdown files directly in a folder of the project, without front matter; no link is followed."""
+def document_names(project: Path, folder: str) -> list[str]:
+    """The names of the Markdown files directly in a folder of the project, in order."""
     try:
-        names = sorted(name for name in list_folder(project / folder, project) if name.endswith(".md"))
+        return sorted(name for name in list_folder(project / folder, project) if name.endswith(".md"))
     except (OSError, UnsafeFile):
         return []
+
+
+def read_documents(project: Path, folder: str) -> list[RelatedDocument]:
+    """These files, at most `MAX_DOCUMENTS` of them, without front matter; no link is followed."""
     found = []
-    for name in names[-MAX_DOCUMENTS:]:
+    for name in document_names(project, folder)[-MAX_DOCUMENTS:]:
         with contextlib.suppress(OSError, UnsafeFile, UnicodeDecodeError):
             text = read_regular(project / folder / name, project).decode()
             body = _FRONT_MATTER.sub("", text, count=1)
@@ -44,35 +58,84 @@ def read_documents(project: Path, folder: str) -> list[RelatedDocument]:
 
 def nearest(documents: Iterable[RelatedDocument], text: str, count: int) -> list[RelatedDocument]:
     """The documents that match the text best, best first; those without a telling word in common are left out."""
-    pool = list(documents)
-    terms = list(dict.fromkeys(words(text)))[: 4 * _MAX_TERMS]
-    if not pool or not terms:
-        return []
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute('CREATE VIRTUAL TABLE t USING fts5(title, body, tokenize="porter unicode61")')
-        connection.executemany(
-            "INSERT INTO t (rowid, title, body) VALUES (?, ?, ?)",
-            (
-                (number, split_identifiers(d.title), split_identifiers(d.body))
-                for number, d in enumerate(pool, 1)
-            ),
+        _store(connection, documents)
+        return _search(connection, text, count)
+
+
+def write_document_index(
+    path: Path, documents: Iterable[RelatedDocument], check: Callable[[], None] = lambda: None
+) -> None:
+    """Store the documents for `nearest_in`, in place of those stored before. `check` may raise to stop."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    for leftover in path.parent.glob(f"{path.name}.*"):  # of runs that were killed
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE:
+                leftover.unlink()
+    try:
+        # Created by us, so that it is private from the first moment.
+        os.close(open_regular(new, flags=os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+        with contextlib.closing(sqlite3.connect(new)) as connection:
+            # A cache, written anew by every run and never changed afterwards.
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("PRAGMA journal_mode = OFF")
+            _store(connection, _checked(documents, check))
+            connection.commit()
+        os.replace(new, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+
+
+def nearest_in(path: Path, text: str, count: int) -> list[RelatedDocument]:
+    """As `nearest`, among the documents of an index. Raises ItemError if it cannot be read."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            return _search(connection, text, count)
+    except sqlite3.Error as error:
+        fix = "run the same command again: every run writes it anew"
+        raise ItemError(f"the issues to compare with cannot be read from {path}: {error}", (fix,)) from error
+
+
+def _checked(documents: Iterable[RelatedDocument], check: Callable[[], None]) -> Iterator[RelatedDocument]:
+    for number, document in enumerate(documents):
+        if number % _CHECK_EVERY == 0:
+            check()
+        yield document
+
+
+def _store(connection: sqlite3.Connection, documents: Iterable[RelatedDocument]) -> None:
+    connection.executescript(_SCHEMA)
+    for number, document in enumerate(documents, 1):
+        body = document.body[:_MAX_BODY]
+        connection.execute(
+            "INSERT INTO documents VALUES (?, ?, ?, ?)", (number, document.path, document.title, body)
         )
-        telling = _telling(connection, terms, len(pool))
-        if not telling:
-            return []
-        rows = connection.execute(
-            "SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t, 4.0, 1.0) LIMIT ?",
-            (" OR ".join(f'"{term}"' for term in telling), count),
-        ).fetchall()
-        return [
-            RelatedDocument(d.path, d.title, d.body, _similarity(connection, number, telling))
-            for (number,) in rows
-            for d in [pool[number - 1]]
-        ]
+        connection.execute(
+            "INSERT INTO t (rowid, title, body) VALUES (?, ?, ?)",
+            (number, split_identifiers(document.title), split_identifiers(body)),
+        )
 
 
-def _telling(connection: sqlite3.Connection, terms: list[str], total: int) -> list[str]:
+def _search(connection: sqlite3.Connection, text: str, count: int) -> list[RelatedDocument]:
+    terms = list(dict.fromkeys(words(text)))[: 4 * _MAX_TERMS]
+    telling = _telling(connection, terms)
+    if not telling:
+        return []
+    rows = connection.execute(
+        "SELECT d.id, d.path, d.title, d.body FROM t JOIN documents d ON d.id = t.rowid"
+        " WHERE t MATCH ? ORDER BY bm25(t, 4.0, 1.0) LIMIT ?",
+        (" OR ".join(f'"{term}"' for term in telling), count),
+    ).fetchall()
+    return [
+        RelatedDocument(path, title, body, _similarity(connection, number, telling))
+        for number, path, title, body in rows
+    ]
+
+
+def _telling(connection: sqlite3.Connection, terms: list[str]) -> list[str]:
     """The words found in at most half of the documents, or in at most two; empty if no document has any of them."""
+    (total,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     counts = {
         term: connection.execute("SELECT count(*) FROM t WHERE t MATCH ?", (f'"{term}"',)).fetchone()[0]
         for term in terms

@@ -152,7 +152,7 @@ class RunBuilder:
         self._items = {entry.item.id: entry.item for entry in plan.entries}
         self._redone = {entry.item.id for entry in plan.entries if entry.redo}
         if self._github and plan.entries:
-            self._github.find_filed(self._workflow)
+            self._github.read_issues(self._workflow, self._home.issue_index(settings.project))
         self._workflow.prepare(ProjectFolder(settings.project, self._say))
         clean_finished(self._workflow, settings.project, self._home, candidates)
         prune(self._home.runs, RetentionPolicy(runs=settings.keep_runs), time.time())

@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentos.codebase.related import write_document_index
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.planning.plan import Item
@@ -14,6 +17,7 @@ from agentos.core.text.secrets import Secret
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import prefixed
 from agentos.run.signals import StoppedBeforeStart
+from agentos.storage.files import private_folder
 from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
 from agentos.workflows.registry import BUILT_IN
@@ -33,6 +37,7 @@ class GitHubIssues:
     texts: the body of each open issue, by the item's source.
     filed: the address of each issue that an earlier run filed, by its marker.
     since: when the search for filed issues began; empty if there was none.
+    index: the file with every issue, for finding duplicates; empty if none was written.
     """
 
     access: GitHubAccess
@@ -41,6 +46,7 @@ class GitHubIssues:
     texts: dict[str, str] = field(default_factory=dict)
     filed: dict[str, str] = field(default_factory=dict)
     since: str = ""
+    index: str = ""
 
     def workflow(self, workflow: Plugin) -> Plugin:
         """The workflow itself, or one that takes its items from the open issues if they are its input."""
@@ -53,13 +59,25 @@ class GitHubIssues:
         self.texts = {str(page.path): page.body for page in pages}
         return Plugin.of(workflow.origin, LldWorkflow(pages))
 
-    def find_filed(self, workflow: Plugin) -> None:
-        """Find the issues that earlier runs filed, once for all items."""
-        if workflow.origin == BUILT_IN["issue"]:
-            from agentos.workflows.github.tracker import filed_before
+    def read_issues(self, workflow: Plugin, index: Path) -> None:
+        """Read every issue once for all items: which ones earlier runs filed, and what might be filed twice.
 
-            self._announce("Looking for issues that were filed before")
-            self.filed, self.since = self._wait(filed_before(self.client()))
+        The texts go to the file `index`, where the workers search them.
+        """
+        if workflow.origin != BUILT_IN["issue"]:
+            return
+        from agentos.workflows.github.tracker import read_issues
+
+        self._announce("Reading the issues")
+        found = self._wait(read_issues(self.client(), self.access.repository))
+        private_folder(index.parent)
+        try:
+            write_document_index(index, found.documents, self._check_stopped)
+        except (OSError, sqlite3.Error) as error:
+            raise PreflightError(
+                f"cannot write {index} ({error}): free space in the home, or set AGENTOS_HOME to another folder"
+            ) from error
+        self.filed, self.since, self.index = found.filed, found.since, str(index)
 
     def filed_issue(self, item: Item) -> FiledIssue | None:
         """None unless the workflow files issues: only then does a worker get the token."""
@@ -67,7 +85,7 @@ class GitHubIssues:
             return None
         from agentos.workflows.github.tracker import marker_of
 
-        return FiledIssue(self.filed.get(marker_of(item), ""), self.since)
+        return FiledIssue(self.filed.get(marker_of(item), ""), self.since, self.index)
 
     def client(self) -> "GitHub":
         from agentos.workflows.github.client import GitHub
@@ -76,6 +94,10 @@ class GitHubIssues:
 
     def _announce(self, action: str) -> None:
         self.echo(f"[COORDINATOR] {action} of {self.access.repository} on GitHub...")
+
+    def _check_stopped(self) -> None:
+        if self.is_stopped():
+            raise StoppedBeforeStart
 
     def _wait(self, request: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(_unless_stopped(request, self.is_stopped))

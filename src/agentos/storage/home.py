@@ -46,6 +46,10 @@ class Home:
         """The index of the project's code; a cache, built again when it is missing."""
         return self.path / "code" / f"{project_key(project)}.db"
 
+    def issue_index(self, project: Path) -> Path:
+        """The issues of the project's GitHub repository, to find duplicates; written anew by every run that files."""
+        return self.path / "issues" / f"{project_key(project)}.db"
+
     def locks(self, project: Path) -> Path:
         """The second lock of each item. The project's own may be deleted, as by `git clean`; these are not."""
         return self.path / "locks" / project_key(project)

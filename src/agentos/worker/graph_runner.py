@@ -98,7 +98,7 @@ class GraphRunner:
         from agentos.workflows.github.tracker import GitHubTracker
 
         github = GitHub(task.github, self.echo, random.random)
-        return GitHubTracker(github, task.item, task.filed.address, task.filed.since)
+        return GitHubTracker(github, task.item, task.filed.address, task.filed.since, task.filed.index)
 
     @contextlib.asynccontextmanager
     async def _node_events(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:

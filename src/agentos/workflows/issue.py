@@ -100,7 +100,9 @@ class IssueWorkflow:
         async def file(state: State) -> State:
             if state["verdict"] == Verdict.APPROVED.value:
                 draft = context.read_lineage(state["draft"])
-                for duplicate in related.duplicates(draft):
+                source = context.read_lineage(state["source"])
+                await related.prepare(state, source)
+                for duplicate in related.duplicates(draft, source):
                     context.say(f"Possible duplicate of {duplicate}")
                 return {"result": await _file(context, draft)}
             body = f"{context.read_lineage(state['draft']).rstrip()}\n\n{loop.reasons(state)}"

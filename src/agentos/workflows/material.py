@@ -9,13 +9,22 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from agentos.codebase.draft_check import CheckResult, check_draft
-from agentos.codebase.related import RelatedDocument, nearest, read_documents
+from agentos.codebase.related import (
+    MAX_DOCUMENTS,
+    RelatedDocument,
+    document_names,
+    nearest,
+    read_documents,
+)
+from agentos.codebase.words import words
 from agentos.workflows.node_context import LineageFile, NodeContext
 
 MAX_CHECKS = 2
 """Rounds of the check for one draft; they are not reviews."""
 _SHOWN_CHANGES = 5
 _RELATED_ISSUES, _RELATED_DESIGNS = 5, 2
+_SHOWN_DUPLICATES = 3
+_COMPARABLE_WORDS = 8  # a brief with fewer words is like too many issues
 _EXCERPT = 600  # characters of a related document
 DUPLICATE = 0.6
 """Share of an issue's telling words from which another issue may be the same."""
@@ -121,28 +130,53 @@ class RelatedMaterial(Material):
         self._issues = issues
         self._designs = designs
 
+    async def prepare(self, state: CodeState, source: str) -> CodeState:
+        if self._context.tracker:
+            await self._context.tracker.refresh()
+        return {}
+
     def texts(self, state: CodeState, source: str) -> Mapping[str, str]:
-        root, text = self._context.root, f"{self._context.item.title}\n{source}"
+        text = f"{self._context.item.title}\n{source}"
         found = [
-            *nearest(read_documents(root, self._issues), text, _RELATED_ISSUES),
-            *nearest(read_documents(root, self._designs), text, _RELATED_DESIGNS),
+            *self._nearest_issues(text, _RELATED_ISSUES),
+            *nearest(read_documents(self._context.root, self._designs), text, _RELATED_DESIGNS),
         ]
         return {"related": "\n\n".join(map(_excerpt, found))}
 
     def facts(self, state: CodeState, draft: str, source: str) -> str:
-        return (
-            "\n".join(f"Possible duplicate: {text}." for text in self.duplicates(draft))
-            or "No duplicate found."
-        )
+        found = [f"Possible duplicate: {text}." for text in self.duplicates(draft, source)] or [
+            "No duplicate found."
+        ]
+        older = len(document_names(self._context.root, self._issues)) - MAX_DOCUMENTS
+        if older > 0:
+            found.append(f"Not compared: the {older:,} files in {self._issues} whose names come first.")
+        return "\n".join(found)
 
-    def duplicates(self, draft: str) -> list[str]:
-        """The issues that may be the same as the drafted one, each with its title and how near it is."""
-        found = nearest(read_documents(self._context.root, self._issues), draft, 3)
+    def duplicates(self, draft: str, source: str) -> list[str]:
+        """The issues that may be the same as the drafted one, each with its title and how near it is.
+
+        The brief is compared too: a person's issue is often as short as a brief, and says much less than a draft.
+        """
+        brief = f"{self._context.item.title}\n{source}"
+        compared = [draft, brief] if len(set(words(brief))) >= _COMPARABLE_WORDS else [draft]
+        near: dict[str, RelatedDocument] = {}
+        for text in compared:
+            for document in self._nearest_issues(text, _SHOWN_DUPLICATES):
+                known = near.get(document.path)
+                if document.similarity >= max(DUPLICATE, known.similarity if known else 0):
+                    near[document.path] = document
+        found = sorted(near.values(), key=lambda document: -document.similarity)
         return [
             f"{document.path}, {document.title} ({document.similarity:.0%} of the telling words)"
-            for document in found
-            if document.similarity >= DUPLICATE
+            for document in found[:_SHOWN_DUPLICATES]
         ]
+
+    def _nearest_issues(self, text: str, count: int) -> list[RelatedDocument]:
+        """In the project's folder and in its tracker."""
+        found = nearest(read_documents(self._context.root, self._issues), text, count)
+        if tracker := self._context.tracker:
+            found = sorted([*found, *tracker.related(text, count)], key=lambda each: -each.similarity)
+        return found[:count]
 
 
 def _excerpt(document: RelatedDocument) -> str:

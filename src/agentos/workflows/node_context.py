@@ -13,6 +13,7 @@ from string import Template
 from typing import Protocol
 
 from agentos.codebase.project_code import ProjectCode
+from agentos.codebase.related import RelatedDocument
 from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Item
@@ -47,6 +48,14 @@ class Tracker(Protocol):
 
     async def check(self) -> str:
         """Raises if filing is bound to fail; returns what cannot be verified in advance, or an empty string."""
+        ...
+
+    async def refresh(self) -> None:
+        """Reads the issues that were filed since the run started, so that `related` knows them too."""
+        ...
+
+    def related(self, text: str, count: int) -> list[RelatedDocument]:
+        """The tracker's issues that are nearest to the text, best first."""
         ...
 
     async def file(self, filing: Filing, say: Say) -> str:

@@ -41,10 +41,14 @@ class GitHubAccess:
 
 @dataclass(frozen=True, slots=True)
 class FiledIssue:
-    """The address of the item's existing issue, if any, and the time from which to search for others."""
+    """The address of the item's existing issue, if any, and the time from which to search for others.
+
+    `index` is the file with all earlier issues of the repository.
+    """
 
     address: str
     since: str
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ class GitHub:
         self._jitter = jitter
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def repository(self) -> str:
+        return self._access.repository
+
     async def get(self, path: str, **params: str) -> GitHubResponse:
         """Retries with backoff while no response arrives."""
         for attempt in range(1, MAX_ATTEMPTS):

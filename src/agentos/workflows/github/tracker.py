@@ -4,12 +4,13 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+from agentos.codebase.related import RelatedDocument, nearest, nearest_in
 from agentos.core.errors import TrackerError
 from agentos.core.planning.plan import Item
 from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front_matter
@@ -51,10 +52,35 @@ def marker_in(issue: Json) -> str:
     return last_line if _MARKER.fullmatch(last_line) else ""
 
 
-async def filed_before(github: GitHub) -> tuple[dict[str, str], str]:
-    """The address of every issue by its marker, and the time from which to look for issues filed later."""
+@dataclass(frozen=True, slots=True)
+class RepositoryIssues:
+    """All issues of a repository, open and closed, as they were when a run started.
+
+    filed: the address of each issue that agentos filed, by its marker.
+    documents: every issue, to be compared with new ones.
+    since: the time from which to look for later ones.
+    """
+
+    filed: dict[str, str]
+    documents: list[RelatedDocument]
+    since: str
+
+
+async def read_issues(github: GitHub, repository: str) -> RepositoryIssues:
     found, date = await github.list("/issues", state="all", sort="created", direction="asc")
-    return {marker: _address(issue) for issue in found if (marker := marker_in(issue))}, since_of(date)
+    filed = {marker: _address(issue) for issue in found if (marker := marker_in(issue))}
+    return RepositoryIssues(filed, as_documents(found, repository), since_of(date))
+
+
+def as_documents(issues: list[Json], repository: str) -> list[RelatedDocument]:
+    """The issues among these; pull requests are left out."""
+    found = []
+    for issue in issues:
+        if page := as_page(issue, repository):
+            title = " ".join(str(issue.get("title") or "").split())
+            closed = " (closed)" if issue.get("state") == "closed" else ""
+            found.append(RelatedDocument(str(page.path), f"{title}{closed}", _MARKER.sub("", page.body)))
+    return found
 
 
 def since_of(date: str) -> str:
@@ -67,13 +93,19 @@ def since_of(date: str) -> str:
 
 
 class GitHubTracker:
-    """Files the issue of one item. `filed` is its address if it existed before the run."""
+    """Files the issue of one item, and finds those that are like it.
 
-    def __init__(self, github: GitHub, item: Item, filed: str, since: str) -> None:
+    `filed` is the address of the item's issue if it existed before the run. `index` has the issues that were read then,
+    `since` is when; an empty index stands for none.
+    """
+
+    def __init__(self, github: GitHub, item: Item, filed: str, since: str, index: str = "") -> None:
         self._github = github
         self._marker = marker_of(item)
         self._filed = filed
         self._since = since
+        self._index = index
+        self._recent: list[RelatedDocument] = []
 
     async def check(self) -> str:
         """Raises if filing is bound to fail, before any model call is paid for; returns what GitHub does not say."""
@@ -90,6 +122,22 @@ class GitHubTracker:
                 f"cannot file: the token has the scopes {response.scopes}; filing on {name} needs repo or public_repo"
             )
         return "; ".join(_unverifiable(response, repository))
+
+    async def refresh(self) -> None:
+        """Read the issues that were filed or changed since the run started, such as those of its other items."""
+        found, _ = await self._github.list("/issues", state="all", since=self._since)
+        others = [issue for issue in found if marker_in(issue) != self._marker]
+        self._recent = as_documents(others, self._github.repository)
+
+    def related(self, text: str, count: int) -> list[RelatedDocument]:
+        """The issues nearest to the text, best first, without the item's own."""
+        if self._filed:  # it would be found as its own duplicate, and nothing is filed any more
+            return []
+        recent = {document.path for document in self._recent}
+        stored = nearest_in(Path(self._index), text, count + len(recent)) if self._index else []
+        found = [document for document in stored if document.path not in recent]
+        found += nearest(self._recent, text, count)
+        return sorted(found, key=lambda document: -document.similarity)[:count]
 
     async def file(self, filing: Filing, say: Callable[[str], None]) -> str:
         """Searches before filing, and again whenever a response was lost."""
