@@ -18,9 +18,8 @@ from agentos.core.text.values import split_url
 from agentos.models import CHARS_PER_TOKEN
 
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
-MAX_EVENT_BYTES = (
-    4 * 1024 * 1024
-)  # of a stream; an SDK that waits for its end copies it again with every chunk
+# Of one event of a stream: an SDK that waits for its end copies it again with every chunk.
+MAX_EVENT_BYTES = 4 * 1024 * 1024
 PLACEHOLDER_KEY = "given-per-call"
 MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is a lie
 UNFINISHED = "the stream ended before the answer did"
@@ -119,8 +118,8 @@ class VendorClient(Generic[SdkClient]):
         except Exception as error:
             # The SDKs do not wrap all errors of their HTTP library, and a body that is not an answer, such as a proxy's
             # error page, fails wherever a field is missing: none of it is a response.
-            if redirect := _redirect_behind(error):
-                raise BadRequest(str(redirect)) from error
+            if unacceptable := _unacceptable_behind(error):
+                raise BadRequest(f"{_host(key)} {unacceptable}") from error
             if (translated := self._translate(error)) is not None:
                 raise translated from error
             reason = connection_problem(error, _host(key))
@@ -192,22 +191,18 @@ def _cut_reason(answer: PartialAnswer, key: LeasedKey) -> str:
     return f"no token for {key.call_timeout:g} s" + (f", after {written:,} tokens" if written else "")
 
 
-class ResponseTooLarge(ValueError):
-    """The response is larger than anything a model writes."""
-
-
-class RedirectRefused(ValueError):
-    """The server sent a model call elsewhere. Following it would hand the key to another host."""
+class UnacceptableResponse(ValueError):
+    """A response that no other key and no later call would improve: a redirect, or more than any model writes."""
 
 
 async def refuse_redirect(response: Any) -> None:
-    """Response hook: model calls follow no redirect, neither to another host nor from https to http."""
+    """Response hook: model calls follow no redirect, which would hand the key to another host."""
     if not 300 <= response.status_code < 400:
         return
     target = response.headers.get("location", "")[:200]
     await response.aclose()
-    raise RedirectRefused(
-        f"{response.request.url.host} answered with a redirect ({response.status_code}) to {target or '?'}: model calls "
+    raise UnacceptableResponse(
+        f"answered with a redirect ({response.status_code}) to {target or '?'}: model calls "
         "follow none, so that the key stays where you sent it; set the base URL that the provider gives"
     )
 
@@ -243,9 +238,9 @@ def _host(key: LeasedKey) -> str:
     return parts.hostname if parts and parts.hostname else "the provider"
 
 
-def _redirect_behind(error: BaseException | None) -> RedirectRefused | None:
-    """The refused redirect that an SDK's own exception hides."""
-    while error is not None and not isinstance(error, RedirectRefused):
+def _unacceptable_behind(error: BaseException | None) -> UnacceptableResponse | None:
+    """Our own error that an SDK's exception hides."""
+    while error is not None and not isinstance(error, UnacceptableResponse):
         error = error.__cause__ or error.__context__
     return error
 
@@ -254,8 +249,7 @@ async def bound_body(response: Any) -> None:
     """Response hook for the SDKs' HTTP clients: at most MAX_RESPONSE_BYTES of a body are read.
 
     The limit applies to the decompressed body, so that a small one cannot expand without end; in a stream, one event has
-    a limit too. A stream of events is
-    left to the SDK to read; anything else is read here.
+    a limit too. A stream of events is left to the SDK to read; anything else is read here.
     """
     read = response.aiter_bytes
     is_stream = is_event_stream(response)
@@ -269,11 +263,13 @@ async def bound_body(response: Any) -> None:
             if size > MAX_RESPONSE_BYTES or (is_stream and event_size > MAX_EVENT_BYTES):
                 await response.aclose()
                 what, most = (
-                    ("response", MAX_RESPONSE_BYTES)
+                    ("a response", MAX_RESPONSE_BYTES)
                     if size > MAX_RESPONSE_BYTES
-                    else ("event", MAX_EVENT_BYTES)
+                    else ("an event", MAX_EVENT_BYTES)
                 )
-                raise ResponseTooLarge(f"the {what} is larger than {most:,} bytes")
+                raise UnacceptableResponse(
+                    f"sent {what} larger than {most // 2**20} MiB, which no model writes: is the base URL right?"
+                )
             yield chunk
 
     if is_stream:

@@ -118,14 +118,13 @@ class ReviewLoop:
             draft = await ask_for_draft(context, call, request, texts["draft"])
             count += 1
             written = context.write_lineage(count, "draft", draft.text)
-            context.say(f"Draft {number} written ({len(draft.text.split())} words)")
+            words = len(draft.text.split())
+            context.say(f"Draft {number} written ({words} {'word' if words == 1 else 'words'})")
             result = self._material.check(draft.text, source)
             if result is None or not result.findings or check_round == MAX_CHECKS:
                 break
-            if (
-                result.findings == found_before
-            ):  # a third draft would not help either: leave it to the reviewer
-                break
+            if result.findings == found_before:
+                break  # a third draft would not help either: leave it to the reviewer
             found_before = list(result.findings)
             check_round += 1
             count += 1
