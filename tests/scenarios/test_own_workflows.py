@@ -196,3 +196,41 @@ def test_the_built_in_workflows_load_like_any_other() -> None:
     for name, origin in BUILT_IN.items():
         workflow = load_workflow(origin, "")
         assert workflow.name == name and workflow.origin == origin
+
+
+GRAPH = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+from agentos.workflows import Workflow
+
+class State(TypedDict, total=False):
+    topic: str
+    text: str
+
+builder = StateGraph(State)
+builder.add_node("write", lambda state: {"text": state["topic"].upper()})
+builder.add_edge(START, "write")
+
+workflow = Workflow.from_graph(
+    builder.compile(),
+    items="notes/*.md",
+    input=lambda item: {"topic": item.text},
+    output=lambda state, item: {f"out/{item.id}.md": state["text"]},
+)
+"""
+
+
+@pytest.mark.parametrize("engine", ["process", "inline"])
+def test_an_existing_graph_runs_over_files_and_writes_its_documents_once(
+    harness: RunHarness, project: Path, engine: str
+) -> None:
+    (project / "notes" / "snow.md").write_text("white")
+    (project / "flow.py").write_text(GRAPH)
+    done = run(harness, "flow:workflow", "--all", "--parallel", "3", "--offline", AGENTOS_ENGINE=engine)
+    assert done.code == 0, done.out + done.err
+    assert (project / "out/NOTES-snow.md").read_text() == "WHITE"
+    assert len(list((project / "out").iterdir())) == 4 and not harness.databases()
+    assert done.out.count(">>> Executing: write") == 4
+    assert "Nothing is pending" in run(harness, "flow:workflow", "--all", "--offline").out
+    again = run(harness, "flow:workflow", "snow", "--fresh", "--offline")
+    assert again.code == 0 and "Done in" in again.lines_of("NOTES-snow")[-1]

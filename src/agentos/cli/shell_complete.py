@@ -47,6 +47,7 @@ def complete_pending(ctx: click.Context, param: click.Parameter, incomplete: str
         return [
             CompletionItem(str(item.number) if by_number else item.id, help=item.title or None)
             for item in items
+            if not by_number or item.id.endswith(f"-{item.number}")
         ]
 
     return completer(pending)(ctx, param, incomplete)
@@ -121,8 +122,10 @@ def _items_of_last_run(runs: Path, workflow: str, project: Path) -> "list[Candid
     if last is None or last.started is None:
         return []
     titles = dict(zip(last.started.items, last.started.titles, strict=False))
-    items = [
-        Item(name, workflow, int(name.rpartition("-")[2]), titles.get(name, ""), "")
-        for name in last.started.items
-    ]
+    items = []
+    for name in last.started.items:
+        number = name.rpartition("-")[2]  # an item without a number is completed by its id alone
+        items.append(
+            Item(name, workflow, int(number) if number.isdecimal() else -1, titles.get(name, ""), "")
+        )
     return [Candidate(item, ItemStatus.PENDING) for item in items]

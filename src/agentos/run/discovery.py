@@ -13,14 +13,16 @@ from agentos.storage.locks import Holder, ItemLocks
 from agentos.storage.project_access import WRITTEN_FOLDERS
 from agentos.storage.review_notes import review_state
 from agentos.storage.runs import failed_before
-from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE, Workflow
+from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE, WorkflowMembers
 from agentos.workflows.issue import ACTIVE, DONE
 from agentos.workflows.node_context import check_project_prompts
 
 DOCUMENTS = (LINEAGE_ACTIVE, LINEAGE_DONE)
 
 
-def discover(workflow: Workflow, project: Path, home: Home, *, only_failed: bool = False) -> list[Candidate]:
+def discover(
+    workflow: WorkflowMembers, project: Path, home: Home, *, only_failed: bool = False
+) -> list[Candidate]:
     """All items of the project, with their checkpoints, locks and earlier failures. Reads only."""
     check_project(workflow, project)
     held = ItemLocks(project).held()
@@ -38,7 +40,7 @@ def discover(workflow: Workflow, project: Path, home: Home, *, only_failed: bool
     return candidates
 
 
-def check_project(workflow: Workflow, project: Path) -> None:
+def check_project(workflow: WorkflowMembers, project: Path) -> None:
     """Raise PreflightError unless the folder has a place for the workflow's items and documents.
 
     A link in place of a folder could lead out of the project, so it is neither read nor written through.
@@ -53,12 +55,12 @@ def check_project(workflow: Workflow, project: Path) -> None:
         )
 
 
-def written_folders(workflow: Workflow) -> tuple[str, ...]:
+def written_folders(workflow: WorkflowMembers) -> tuple[str, ...]:
     """The folders that a run of this workflow writes to: a brief is moved when its issue is filed."""
     return (*WRITTEN_FOLDERS, *((ACTIVE, DONE) if ACTIVE in workflow.folders else ()))
 
 
-def clean_finished(workflow: Workflow, project: Path, home: Home, candidates: list[Candidate]) -> None:
+def clean_finished(workflow: WorkflowMembers, project: Path, home: Home, candidates: list[Candidate]) -> None:
     """Delete the checkpoints of items whose process died between finishing and cleaning up."""
     locks, folder = ItemLocks(project), home.checkpoints(project)
     left = leftovers(folder)

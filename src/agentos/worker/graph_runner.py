@@ -48,13 +48,14 @@ class GraphRunner:
     echo: Say
 
     async def run(self, checkpoint: Checkpoint) -> Outcome:
-        graph = await self._compile(checkpoint)
+        context = await self._context(checkpoint)
+        graph = self._compile(context, checkpoint)
         config: Any = {
             "configurable": {"thread_id": self.task.item.id},
             "recursion_limit": max(STEPS_PER_ROUND, len(graph.nodes)) * (self.task.max_iterations + 1),
         }
         is_resumed = await checkpoint.saver.aget_tuple(config) is not None
-        graph_input: Any = None if is_resumed else {}
+        graph_input: Any = None if is_resumed else self.workflow.input(context)
         parked = await self._parked_item(graph, config) if is_resumed else None
         while True:
             if parked:
@@ -67,11 +68,11 @@ class GraphRunner:
                 return interrupted
             parked = await self._parked_item(graph, config)
             if parked is None:
-                return await self._conclude(graph, config, checkpoint)
+                return await self._conclude(graph, config, checkpoint, context)
 
-    async def _compile(self, checkpoint: Checkpoint) -> Any:
+    async def _context(self, checkpoint: Checkpoint) -> NodeContext:
         parking = await checkpoint.noted(PARKING)
-        context = NodeContext(
+        return NodeContext(
             item=self.task.item,
             folder=self.documents,
             ask=functools.partial(self.session.ask, checkpoint),
@@ -85,6 +86,8 @@ class GraphRunner:
             tracker=self._tracker(),
             code=ProjectCode(self.task.code, Path(self.task.project)) if self.task.code else None,
         )
+
+    def _compile(self, context: NodeContext, checkpoint: Checkpoint) -> Any:
         graph = with_node_events(
             self.workflow.graph(context), functools.partial(self._node_events, checkpoint)
         )
@@ -155,10 +158,13 @@ class GraphRunner:
         await asyncio.sleep(CANCEL_GRACE)
         running.cancel()
 
-    async def _conclude(self, graph: Any, config: Any, checkpoint: Checkpoint) -> Outcome:
+    async def _conclude(
+        self, graph: Any, config: Any, checkpoint: Checkpoint, context: NodeContext
+    ) -> Outcome:
         snapshot = await graph.aget_state(config)
         if snapshot.tasks:
             return failed_transient(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
+        result = self.workflow.publish(context, snapshot.values)
         await checkpoint.note("node", FINISHED)
         conclusion = self.workflow.conclude(snapshot.values)
         return Outcome(
@@ -166,7 +172,7 @@ class GraphRunner:
             conclusion.verdict,
             conclusion.rounds,
             details=(conclusion.reason,) if conclusion.reason else (),
-            result=conclusion.result,
+            result=result or conclusion.result,
         )
 
 

@@ -5,6 +5,7 @@ from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile,
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, Workflow
+from agentos.workflows.graph_workflow import GraphItem
 from agentos.workflows.markdown import (
     Page,
     folder_items,
@@ -19,6 +20,7 @@ __all__ = [
     "Candidate",
     "Conclusion",
     "Documents",
+    "GraphItem",
     "InvalidSpec",
     "Item",
     "ItemError",

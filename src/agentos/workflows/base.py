@@ -1,6 +1,6 @@
 """The interface that every workflow implements: its items, its graph, and when an item is finished."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +12,8 @@ from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
+
+    from agentos.workflows.graph_workflow import GraphItem
 
 REQUIRED = ("name", "prefix", "candidates", "status", "graph")
 LINEAGE_ACTIVE, LINEAGE_DONE = "docs/lineage/active", "docs/lineage/done"
@@ -31,12 +33,8 @@ class Conclusion:
     """Why it was not approved, in one sentence."""
 
 
-class Workflow(Protocol):
-    """Defines which items exist, what happens to each of them, and when one is finished.
-
-    Members with a default body are optional. Inherit from this class to get the defaults, or pass any class, object or
-    module that has the required members: agentos fills in the rest.
-    """
+class WorkflowMembers(Protocol):
+    """Defines which items exist, what happens to each of them, and when one is finished. See `Workflow`."""
 
     name: str
     """The name on the command line: `agentos run NAME`. Lower case."""
@@ -57,8 +55,12 @@ class Workflow(Protocol):
         ...
 
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        """The LangGraph graph for one item, not yet compiled."""
+        """The LangGraph graph for one item, compiled or not."""
         ...
+
+    def input(self, context: NodeContext) -> Any:
+        """The input of the item's graph. By default, an empty state."""
+        return {}
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         """Files that a user may take for items but that are not, to be listed with the reason. By default, none."""
@@ -72,12 +74,52 @@ class Workflow(Protocol):
         """Reads the outcome from the graph's final state. By default, `state["result"]` names what was produced."""
         return Conclusion(result=str(state.get("result", "")))
 
+    def publish(self, context: NodeContext, state: Any) -> str:
+        """Writes what the finished graph has produced, and returns its path. Must be idempotent. By default, nothing."""
+        return ""
+
     def tidy(self, documents: Documents, number: int) -> None:
         """Cleans up after a finished item. Must be idempotent. By default, moves the item's lineage to `done/`."""
         _archive_lineage(documents, f"{number}-{self.name}")
 
 
-def finished_verdict(workflow: Workflow, project: Path, item: Item, database: Path) -> Verdict | None:
+class Workflow(WorkflowMembers, Protocol):
+    """Base class of workflows, and the way to run a graph that exists already.
+
+    Members with a default body are optional. Inherit from this class to get the defaults, or pass any class, object or
+    module that has the required members: agentos fills in the rest. For a graph that knows nothing of agentos, use
+    `from_graph`:
+
+        workflow = Workflow.from_graph(
+            graph,
+            items="topics/*.md",
+            input=lambda item: {"topic": item.text},
+            output=lambda state, item: {f"out/{item.id}.md": state["text"]},
+        )
+    """
+
+    @staticmethod
+    def from_graph(  # noqa: PLR0913 - keywords, all but three optional
+        graph: Any,
+        *,
+        items: str | Iterable[str],
+        input: "Callable[[GraphItem], Any]",
+        output: "Callable[[Any, GraphItem], Mapping[str, str | bytes] | None] | None" = None,
+        name: str = "",
+        prefix: str = "",
+    ) -> "Workflow":
+        """A workflow that runs `graph`, compiled or not, once for each file that `items` matches.
+
+        `items` is a pattern inside the project, or several. `input` returns the graph's input for an item. `output`
+        returns the documents to write when the graph has ended, by their path in the project. `name` and `prefix`
+        come from the folder of the items unless they are given.
+        """
+        from agentos.workflows.graph_workflow import GraphSpec, GraphWorkflow
+
+        return GraphWorkflow(GraphSpec(graph, items, input, output, name, prefix))
+
+
+def finished_verdict(workflow: WorkflowMembers, project: Path, item: Item, database: Path) -> Verdict | None:
     """The item's verdict, if it is finished; `database` is its checkpoint.
 
     An item with problems has none: it fails with its problems instead.

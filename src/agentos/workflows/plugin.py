@@ -1,5 +1,6 @@
 """Validating wrapper around a workflow: checks what it provides and attributes its errors to it."""
 
+import copy
 import re
 import sys
 from collections.abc import Mapping
@@ -49,9 +50,10 @@ class Plugin:
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
         found = {name: read_member(origin, target, name) for name in (*REQUIRED, "folders", "uses_code")}
         if missing := [name for name in REQUIRED if found[name] is MISSING]:
-            raise _broken(
-                origin, f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
-            )
+            problem = f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
+            if hasattr(target, "get_graph") or hasattr(target, "add_node"):
+                problem = "is a LangGraph graph: make a workflow of it with Workflow.from_graph"
+            raise _broken(origin, problem)
         folders = () if found["folders"] is MISSING else found["folders"]
         uses_code = found["uses_code"] is True
         plugin = cls(origin, found["name"], found["prefix"], folders, uses_code, target)
@@ -83,10 +85,13 @@ class Plugin:
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
         found = self._call("graph", context)
         # A compiled graph keeps the graph that it was built from.
-        graph: StateGraph[Any, Any, Any, Any] = getattr(found, "builder", found)
+        graph = getattr(found, "builder", found)
         if not hasattr(graph, "compile") or not hasattr(graph, "nodes"):
             raise self._unexpected("graph", found, "a langgraph StateGraph")
-        return graph
+        # A copy: the graph may be a module's, and nodes are wrapped for each item.
+        own = copy.copy(graph)
+        own.nodes = {name: copy.copy(spec) for name, spec in graph.nodes.items()}
+        return own  # type: ignore[no-any-return]
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         found = self._call("skipped", project)
@@ -101,6 +106,15 @@ class Plugin:
         found = self._call("conclude", state)
         if not isinstance(found, Conclusion):
             raise self._unexpected("conclude", found, "a Conclusion")
+        return found
+
+    def input(self, context: NodeContext) -> Any:
+        return self._call("input", context)
+
+    def publish(self, context: NodeContext, state: Any) -> str:
+        found = self._call("publish", context, state)
+        if not isinstance(found, str):
+            raise self._unexpected("publish", found, "the path of what was produced")
         return found
 
     def tidy(self, documents: Documents, number: int) -> None:
@@ -128,8 +142,13 @@ class Plugin:
             raise _broken(self.origin, f"has folders = {folders!r}; expected a tuple of folder names")
 
     def _check_item(self, item: Item) -> None:
-        number = item.number if type(item.number) is int and item.number >= 0 else "NUMBER"
-        if item.id != f"{self.prefix}-{number}" or not is_safe_id(item.id) or item.workflow != self.name:
+        has_number = type(item.number) is int and item.number >= 0
+        number = item.number if has_number else "NUMBER"
+        # A file without a number has a name instead, which must not be taken for another item's number.
+        rest = item.id.removeprefix(f"{self.prefix}-")
+        is_named = rest != item.id and not rest.isdecimal()
+        is_known = has_number and (is_named or rest == str(number))
+        if not is_known or not is_safe_id(item.id) or item.workflow != self.name:
             raise self._unexpected(
                 "candidates",
                 item,

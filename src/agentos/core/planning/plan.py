@@ -25,8 +25,9 @@ class Item:
 
 
 def matches(item: str, word: str) -> bool:
-    """Whether the word names the item: by its id, ignoring case, or by its number."""
-    return word.casefold() in (item.casefold(), item.rpartition("-")[2])
+    """Whether the word names the item, ignoring case: by its id, its number, or its id without the prefix."""
+    name = item.casefold()
+    return bool(word) and word.casefold() in (name, name.rpartition("-")[2], name.partition("-")[2])
 
 
 def resolve_item(word: str, items: Iterable[str]) -> str | None:
@@ -197,8 +198,10 @@ def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candid
     index: dict[str | int, list[Candidate]] = {}
     for candidate in candidates:
         item = candidate.item
-        names: set[str | int] = {item.number, item.id.casefold(), item.source, *candidate.twins}
-        for name in names:
+        identifier = item.id.casefold()
+        without_prefix = identifier.partition("-")[2] or identifier
+        names: set[str | int] = {item.number, identifier, without_prefix, item.source}
+        for name in (*names, *candidate.twins):
             index.setdefault(name, []).append(candidate)
     chosen: dict[str, Candidate] = {}
     for word in words:
