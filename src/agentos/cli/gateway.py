@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.param_types import Duration
+from agentos.cli.gateway_tokens import TOKEN_COMMANDS
+from agentos.cli.param_types import Duration, HostPort
 from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
-    from agentos.gateway.server import Ready
+    from agentos.gateway.server import Ready, SharedAddress
+
+MAX_WAIT = 300.0  # seconds
+SHARED_MAX_WAIT = 60.0  # seconds; connections between machines are often cut when they are silent for longer
 
 EPILOG = """\b
 Examples:
@@ -20,6 +24,7 @@ Examples:
   agentos gateway --budget 5 > gateway.env &
   while kill -0 $! && ! [ -s gateway.env ]; do sleep 0.1; done; . ./gateway.env; my-agent
   agentos gateway --offline
+  agentos gateway --listen 10.0.0.5:8484 --tls-cert cert.pem --tls-key key.pem
 
 \b
 Endpoints below http://127.0.0.1:PORT:
@@ -32,11 +37,16 @@ becomes free in time, the agent gets a 429 with Retry-After.
 """
 
 
+@click.pass_context
 def _run(
-    port: int,
+    ctx: click.Context,
+    port: int | None,
+    listen: tuple[str, int] | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     item: tuple[str, ...],
     format: str,
-    max_wait: float,
+    max_wait: float | None,
     budget: float | None,
     repo: Path | None,
     offline: bool,
@@ -46,29 +56,65 @@ def _run(
 
     Prints the environment variables that point an agent at the gateway, with a token in place of a key; the
     token is valid while the gateway runs. Progress goes to stderr. Ctrl-C stops it and prints tokens and cost
-    per item.
+    per item. With --listen other machines can use it, with tokens that you issue by name and that stay valid.
     """
+    if ctx.invoked_subcommand is not None:
+        return 0
     from agentos.config.settings import Flags, read_settings
     from agentos.gateway.server import GatewayOptions, run_gateway
 
     settings = read_settings(Flags(repo=repo, budget=budget))
     if not die_with_parent:  # else its parent has already printed this
         warn_held_back(settings, err=True)
-    items = tuple(dict.fromkeys(item)) or ("agent",)
+    address = _address(listen, tls_cert, tls_key, port, item)
+    items = tuple(dict.fromkeys(item)) or (() if address else ("agent",))
     if len(items) > 1 and format == "env":
         raise click.UsageError(
             f"{len(items)} items would set the same variables, so only the last would count: add --format json, "
             "or start one gateway per item"
         )
     options = GatewayOptions(
-        settings, max_wait, port, offline, ends_with_stdin=die_with_parent, emit_events=format == "events"
+        settings,
+        max_wait or (SHARED_MAX_WAIT if address else MAX_WAIT),
+        port or 0,
+        offline,
+        ends_with_stdin=die_with_parent,
+        emit_events=format == "events",
+        listen=address,
     )
     try:
         return run_gateway(options, lambda ready: click.echo(_variables_text(ready, items, format), nl=False))
     except OSError as error:
+        where, flag = (
+            (f"{address.host}:{address.port}", "--listen") if address else (f"port {port}", "--port")
+        )
         raise click.UsageError(
-            f"cannot listen on port {port}: {error.strerror or error}; choose another with --port"
+            f"cannot listen on {where}: {error.strerror or error}; choose another with {flag}"
         ) from error
+
+
+def _address(
+    listen: tuple[str, int] | None,
+    certificate: Path | None,
+    key: Path | None,
+    port: int | None,
+    items: tuple[str, ...],
+) -> "SharedAddress | None":
+    from agentos.gateway.server import SharedAddress
+
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together: give both")
+    if listen is None:
+        if certificate:
+            raise click.UsageError("--tls-cert and --tls-key need an address: add --listen HOST:PORT")
+        return None
+    if port is not None:
+        raise click.UsageError("--listen already names a port: drop --port")
+    if items:
+        raise click.UsageError(
+            "--listen takes tokens that last: drop --item, and type agentos gateway token NAME"
+        )
+    return SharedAddress(*listen, certificate, key)
 
 
 def _variables_text(ready: "Ready", items: tuple[str, ...], format: str) -> str:
@@ -83,11 +129,13 @@ def _variables_text(ready: "Ready", items: tuple[str, ...], format: str) -> str:
     }
     if format == "json":
         return json.dumps({"url": ready.url, "items": variables}) + "\n"
-    return shell_exports(variables[items[0]])
+    return shell_exports(variables[items[0]]) if items else ""
 
 
-command = click.Command(
+command = click.Group(
     "gateway",
+    invoke_without_command=True,
+    commands=TOKEN_COMMANDS,
     callback=_run,
     help=_run.__doc__,
     epilog=EPILOG,
@@ -96,8 +144,23 @@ command = click.Command(
         click.Option(
             ["--port"],
             type=click.IntRange(0, 65535),
-            default=0,
-            help="Port to listen on; 0 picks a free one.",
+            help="Port to listen on at 127.0.0.1; 0, the default, picks a free one.",
+        ),
+        click.Option(
+            ["--listen"],
+            type=HostPort(),
+            help="Address for other machines, which use tokens from `agentos gateway token`. Beyond this machine it needs "
+            "--tls-cert and --tls-key.",
+        ),
+        click.Option(
+            ["--tls-cert"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="PEM file with the certificate chain; a renewed one is used without a restart.",
+        ),
+        click.Option(
+            ["--tls-key"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="PEM file with the certificate's private key.",
         ),
         click.Option(
             ["--item"],
@@ -114,8 +177,7 @@ command = click.Command(
         click.Option(
             ["--max-wait"],
             type=Duration(),
-            default="5m",
-            help="How long a call may wait for a key before it gets a 429 (5m).",
+            help="How long a call may wait for a key before it gets a 429 (5m; 1m with --listen).",
         ),
         click.Option(
             ["--budget"],

@@ -63,6 +63,23 @@ class BaseUrl(click.ParamType[str]):
         return text
 
 
+class HostPort(click.ParamType[tuple[str, int]]):
+    """`10.0.0.5:8484` or `[::1]:8484`, as host and port."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        host, _, port = str(value).rpartition(":")
+        name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not name or (":" in name and name == host) or not re.fullmatch(r"[\w.:-]+", name):
+            self.fail(f"invalid address {value!r}: expected HOST:PORT such as 10.0.0.5:8484", param, ctx)
+        if not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
+            self.fail(f"invalid port in {value!r}: expected 0 to 65535", param, ctx)
+        return name, int(port)
+
+
 class ImpliedInt(int):
     """The number that an option without a value stands for, to tell it from one that was typed."""
 

@@ -9,13 +9,16 @@ from agentos.gateway.dialects.base import GatewayError, plain_error, send_error,
 from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
 from agentos.gateway.lease_broker import LeaseBrokers, NoKey
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
-from agentos.gateway.tokens import TokenSigner
+from agentos.gateway.tokens import TokenVerifier
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.http.connection import Connection, HttpRequest
 from agentos.http.server import has_loopback_host
 
-_NOT_AUTHENTICATED = "invalid token: use the one this gateway printed; tokens are valid only while it runs"
+_NOT_AUTHENTICATED = (
+    "invalid token: use the one this gateway printed, which is valid only while it runs, or for a shared gateway "
+    'one that "agentos gateway token" has issued and nobody has revoked'
+)
 _UNKNOWN_PATH = f"unknown path: expected one that starts with /{', /'.join(DIALECTS)}"
 _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgrade header"
 
@@ -26,7 +29,7 @@ class CallPolicy:
 
     `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
     calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_end` once for
-    every forwarded call.
+    every forwarded call. `scheme` is the one of the gateway's own URL.
     """
 
     max_wait: float  # seconds
@@ -34,23 +37,24 @@ class CallPolicy:
     waits: Callable[[str], WaitListener]
     on_end: Callable[[CallRecord], None]
     on_budget: Callable[[str], None]
+    scheme: str = "http"
 
 
 class RequestHandler:
     """Answers every request, with the provider's response or with an error in the provider's own format.
 
-    Only requests to a loopback host name, with a token that `signer` issued, are forwarded.
+    Only requests with a token that `tokens` knows are forwarded, and without TLS only those to a loopback host name.
     """
 
     def __init__(
         self,
-        signer: TokenSigner,
+        tokens: TokenVerifier,
         brokers: LeaseBrokers,
         upstream: Upstream,
         clocks: Clocks,
         policy: CallPolicy,
     ) -> None:
-        self._signer = signer
+        self._tokens = tokens
         self._brokers = brokers
         self._upstream = upstream
         self._clocks = clocks
@@ -59,11 +63,11 @@ class RequestHandler:
 
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
         """Responds to a request that will not be forwarded, before its body is read; returns whether it may go on."""
-        if not has_loopback_host(head.headers):
+        if self._policy.scheme == "http" and not has_loopback_host(head.headers):
             plain_error(
                 connection, 403, "only requests to a loopback host name such as localhost are accepted"
             )
-        elif (request := parse_request(head)) is None:
+        elif (request := parse_request(head, self._policy.scheme)) is None:
             plain_error(connection, 404, _UNKNOWN_PATH)
         elif self._item(request) is None and head.method == "HEAD":
             # Agents probe their base URL this way, before they send a key.
@@ -77,7 +81,7 @@ class RequestHandler:
         return False
 
     async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
-        request = parse_request(incoming)
+        request = parse_request(incoming, self._policy.scheme)
         item = self._item(request) if request else None
         assert request and item, "admit has let this request pass"
         if reason := self._policy.budget_problem(request):
@@ -87,7 +91,7 @@ class RequestHandler:
 
     def _item(self, request: ProxyRequest) -> str | None:
         """The item that one of the request's tokens was issued for."""
-        return next((found for token in request.tokens if (found := self._signer.item(token))), None)
+        return next((found for token in request.tokens if (found := self._tokens.item(token))), None)
 
     async def _forward(self, item: str, request: ProxyRequest, connection: Connection) -> None:
         record = CallRecord(item, request.dialect.provider, request.model)

@@ -67,8 +67,8 @@ class ProxyRequest:
         return self.method != "POST" or self.dialect.is_unmetered(self.path)
 
 
-def parse_request(incoming: HttpRequest) -> ProxyRequest | None:
-    """Returns None if the path belongs to no provider."""
+def parse_request(incoming: HttpRequest, scheme: str = "http") -> ProxyRequest | None:
+    """Returns None if the path belongs to no provider. `scheme` is the one of the gateway itself."""
     path, _, query = incoming.target.partition("?")
     provider, _, rest = path.removeprefix("/").partition("/")
     dialect = DIALECTS.get(provider)
@@ -86,7 +86,7 @@ def parse_request(incoming: HttpRequest) -> ProxyRequest | None:
         incoming.body,
         dialect.model(path, _parse_body(plain)),
         _estimate_input_tokens(plain),
-        f"http://{dict(incoming.headers).get('host', '')}/{provider}{dialect.version}",
+        f"{scheme}://{dict(incoming.headers).get('host', '')}/{provider}{dialect.version}",
     )
 
 

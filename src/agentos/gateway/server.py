@@ -11,9 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment, worker_environment
+from agentos.core.errors import PreflightError
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import PeerLog
@@ -27,10 +29,12 @@ from agentos.gateway.forwarder import Clocks, WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
 from agentos.gateway.request_parser import ProxyRequest
+from agentos.gateway.token_registry import TokenRegistry
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
-from agentos.http.server import listening, on_stdin_closed
+from agentos.http.server import Endpoint, is_loopback, listening, on_stdin_closed
+from agentos.http.tls import ServerCertificate
 from agentos.offline.child import start_offline_server
 from agentos.outputs.audit import JsonLines
 from agentos.outputs.writer import LineWriter
@@ -46,11 +50,22 @@ CREDENTIAL_POLL_INTERVAL = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
+class SharedAddress:
+    """Where a shared gateway listens; `certificate` and its `key` are PEM files, required beyond loopback."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayOptions:
     """Options of one `agentos gateway`.
 
     With `ends_with_stdin` it stops when its standard input is closed. The first line there is a JSON object with the
-    token seed and the variables that hold keys.
+    token seed and the variables that hold keys. With `listen` it is a shared gateway: its tokens come from the home's
+    registry and stay valid when it restarts.
     """
 
     settings: Settings
@@ -60,6 +75,7 @@ class GatewayOptions:
     offline_arguments: tuple[str, ...] = ()
     ends_with_stdin: bool = False
     emit_events: bool = False
+    listen: SharedAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,17 @@ def run_gateway(options: GatewayOptions, on_ready: Callable[[Ready], None]) -> i
         return asyncio.run(_Gateway(options, signer, variables, stack).serve(on_ready))
 
 
+def _certificate(address: SharedAddress | None) -> ServerCertificate | None:
+    if address and address.certificate and address.key:
+        return ServerCertificate(address.certificate, address.key)
+    if address and address.host != "localhost" and not is_loopback(address.host):
+        raise PreflightError(
+            f"--listen {address.host} lets other machines in: prompts and tokens would cross the network in clear. "
+            "Add --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1"
+        )
+    return None
+
+
 class _Gateway:
     """Builds the parts in the order in which they are needed; `stack` closes them."""
 
@@ -98,6 +125,8 @@ class _Gateway:
         self._signer = signer
         self._stack = stack
         self._home = Home(options.settings.home)
+        self._registry = TokenRegistry(self._home.gateway) if options.listen else None
+        self._certificate = _certificate(options.listen)
         self._redact = Redactor()
         self._prices = price_list(options.settings.prices)
         self._usage = UsageByItem()
@@ -112,6 +141,7 @@ class _Gateway:
         )
         brokers = self._brokers(credentials)
         upstream = Upstream(self._variables)
+        tls = self._certificate.context if self._certificate else None
         policy = CallPolicy(
             options.max_wait,
             self._budget_problem,
@@ -122,13 +152,20 @@ class _Gateway:
             ),
             self._call_ended,
             lambda reason: self._emit(events.BudgetReached(reason)),
+            "https" if tls else "http",
         )
-        handler = RequestHandler(self._signer, brokers, upstream, Clocks(host_clock, time.time), policy)
+        handler = RequestHandler(
+            self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy
+        )
+        address = options.listen or SharedAddress("127.0.0.1", options.port)
         started_at = time.monotonic()
         ready = False
         try:
             async with listening(
-                handler.handle, port=options.port, max_body=MAX_BODY_BYTES, admit=handler.admit
+                handler.handle,
+                Endpoint(address.host, address.port, tls),
+                max_body=MAX_BODY_BYTES,
+                admit=handler.admit,
             ) as url:
                 keys = Counter(credential.provider for credential in credentials if credential.enabled)
                 ready = True
@@ -138,6 +175,10 @@ class _Gateway:
                     self._json_events = JsonLines(stdout.write, EventEncoder(self._redact))
                 else:
                     self._console.started(url, keys, options.max_wait)
+                    if self._registry and not any(token.is_valid for token in self._registry.tokens()):
+                        self._console.warn(
+                            "No token is valid yet. Issue one with: agentos gateway token NAME"
+                        )
                 watch = None if options.offline else CredentialWatch(source, self._usable)
                 await self._wait_for_stop(watch, brokers)
         finally:
@@ -196,9 +237,18 @@ class _Gateway:
             on_stdin_closed(lambda: loop.call_soon_threadsafe(stop.set))
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), CREDENTIAL_POLL_INTERVAL if watch else None)
+                polls = watch or self._certificate
+                await asyncio.wait_for(stop.wait(), CREDENTIAL_POLL_INTERVAL if polls else None)
             if watch:
                 self._poll_credentials(watch, brokers)
+            self._poll_certificate()
+
+    def _poll_certificate(self) -> None:
+        try:
+            if self._certificate and self._certificate.reload_if_changed():
+                self._console.warn("The certificate has changed. New connections use the new one.")
+        except PreflightError as error:
+            self._console.warn(f"Still using the old certificate: {error}")
 
     def _poll_credentials(self, watch: CredentialWatch, brokers: LeaseBrokers) -> None:
         match watch():

@@ -7,6 +7,8 @@ import secrets
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
 
 PREFIX = "agentos"
 # Several names for one thing: SDKs, command-line agents and LiteLLM each read another one.
@@ -21,6 +23,14 @@ _API_KEYS = {
     "openai": ("OPENAI_API_KEY", "CODEX_API_KEY"),
 }
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class TokenVerifier(Protocol):
+    """Tells whose token this is: of one gateway process, or of a registry that outlives it."""
+
+    def item(self, token: str) -> str | None:
+        """Returns the item that the token was issued for, or None if the token is invalid."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +58,22 @@ class TokenSigner:
             return None
         return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
 
+    @staticmethod
+    def claimed_item(token: str) -> str:
+        """The item that a token names, before its signature is verified; empty if it names none."""
+        name = token.partition(".")[2].partition(".")[0]
+        try:
+            return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+        except ValueError:
+            return ""
+
     def _signature(self, name: str) -> str:
         return hmac.new(self.seed.encode(), name.encode(), hashlib.sha256).hexdigest()[:40]
+
+
+def base_url(url: str, provider: str) -> str:
+    """Where the gateway at `url` serves a provider."""
+    return f"{url}{_BASE_URLS[provider][1]}"
 
 
 def client_variables(
@@ -58,13 +82,14 @@ def client_variables(
     """The variables that make an agent's SDKs for these providers use the gateway, past any proxy of `environment`."""
     wanted = set(providers)
     variables = {}
-    for provider, (names, path) in _BASE_URLS.items():
+    for provider, (names, _) in _BASE_URLS.items():
         if provider in wanted:
-            variables.update(dict.fromkeys(names, f"{url}{path}"))
+            variables.update(dict.fromkeys(names, base_url(url, provider)))
             variables.update(dict.fromkeys(_API_KEYS[provider], token))
     # Programs read either spelling, and a proxy would see tokens and prompts.
     direct = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    hosts = dict.fromkeys([*(host for host in direct.split(",") if host.strip()), *_LOOPBACK])
+    gateway = urlsplit(url).hostname or ""
+    hosts = dict.fromkeys([*(host for host in direct.split(",") if host.strip()), *_LOOPBACK, gateway])
     return variables | dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))
 
 

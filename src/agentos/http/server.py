@@ -1,44 +1,77 @@
-"""Listens on a loopback address, recognises requests that were meant for one, and ends with the parent process."""
+"""Listens on a loopback address, or with TLS on any, recognises requests meant for one, and ends with the parent process."""
 
 import asyncio
 import contextlib
 import ipaddress
 import os
+import socket
+import ssl
 import threading
+from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from agentos.http.connection import MAX_BODY_BYTES, Admission, Connection, Handler
 
 CLOSE_GRACE = 0.2  # seconds
+# A peer that was cut off is noticed within half a minute; the system's defaults take hours. Not every system has all.
+DEAD_PEER_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server listens: port 0 picks a free one, `tls` encrypts its connections."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+
+
+LOOPBACK = Endpoint()
 
 
 @asynccontextmanager
 async def listening(
     handler: Handler,
+    endpoint: Endpoint = LOOPBACK,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
     max_body: int = MAX_BODY_BYTES,
     admit: Admission | None = None,
 ) -> AsyncIterator[str]:
     """Serves while the context is open, and yields the server's URL; leaving drops every connection.
 
-    Raises ValueError for an address that other machines can reach.
+    Raises ValueError for an address that other machines can reach, unless the connections are encrypted.
     """
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(handler, connections, max_body, admit), loopback_address(host), port, backlog=1024
+        lambda: Connection(handler, connections, max_body, admit),
+        endpoint.host if endpoint.tls else loopback_address(endpoint.host),
+        endpoint.port,
+        backlog=1024,
+        ssl=endpoint.tls,
     )
+    for listener in server.sockets:
+        # Accepted connections inherit these.
+        notice_dead_peers(listener)
     address, port = server.sockets[0].getsockname()[:2]
+    scheme = "https" if endpoint.tls else "http"
     try:
-        yield f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+        yield f"{scheme}://[{address}]:{port}" if ":" in address else f"{scheme}://{address}:{port}"
     finally:
         server.close()
         tasks = [task for connection in tuple(connections) if (task := connection.drop())]
         if tasks:
             # Lets the handlers record that their calls were dropped.
             await asyncio.wait(tasks, timeout=CLOSE_GRACE)
+
+
+def notice_dead_peers(connection: "socket.socket | TransportSocket") -> None:
+    """Lets the system close connections whose other end was cut off without saying goodbye."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in DEAD_PEER_OPTIONS.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def has_loopback_host(headers: Iterable[tuple[str, str]]) -> bool:
@@ -48,17 +81,17 @@ def has_loopback_host(headers: Iterable[tuple[str, str]]) -> bool:
     """
     host = next((value for name, value in headers if name == "host"), "")
     name = host.strip().rsplit(":", 1)[0].strip("[]")
-    return name == "localhost" or _is_loopback(name)
+    return name == "localhost" or is_loopback(name)
 
 
 def loopback_address(host: str) -> str:
     address = "127.0.0.1" if host == "localhost" else host
-    if not _is_loopback(address):
+    if not is_loopback(address):
         raise ValueError(f"invalid host {host}: must be a loopback address such as 127.0.0.1")
     return address
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -10,7 +10,7 @@ from typing import TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agentos.http.connection import Connection, HttpRequest
-from agentos.http.server import has_loopback_host, listening, on_stdin_closed
+from agentos.http.server import Endpoint, has_loopback_host, listening, on_stdin_closed
 from agentos.offline.call_log import CallLog
 from agentos.offline.config import KeyNames, OfflineKey, ServerConfig
 from agentos.offline.faults import parse_faults
@@ -65,7 +65,7 @@ async def serve(
     """Calls `on_ready` with the URL, then serves until cancelled, which drops every connection."""
     with _open_ledger(config) as file:
         handler = _OfflineHandler(config, keys, CallLog(time.time, file))
-        async with listening(handler.handle, host=host, port=port) as url:
+        async with listening(handler.handle, Endpoint(host, port)) as url:
             on_ready(url)
             await asyncio.get_running_loop().create_future()
 

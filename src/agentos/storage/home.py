@@ -32,6 +32,11 @@ class Home:
         return self.path / "quota"
 
     @property
+    def gateway(self) -> Path:
+        """The tokens and the spending of a gateway that other machines use."""
+        return self.path / "gateway"
+
+    @property
     def runs(self) -> Path:
         return self.path / "logs" / "parallel"
 
