@@ -77,7 +77,7 @@ def document(version: int) -> str:
 def verdict(number: int) -> dict[str, object]:
     """The scripted review: one new point in each round but the last, the earlier one resolved."""
     is_last = number == ROUNDS
-    issue = {"severity": "major", "description": f"Point of round {number}: " + SENTENCE * 3}
+    issue = {"severity": "critical", "description": f"Point of round {number}: " + SENTENCE * 3}
     return {
         "verdict": "APPROVED" if is_last else "REVISE",
         "rationale": SENTENCE * 2,

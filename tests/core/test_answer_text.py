@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.text.answer_text import apply_revision, has_sections, unwrap
+from agentos.core.text.answer_text import Revision, apply_revision, has_sections, unwrap
 
 DRAFT = """# Title
 
@@ -80,3 +80,38 @@ def test_a_document_without_sections_is_replaced_as_a_whole() -> None:
 @given(st.text(alphabet="#`~ \nab", max_size=60), st.text(alphabet="#`~ \nab", max_size=60))
 def test_any_revision_of_any_text_is_applied(document: str, revision: str) -> None:
     assert apply_revision(document, revision).endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("section", "description", "concerned"),
+    [
+        ("Test plan", "", True),
+        ("## Test plan", "", True),
+        ("6. Test Plan / coverage", "", True),
+        ("Tests plan", "", True),
+        ("Edge cases", "", True),
+        ("Context", "", False),
+        ("Rollout", "a `test_two` is missing", True),
+        ("Rollout", "a `test_three` is missing", False),
+        ("Document", "", False),
+        ("Title", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_remark_concerns_a_revision_by_its_section_or_by_a_changed_name(
+    section: str, description: str, concerned: bool
+) -> None:
+    after = DRAFT.replace("- one", "- one\n\n### Edge cases\n\n- `test_two`")
+    assert Revision(DRAFT, after).concerns(section, description) is concerned
+
+
+def test_a_removed_section_and_a_new_title_are_changes_but_layout_is_not() -> None:
+    assert Revision(DRAFT, DRAFT.partition("## Rollout")[0]).concerns("Rollout", "")
+    assert Revision(DRAFT, DRAFT.replace("# Title", "# Other")).concerns("Title", "")
+    assert not Revision(DRAFT, DRAFT.replace("Some  words,\n", "Some words, ")).concerns("Context", "")
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_any_remark_on_any_revision_is_judged(before: str, after: str, section: str, words: str) -> None:
+    assert not Revision(before, before).concerns(section, words)
+    Revision(before, after).concerns(section, words)

@@ -9,6 +9,7 @@ from agentos.core.planning.review_points import (
     stuck_reason,
 )
 from agentos.core.protocol.results import Verdict
+from agentos.core.text.answer_text import Revision
 
 TESTS = ReviewIssue("Tests", "major", "No test of the empty case")
 SCOPE = ReviewIssue("Scope", "minor", "Too wide")
@@ -63,3 +64,40 @@ def test_a_point_that_stays_open_in_three_reviews_stops_the_loop() -> None:
 def test_an_approval_leaves_nothing_open() -> None:
     after = after_review(first().points, Review(Verdict.APPROVED, "Good."), 2)
     assert after == PointsAfterReview((), (1, 2))
+
+
+def revision() -> Revision:
+    kept = "# Title\n\n## Data\n\nRows.\n\n## Scope\n\nWide.\n\n"
+    return Revision(f"{kept}## Tests\n\nNone.\n", f"{kept}## Tests\n\n- `test_empty` (R1)\n")
+
+
+def second(*blocking: ReviewIssue, still_open: tuple[int, ...] = ()) -> PointsAfterReview:
+    return after_review(first().points, revise(*blocking, still_open=still_open), 2, revision())
+
+
+def test_a_late_point_on_an_unchanged_section_is_a_note_and_cannot_block() -> None:
+    late = ReviewIssue("Data", "major", "No migration")
+    after = second(late)
+    assert after.notes == (late,) and after.points == () and after.verdict is Verdict.APPROVED
+    both = second(late, still_open=(2,))
+    assert [point.number for point in both.points] == [2] and both.notes == (late,)
+    assert both.verdict is Verdict.NEEDS_REVISION
+
+
+def test_a_late_point_blocks_if_it_is_critical_or_about_what_the_revision_changed() -> None:
+    for issue in (
+        ReviewIssue("Data", "Critical", "Loses rows"),
+        ReviewIssue("Tests", "major", "The empty case only"),
+        ReviewIssue("Data", "major", "R1 needs a column"),
+    ):
+        after = second(issue)
+        assert [point.number for point in after.points] == [3] and not after.notes, issue
+
+
+def test_a_note_takes_no_number_from_the_points() -> None:
+    after = second(ReviewIssue("Data", "minor", "x"), ReviewIssue("Tests", "major", "y"))
+    assert [(point.number, point.section) for point in after.points] == [(3, "Tests")]
+
+
+def test_in_the_first_review_everything_is_a_point() -> None:
+    assert first().notes == () and len(first().points) == 2

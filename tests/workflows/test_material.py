@@ -162,6 +162,73 @@ def test_a_review_is_told_that_the_code_changed_and_the_next_draft_sees_it(tmp_p
     assert harness.state["code_commit"] == second
 
 
+def review_answer(verdict: str, *issues: tuple[str, str, str], resolved: tuple[int, ...] = ()) -> str:
+    names = ("section", "severity", "description")
+    return json.dumps(
+        {
+            "verdict": verdict,
+            "rationale": "So.",
+            "earlier_points": [{"point": number, "status": "resolved"} for number in resolved],
+            "blocking_issues": [dict(zip(names, issue, strict=True)) for issue in issues],
+        }
+    )
+
+
+def test_a_new_point_of_a_later_review_on_an_unchanged_section_is_noted_in_the_document(
+    tmp_path: Path,
+) -> None:
+    revision = "## Rollout\n\nBehind a flag.\n"
+    first = review_answer("REVISE", ("Rollout", "major", "no way back"))
+    late = review_answer("REVISE", ("Failure modes", "major", "the disk is full"), resolved=(1,))
+    harness = LoopHarness(tmp_path, ScriptedModel(DESIGN, first, revision, late))
+    harness.load_and_draft()
+    harness.node(lambda loop, state: loop.review(state))
+    harness.node(lambda loop, state: loop.draft(state))
+    harness.node(lambda loop, state: loop.review(state))
+
+    assert harness.state["verdict"] == "approved" and harness.state["stop_reason"] == ""
+    assert harness.said[-1] == "Review 2: approved (0 blocking, 1 not blocking)"
+    documents: list[str] = []
+
+    async def finish(loop: ReviewLoop, state: State) -> State:
+        documents.append(loop.approved_document(state))
+        return {}
+
+    harness.node(finish)
+    ending = documents[0].partition("## Review notes\n\n")[2]
+    assert ending.startswith("New in a later review, neither critical nor about anything that the revision")
+    assert ending.endswith("\n\n- **Failure modes** (major): the disk is full\n")
+    verdict = (harness.project / harness.state["feedback"][-1]["path"]).read_text()
+    assert verdict.startswith("# Review 2: approved\n") and "Not blocking. New in a later review" in verdict
+
+
+def test_a_new_point_of_a_later_review_on_a_changed_section_blocks(tmp_path: Path) -> None:
+    revision = "## Rollout\n\nBehind a flag.\n"
+    first = review_answer("REVISE", ("Rollout", "major", "no way back"))
+    late = review_answer("REVISE", ("Rollout", "minor", "which flag?"), resolved=(1,))
+    harness = LoopHarness(tmp_path, ScriptedModel(DESIGN, first, revision, late))
+    harness.load_and_draft()
+    harness.node(lambda loop, state: loop.review(state))
+    harness.node(lambda loop, state: loop.draft(state))
+    harness.node(lambda loop, state: loop.review(state))
+
+    assert harness.state["verdict"] == "needs revision"
+    assert harness.said[-1] == "Review 2: needs revision (1 blocking)"
+
+
+def test_a_projects_own_prompt_without_the_earlier_points_is_not_held_to_them(tmp_path: Path) -> None:
+    first = review_answer("REVISE", ("Rollout", "major", "no way back"))
+    again = review_answer("REVISE", ("Failure modes", "major", "there is still no way back"))
+    harness = LoopHarness(tmp_path, ScriptedModel(DESIGN, first, "## Rollout\n\nFlag.\n", again))
+    make_project(harness.project, {".agentos/prompts/lld_review.md": "Review $source and $draft\n"})
+    harness.load_and_draft()
+    harness.node(lambda loop, state: loop.review(state))
+    harness.node(lambda loop, state: loop.draft(state))
+    harness.node(lambda loop, state: loop.review(state))
+
+    assert harness.state["verdict"] == "needs revision"
+
+
 def test_nobody_building_the_index_is_said_and_the_draft_goes_on_without_code(tmp_path: Path) -> None:
     project = make_project(tmp_path / "p")
     code = ProjectCode(CodeAccess(str(tmp_path / "none.db"), "missing", "", 8000), project, start_grace=0.0)

@@ -104,7 +104,7 @@ class IssueWorkflow:
                 await related.prepare(state, source)
                 for duplicate in related.duplicates(draft, source):
                     context.say(f"Possible duplicate of {duplicate}")
-                return {"result": await _file(context, draft)}
+                return {"result": await _file(context, loop.approved_document(state))}
             body = f"{context.read_lineage(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
             name = f"{REVISION}/{document_name(context.item.number)}"
             context.folder.write(name, with_metadata(loop.metadata(state), body).encode())

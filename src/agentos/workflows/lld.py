@@ -98,9 +98,10 @@ class LldWorkflow:
 
         async def finalize(state: State) -> State:
             approved = state["verdict"] == Verdict.APPROVED.value
-            body = context.read_lineage(state["draft"])
-            if not approved:
-                body = f"{body.rstrip()}\n\n{loop.reasons(state)}"
+            if approved:
+                body = loop.approved_document(state)
+            else:
+                body = f"{context.read_lineage(state['draft']).rstrip()}\n\n{loop.reasons(state)}"
             name = f"{APPROVED if approved else REVISION}/{document_name(context.item.number)}"
             context.folder.write(name, with_metadata(loop.metadata(state), body).encode())
             if approved:

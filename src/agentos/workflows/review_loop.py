@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import InvalidSpec
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.review_parser import Review
+from agentos.core.planning.review_parser import Review, ReviewIssue
 from agentos.core.planning.review_points import PointsAfterReview, ReviewPoint, after_review, stuck_reason
 from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.results import Verdict
+from agentos.core.text.answer_text import Revision
 from agentos.regular_files import UnsafeFile, read_start
 from agentos.workflows.markdown import in_file
 from agentos.workflows.material import MAX_CHECKS, CodeState, Material
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 FENCE = "---"
 _MAX_METADATA = 65_536  # bytes
 DRAFTER, REVIEWER = "drafter", "reviewer"
+NOTES_MEANING = (
+    "New in a later review, neither critical nor about anything that the revision changed: "
+    "noted, without holding up the approval."
+)
 
 
 class State(CodeState, total=False):
@@ -34,6 +39,7 @@ class State(CodeState, total=False):
     decision_count: decisions that a person has made.
     unreviewed_count: drafts that a person sent back or rejected before the reviewer saw them.
     points: what the reviews found and is still open; last_point: the highest number of a point so far.
+    notes: what later reviews found too late to block; reviewed: the draft that the last review saw.
     """
 
     source: LineageFile
@@ -47,6 +53,8 @@ class State(CodeState, total=False):
     feedback: list[LineageFile]
     points: list[dict[str, Any]]
     last_point: int
+    notes: list[dict[str, Any]]
+    reviewed: LineageFile
     stop_reason: str
     result: str
     stage: str
@@ -165,25 +173,35 @@ class ReviewLoop:
         # A project's own prompt that does not show the earlier points gets no answer for them.
         asked = [point.number for point in earlier] if context.uses_variable(name, "verdict") else []
         given = await ask_for_review(context, f"review-{number}", request, asked)
-        review, after = given.review, after_review(earlier, given.review, state.get("last_point", 0))
+        # Such a prompt does not tell the reviewer either that it came too late with something new.
+        revision = (
+            Revision(context.read_lineage(state["reviewed"]), draft)
+            if asked and "reviewed" in state
+            else None
+        )
+        review = given.review
+        after = after_review(earlier, review, state.get("last_point", 0), revision)
         count = state["lineage_count"] + 1
         text = _review_markdown(review, after, number, given.model)
-        context.say(f"Review {number}: {review.verdict} ({len(after.points)} blocking)")
+        notes = f", {len(after.notes)} not blocking" if after.notes else ""
+        context.say(f"Review {number}: {after.verdict} ({len(after.points)} blocking{notes})")
         return {
             "lineage_count": count,
-            "verdict": review.verdict.value,
+            "verdict": after.verdict.value,
             "rationale": review.rationale,
             "reviewer": given.model,
             "feedback": [*state["feedback"], context.write_lineage(count, "verdict", text)],
             "points": [pack(point) for point in after.points],
             "last_point": max((point.number for point in after.points), default=state.get("last_point", 0)),
-            "stop_reason": self._stop_reason(review, after, state),
+            "notes": [*state.get("notes", []), *map(pack, after.notes)],
+            "reviewed": state["draft"],
+            "stop_reason": self._stop_reason(after, state),
             "stage": Gate.VERDICT.value,
         }
 
-    def _stop_reason(self, review: Review, after: PointsAfterReview, state: State) -> str:
+    def _stop_reason(self, after: PointsAfterReview, state: State) -> str:
         """Why the loop ends without approval; empty if it goes on."""
-        if review.verdict is Verdict.APPROVED:
+        if after.verdict is Verdict.APPROVED:
             return ""
         if reason := stuck_reason(open_points(state), after):
             return reason
@@ -216,6 +234,15 @@ class ReviewLoop:
             source_sha256=item.digest,
             code_commit=state.get("code_commit", ""),
         )
+
+    def approved_document(self, state: State) -> str:
+        """The approved draft, with what its later reviews noted too late to block it."""
+        draft = self._context.read_lineage(state["draft"])
+        notes = dict.fromkeys(str(unpack(ReviewIssue, note)) for note in state.get("notes", []))
+        if not notes:
+            return draft
+        listed = "\n".join(notes)
+        return f"{draft.rstrip()}\n\n## Review notes\n\n{NOTES_MEANING}\n\n{listed}\n"
 
     def reasons(self, state: State) -> str:
         """The section that explains why a document was not approved."""
@@ -269,9 +296,11 @@ def _first_findings(findings: Sequence[str]) -> str:
 
 def _review_markdown(review: Review, after: PointsAfterReview, number: int, model: str) -> str:
     numbers = ", ".join(str(point.number) for point in after.points)
-    title = f"# Review {number}: {review.verdict}" + (f" (open: {numbers})" if numbers else "")
+    title = f"# Review {number}: {after.verdict}" + (f" (open: {numbers})" if numbers else "")
     resolved = f"Resolved: {', '.join(map(str, after.resolved))}" if after.resolved else ""
     parts = [title, f"Reviewer: {model}", review.rationale, resolved, "\n".join(map(str, after.points))]
+    if after.notes:
+        parts += [f"Not blocking. {NOTES_MEANING}", "\n".join(map(str, after.notes))]
     return "\n\n".join(part for part in parts if part).rstrip() + "\n"
 
 

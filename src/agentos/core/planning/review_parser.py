@@ -30,6 +30,9 @@ class ReviewIssue:
         """Equal for two issues that say the same in the same section."""
         return " ".join(f"{self.section}|{self.description}".casefold().split())
 
+    def __str__(self) -> str:
+        return f"- **{self.section}** ({self.severity}): {self.description}"
+
 
 @dataclass(frozen=True, slots=True)
 class Review:

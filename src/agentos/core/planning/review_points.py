@@ -1,11 +1,17 @@
-"""The points of a document's reviews: numbered when they are raised, open until a review calls them resolved."""
+"""The points of a document's reviews: numbered when they are raised, open until a review calls them resolved.
+
+A later review may raise a new point only if it is critical or about what the revision changed. Anything else is a note,
+which blocks nothing: a reviewer who finds something new in an unchanged text every time would never come to an end.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentos.core.planning.review_parser import Review, ReviewIssue
 from agentos.core.protocol.results import Verdict
+from agentos.core.text.answer_text import Revision
 
+CRITICAL = "critical"
 MAX_REVIEWS_OPEN = 3  # reviews in a row that find the same point open
 SAME_ISSUES_AGAIN = "two reviews in a row named the same blocking issues"
 
@@ -30,16 +36,24 @@ class ReviewPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointsAfterReview:
-    """The points that are open after a review, and the numbers of those that it called resolved."""
+    """The points that are open after a review, the numbers of those that it called resolved, and what blocks nothing."""
 
     points: tuple[ReviewPoint, ...]
     resolved: tuple[int, ...]
+    notes: tuple[ReviewIssue, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.NEEDS_REVISION if self.points else Verdict.APPROVED
 
 
-def after_review(earlier: Sequence[ReviewPoint], review: Review, last_number: int) -> PointsAfterReview:
+def after_review(
+    earlier: Sequence[ReviewPoint], review: Review, last_number: int, revision: Revision | None = None
+) -> PointsAfterReview:
     """Which points are open now. An issue that says the same as an earlier point is that point.
 
-    `last_number` is the highest number given so far.
+    `last_number` is the highest number given so far. `revision` is what changed since the last review; without it, as in
+    the first review, every issue is a point.
     """
     if review.verdict is Verdict.APPROVED:
         return PointsAfterReview((), tuple(point.number for point in earlier))
@@ -51,13 +65,18 @@ def after_review(earlier: Sequence[ReviewPoint], review: Review, last_number: in
     ]
     known = {point.issue.fingerprint for point in earlier}
     new = {issue.fingerprint: issue for issue in review.blocking if issue.fingerprint not in known}
+    notes = tuple(issue for issue in new.values() if revision and not _may_block(issue, revision))
     raised = [
         ReviewPoint(number, issue.section, issue.severity, issue.description)
-        for number, issue in enumerate(new.values(), last_number + 1)
+        for number, issue in enumerate((each for each in new.values() if each not in notes), last_number + 1)
     ]
     open_numbers = {point.number for point in kept}
     resolved = tuple(point.number for point in earlier if point.number not in open_numbers)
-    return PointsAfterReview((*kept, *raised), resolved)
+    return PointsAfterReview((*kept, *raised), resolved, notes)
+
+
+def _may_block(issue: ReviewIssue, revision: Revision) -> bool:
+    return issue.severity.casefold() == CRITICAL or revision.concerns(issue.section, issue.description)
 
 
 def stuck_reason(earlier: Sequence[ReviewPoint], after: PointsAfterReview) -> str:
