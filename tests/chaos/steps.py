@@ -10,7 +10,7 @@ from tests.chaos.contention import contend
 from tests.chaos.decisions import Act
 from tests.chaos.powercut import cut_everywhere
 from tests.chaos.processes import Role, orphans_of, process_tree
-from tests.chaos.sweep import sweep_filings
+from tests.chaos.sweep import calls_of_a_worker, sweep_filings
 from tests.chaos.sweep_gated_runs import sweep_gated_runs
 from tests.chaos.sweep_gateways import BESIDE, sweep_gateways
 from tests.chaos.sweep_programs import WORKER, sweep_programs
@@ -20,8 +20,8 @@ from tests.scenarios.harness import RunHarness, wait_until
 
 Environment = dict[str, str]
 Step = Callable[[Path, Environment], list[str]]
-# Numbers of the durable calls at which each step kills.
-FILING = range(184, 236, 2)
+FILING = range(100, 10, -2)  # durable calls before a worker's last, around the filing
+# Numbers of the durable calls at which each other step kills.
 MARKING = range(5, 11)
 DECIDING = range(8, 16, 2)
 GATED = (30, 60)
@@ -51,7 +51,8 @@ def power(root: Path, environment: Environment) -> list[str]:
 
 def filing(root: Path, environment: Environment) -> list[str]:
     """Workers are killed at the durable calls around the filing of an issue."""
-    return sweep_filings(root, FILING, environment).violations
+    calls = calls_of_a_worker(root / "counted", "issue-workflow")
+    return sweep_filings(root / "killed", [calls - before for before in FILING], environment).violations
 
 
 def programs(root: Path, environment: Environment) -> list[str]:
