@@ -36,6 +36,7 @@ from agentos.outputs.logfiles import LogFiles, SummaryFile
 from agentos.platform_support import host_clock
 from agentos.run.discovery import discover
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.storage.file_items import FileItems
 from agentos.storage.files import ProjectFolder, private_file
 from agentos.storage.home import Home
 from agentos.storage.journal import Journal
@@ -113,7 +114,8 @@ def run_all(
     others: Sequence[Listener] = (),
 ) -> Measured:
     """Run with the real event loop, scheduler, pool and listeners, and a model that answers at once."""
-    plan = make_plan(discover(find_workflow("lld", project), project, home), Selection(everything=True))
+    found = discover(find_workflow("lld", project), project, home, FileItems(project, home))
+    plan = make_plan(found, Selection(everything=True))
     items = {entry.item.id: entry.item for entry in plan.entries}
     documents = ProjectFolder(project)
     signals: list[str] = []

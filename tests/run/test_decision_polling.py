@@ -19,8 +19,9 @@ from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.run.event_loop import DECISION_POLL_INTERVAL, Clock, EventLoop, ExternalInputs
+from agentos.storage.checkpoints import write_note
 from agentos.storage.peer_log import NoPeers
-from agentos.storage.review_notes import PARKING, SETTLE_TIME, DecisionWatch, write_decision
+from agentos.storage.review_notes import PARKING, SETTLE_TIME, DecisionWatch, decision_note
 
 PARKED = 500
 EVENTS = 2000
@@ -53,6 +54,10 @@ def park(folder: Path, item: str, mtime: float = NOW - 60) -> Path:
         database.execute("INSERT INTO agentos_notes VALUES (?, ?)", (PARKING, json.dumps(pack(parked))))
     os.utime(path, (mtime, mtime))
     return path
+
+
+def write_decision(path: Path, action: ReviewAction) -> None:
+    write_note(path, decision_note(1), json.dumps(pack(ReviewDecision(action))))
 
 
 class ParkingEngine:
@@ -132,7 +137,7 @@ def test_a_decision_is_read_once_the_file_has_changed(tmp_path: Path, opens: lis
     opens.clear()
     assert watch(["LLD-1"]) == watch(["LLD-1"]) == []
     assert len(opens) == 1
-    write_decision(path, 1, ReviewDecision(ReviewAction.APPROVE))
+    write_decision(path, ReviewAction.APPROVE)
     assert watch(["LLD-1"]) == [events.ItemDecided("LLD-1", "approve")]
 
 
@@ -142,7 +147,7 @@ def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, opens: list[
     stamp = path.stat()
     watch = DecisionWatch(lambda item: path, lambda: NOW)
     assert watch(["LLD-1"]) == []
-    write_decision(path, 1, ReviewDecision(ReviewAction.APPROVE))
+    write_decision(path, ReviewAction.APPROVE)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert watch(["LLD-1"]) == [events.ItemDecided("LLD-1", "approve")]
 
@@ -152,7 +157,7 @@ def test_an_item_that_is_parked_again_is_read_again(tmp_path: Path) -> None:
     watch = DecisionWatch(lambda item: path, lambda: NOW)
     assert watch(["LLD-1"]) == []
     stamp = path.stat()
-    write_decision(path, 1, ReviewDecision(ReviewAction.REJECT))
+    write_decision(path, ReviewAction.REJECT)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert watch([]) == []
     assert watch(["LLD-1"]) == [events.ItemDecided("LLD-1", "reject")]

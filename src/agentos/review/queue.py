@@ -1,7 +1,7 @@
 """The items of a project that wait for a human decision, and how a decision is recorded."""
 
 import contextlib
-import os
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,14 @@ from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewAction, ReviewDecision, ReviewState
 from agentos.core.planning.plan import matches
+from agentos.core.protocol.codec import pack
+from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import clean, one_line
 from agentos.outputs.resume_command import resume_command
-from agentos.storage.checkpoints import read_notes
-from agentos.storage.files import ProjectFolder
+from agentos.storage.file_items import FileItems
 from agentos.storage.home import Home
-from agentos.storage.locks import Holder, ItemLocks
-from agentos.storage.review_notes import read_parked, review_state, write_decision, write_edit
+from agentos.storage.item_store import ProjectItems
+from agentos.storage.review_notes import decision_note, edit_note, review_state
 from agentos.storage.runs import is_alive, load_run_stats
 from agentos.workflows.registry import find_workflow
 
@@ -30,11 +31,15 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names review."""
+    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names one."""
 
     project: Path
     home: Home
     database: Path | None = None
+
+    @property
+    def items(self) -> ProjectItems:
+        return FileItems(self.project, self.home, self.database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class PendingReview:
     """A parked item: undecided, or decided but not yet continued by a run."""
 
     state: ReviewState
-    database: Path
+    key: str
 
     @property
     def parked_item(self) -> ParkedItem:
@@ -69,9 +74,7 @@ class LineagePage:
 
 def pending_reviews(context: ReviewContext) -> list[PendingReview]:
     """Every parked item, undecided ones first."""
-    folder = context.home.checkpoints(context.project)
-    files = [context.database] if context.database else sorted(folder.glob("*.db"))
-    found = [PendingReview(parked, file) for file in files if (parked := read_parked(file))]
+    found = [PendingReview(record.state, record.key) for record in context.items.parked()]
     return sorted(found, key=_sort_key)
 
 
@@ -166,7 +169,7 @@ def previous_draft(context: ReviewContext, review: PendingReview) -> LineagePage
 
 def lineage(context: ReviewContext, parked: ParkedItem) -> list[LineagePage]:
     """Every Markdown file in the item's lineage."""
-    documents = ProjectFolder(context.project)
+    documents = context.items.documents
     names = [name for name in documents.names(parked.lineage) if name.endswith(".md")]
     return [_page(documents, f"{parked.lineage}/{name}") for name in names]
 
@@ -176,7 +179,7 @@ def draft_text(context: ReviewContext, review: PendingReview) -> str:
     if review.state.edited is not None:
         return review.state.edited
     try:
-        return ProjectFolder(context.project).read(review.request.draft).decode()
+        return context.items.documents.read(review.request.draft).decode()
     except (OSError, UnicodeDecodeError) as error:
         fix = f"restore it, or start over with: {review.parked_item.workflow}-workflow --fresh {review.parked_item.item}"
         raise ItemError(f"cannot read {review.request.draft} ({error}); {fix}") from error
@@ -186,8 +189,8 @@ def save_edit(context: ReviewContext, review: PendingReview, draft: str) -> Pend
     """Keep an edited draft until the decision is made; returns the item with it."""
     if not draft.strip():
         raise UsageError("the edited text is empty: the draft was not changed and nothing was decided")
-    with _undecided(context, review):
-        write_edit(review.database, review.request.number, draft)
+    with _undecided(context, review) as items:
+        items.write_note(review.key, edit_note(review.request.number), draft)
     return replace(review, state=replace(review.state, edited=draft))
 
 
@@ -201,8 +204,8 @@ def decide(
             'no feedback: say what should change, such as --send-back "name the limit in section 2"'
         )
     decision = ReviewDecision(action, text, review.state.edited)
-    with _undecided(context, review):
-        write_decision(review.database, review.request.number, decision)
+    with _undecided(context, review) as items:
+        items.write_note(review.key, decision_note(review.request.number), json.dumps(pack(decision)))
     return decision
 
 
@@ -238,23 +241,18 @@ def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:
 
 
 @contextlib.contextmanager
-def _undecided(context: ReviewContext, review: PendingReview) -> Iterator[None]:
-    """Hold the item's lock, so that no run continues the item while its decision is written."""
-    item, locks = review.parked_item.item, ItemLocks(context.project)
-    locks.prepare()
-    lock = locks.acquire(item, Holder(os.getpid(), "review"))
-    if lock is None:
-        raise UsageError(f"{item} is being worked on right now; see its progress with: agentos status")
-    try:
-        notes = read_notes(review.database)
+def _undecided(context: ReviewContext, review: PendingReview) -> Iterator[ProjectItems]:
+    """Keep runs away from the item while its decision is written."""
+    item, items = review.parked_item.item, context.items
+    with items.deciding(review.key, item) as notes:
+        if notes is None:
+            raise UsageError(f"{item} is being worked on right now; see its progress with: agentos status")
         state = review_state(notes)
         if state is None or state.parked_item.request != review.request or state.decision is not None:
             again = command_for(context, f"agentos review {item}")
             raise NothingMatches(f"{item} has been decided meanwhile; see its state with: {again}")
         _check_source(context, review, notes.get("digest"))
-        yield
-    finally:
-        lock.release()
+        yield items
 
 
 def _check_source(context: ReviewContext, review: PendingReview, parked_digest: str | None) -> None:
@@ -274,7 +272,7 @@ def _sort_key(review: PendingReview) -> tuple[bool, str, int]:
     return review.state.decision is not None, prefix, int(number) if number.isdigit() else 0
 
 
-def _page(documents: ProjectFolder, path: str) -> LineagePage:
+def _page(documents: Documents, path: str) -> LineagePage:
     try:
         text = documents.read(path).decode("utf-8", "replace")
     except OSError as error:

@@ -38,6 +38,7 @@ from agentos.run.prestart import Prestarted
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
 from agentos.storage.credentials.reader import CredentialWatch, no_key
+from agentos.storage.file_items import FileItems, FileItemStore, verdict_of
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, held_outcome
@@ -46,7 +47,6 @@ from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.project_access import check_access
 from agentos.storage.review_notes import DecisionWatch
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
-from agentos.workflows.base import finished_verdict
 from agentos.workflows.registry import find_workflow
 
 
@@ -58,7 +58,8 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
     if github := connect_github(request.settings, lambda: False, echo):
         workflow = github.workflow(workflow)
     home, selection = Home(request.settings.home), request.selection
-    candidates = discover(workflow, request.settings.project, home, only_failed=selection.failed)
+    items = FileItems(request.settings.project, home)
+    candidates = discover(workflow, request.settings.project, home, items, only_failed=selection.failed)
     return make_plan(candidates, selection, workflow.skipped(request.settings.project))
 
 
@@ -142,7 +143,10 @@ class RunBuilder:
     def _plan(self) -> Plan:
         settings = self._settings
         selection = self._request.selection
-        candidates = discover(self._workflow, settings.project, self._home, only_failed=selection.failed)
+        items = FileItems(settings.project, self._home)
+        candidates = discover(
+            self._workflow, settings.project, self._home, items, only_failed=selection.failed
+        )
         plan = make_plan(candidates, selection, self._workflow.skipped(settings.project))
         if settings.database and len(plan.entries) > 1:
             raise UsageError(
@@ -154,7 +158,7 @@ class RunBuilder:
         if self._github and plan.entries:
             self._github.read_issues(self._workflow, self._home.issue_index(settings.project))
         self._workflow.prepare(ProjectFolder(settings.project, self._say))
-        clean_finished(self._workflow, settings.project, self._home, candidates)
+        clean_finished(self._workflow, items, candidates)
         prune(self._home.runs, RetentionPolicy(runs=settings.keep_runs), time.time())
         return plan
 
@@ -177,7 +181,9 @@ class RunBuilder:
         if holder is None or holder.run == self._run_id or item.id in self._redone or database.exists():
             return None
         try:
-            verdict = finished_verdict(self._workflow, self._settings.project, item, database)
+            if item.problems:
+                return None
+            verdict = verdict_of(self._workflow.status(self._settings.project, item), database)
         except Exception:  # a workflow of the user's: the item's worker reports what is wrong with it
             return None
         if verdict is None:
@@ -228,7 +234,8 @@ class RunBuilder:
         from agentos.worker.item_runner import run_item
 
         async def work(command: StartWorker, channel: InlineChannel) -> Outcome:
-            return await run_item(self._worker_task(command), channel, channel.write_output)
+            task, echo = self._worker_task(command), channel.write_output
+            return await run_item(task, FileItemStore(task, echo), channel, echo)
 
         return InlineEngine(run_async(work), self._redact)
 

@@ -1,15 +1,14 @@
 """Discovery: a workflow's items, each with everything that decides whether it runs."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import FINISHED, Candidate, ItemStatus, merge_duplicates
 from agentos.regular_files import check_folder
-from agentos.storage.checkpoints import delete_checkpoint, leftovers, read_notes
-from agentos.storage.files import ProjectFolder
-from agentos.storage.home import Home, checkpoint_name
-from agentos.storage.locks import Holder, ItemLocks
+from agentos.storage.home import Home
+from agentos.storage.item_store import ProjectItems
 from agentos.storage.project_access import WRITTEN_FOLDERS
 from agentos.storage.review_notes import review_state
 from agentos.storage.runs import failed_before
@@ -21,21 +20,20 @@ DOCUMENTS = (LINEAGE_ACTIVE, LINEAGE_DONE)
 
 
 def discover(
-    workflow: WorkflowMembers, project: Path, home: Home, *, only_failed: bool = False
+    workflow: WorkflowMembers, project: Path, home: Home, items: ProjectItems, *, only_failed: bool = False
 ) -> list[Candidate]:
-    """All items of the project, with their checkpoints, locks and earlier failures. Reads only."""
+    """All items of the project, with their checkpoints, holders and earlier failures. Reads only."""
     check_project(workflow, project)
-    held = ItemLocks(project).held()
+    held = items.held()
     failed = failed_before(home.runs, workflow.name, project, required=only_failed)
-    checkpoints = {path.name: path for path in home.checkpoints(project).glob("*.db")}
+    checkpoints = items.keys()
     candidates = []
     for candidate in merge_duplicates(workflow.candidates(project)):
         item = candidate.item
-        if path := checkpoints.get(checkpoint_name(workflow.name, item.number)):
-            candidate = _with_checkpoint(candidate, path)
+        if (key := items.key(workflow.name, item.number)) in checkpoints:
+            candidate = _with_checkpoint(candidate, items.notes(key))
         if item.id in failed or item.id in held:
-            held_by = _holder_text(held[item.id]) if item.id in held else None
-            candidate = replace(candidate, failed_before=item.id in failed, held_by=held_by)
+            candidate = replace(candidate, failed_before=item.id in failed, held_by=held.get(item.id))
         candidates.append(candidate)
     return candidates
 
@@ -60,27 +58,20 @@ def written_folders(workflow: WorkflowMembers) -> tuple[str, ...]:
     return (*WRITTEN_FOLDERS, *((ACTIVE, DONE) if ACTIVE in workflow.folders else ()))
 
 
-def clean_finished(workflow: WorkflowMembers, project: Path, home: Home, candidates: list[Candidate]) -> None:
+def clean_finished(workflow: WorkflowMembers, items: ProjectItems, candidates: list[Candidate]) -> None:
     """Delete the checkpoints of items whose process died between finishing and cleaning up."""
-    locks, folder = ItemLocks(project), home.checkpoints(project)
-    left = leftovers(folder)
-    for candidate in candidates:
-        number = candidate.item.number
-        is_finished = candidate.node == FINISHED or candidate.status is ItemStatus.APPROVED
-        path = folder / checkpoint_name(workflow.name, number)
-        if not is_finished or path.name not in left:
-            continue
-        locks.prepare()
-        if lock := locks.acquire(candidate.item.id, Holder(0, "sweep")):
-            try:
-                workflow.tidy(ProjectFolder(project), number)
-                delete_checkpoint(path)
-            finally:
-                lock.release()
+    finished = {
+        candidate.item.id: candidate.item.number
+        for candidate in candidates
+        if candidate.node == FINISHED or candidate.status is ItemStatus.APPROVED
+    }
+    items.clean_finished(
+        {item: items.key(workflow.name, number) for item, number in finished.items()},
+        lambda item: workflow.tidy(items.documents, finished[item]),
+    )
 
 
-def _with_checkpoint(candidate: Candidate, path: Path) -> Candidate:
-    notes = read_notes(path)
+def _with_checkpoint(candidate: Candidate, notes: Mapping[str, str]) -> Candidate:
     state = review_state(notes)
     decision = state.decision if state else None
     return replace(
@@ -89,7 +80,3 @@ def _with_checkpoint(candidate: Candidate, path: Path) -> Candidate:
         waits=state is not None and decision is None,
         decided=decision.action.past_tense if decision else "",
     )
-
-
-def _holder_text(holder: Holder | None) -> str:
-    return holder.text if holder else "another process"

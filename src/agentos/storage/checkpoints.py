@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT N
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class SqliteCheckpoint:
     """The open database of one item: `saver` for LangGraph, and named notes for agentos itself."""
 
     saver: "AsyncSqliteSaver"
@@ -67,7 +67,7 @@ class Checkpoint:
 
 
 @contextlib.asynccontextmanager
-async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
+async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
     """Opens or creates the database, with one connection and every commit synced to disk."""
     import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -81,7 +81,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[Checkpoint]:
         await saver.setup()
         # Creating the tables need not be durable: the next commit, which must be, syncs them too.
         await connection.execute("PRAGMA synchronous=FULL")
-        yield Checkpoint(saver, connection)
+        yield SqliteCheckpoint(saver, connection)
 
 
 def check_checkpoint(path: Path) -> Path | None:
@@ -133,6 +133,14 @@ def read_notes(path: Path) -> dict[str, str]:
             return {str(name): str(text) for name, text in rows}
     except sqlite3.Error:
         return {}
+
+
+def write_note(path: Path, name: str, text: str) -> None:
+    """Stores a note durably in a database that no worker has open."""
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=10)) as database:
+        database.execute("PRAGMA synchronous=FULL")
+        with database:
+            database.execute("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text))
 
 
 def _move_aside(path: Path) -> Path:

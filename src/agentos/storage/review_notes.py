@@ -1,13 +1,11 @@
 """Parked items and review decisions, stored as notes in an item's checkpoint and polled during a run."""
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentos.core.planning.gates import ParkedItem, ReviewDecision, ReviewState
-from agentos.core.protocol.codec import CodecError, pack, unpack
+from agentos.core.protocol.codec import CodecError, unpack
 from agentos.core.protocol.events import ItemDecided
 from agentos.storage.checkpoints import read_notes
 
@@ -21,7 +19,8 @@ def decision_note(number: int) -> str:
     return f"decision {number}"
 
 
-def _edit_note(number: int) -> str:
+def edit_note(number: int) -> str:
+    """The note of an edited draft, kept until the decision is made."""
     return f"edit {number}"
 
 
@@ -38,24 +37,7 @@ def review_state(notes: Mapping[str, str]) -> ReviewState | None:
         decision: ReviewDecision | None = None if text is None else unpack(ReviewDecision, json.loads(text))
     except (KeyError, ValueError, CodecError):
         return None
-    return ReviewState(parking, notes.get(_edit_note(parking.request.number)), decision)
-
-
-def write_decision(path: Path, number: int, decision: ReviewDecision) -> None:
-    """Stores a decision durably. Call it only under the item's lock, and only while the gate is undecided."""
-    _write(path, decision_note(number), json.dumps(pack(decision)))
-
-
-def write_edit(path: Path, number: int, draft: str) -> None:
-    """Stores an edited draft until the decision is made. Call it only under the item's lock."""
-    _write(path, _edit_note(number), draft)
-
-
-def _write(path: Path, name: str, text: str) -> None:
-    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=10)) as database:
-        database.execute("PRAGMA synchronous=FULL")
-        with database:
-            database.execute("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", (name, text))
+    return ReviewState(parking, notes.get(edit_note(parking.request.number)), decision)
 
 
 class DecisionWatch:

@@ -18,9 +18,8 @@ from agentos.core.planning.plan import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.events import NodeFinished, NodeStarted
-from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, failed_transient
-from agentos.storage.checkpoints import Checkpoint
+from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.storage.review_notes import PARKING, decision_note
 from agentos.worker.model_session import ModelSession
 from agentos.workflows.human_gate import resume_with
@@ -43,7 +42,7 @@ class GraphRunner:
 
     task: WorkerTask
     workflow: Plugin
-    documents: Documents
+    store: ItemStore
     session: ModelSession
     echo: Say
 
@@ -51,7 +50,7 @@ class GraphRunner:
         context = await self._context(checkpoint)
         graph = self._compile(context, checkpoint)
         config: Any = {
-            "configurable": {"thread_id": self.task.item.id},
+            "configurable": {"thread_id": self.store.thread_id},
             "recursion_limit": max(STEPS_PER_ROUND, len(graph.nodes)) * (self.task.max_iterations + 1),
         }
         is_resumed = await checkpoint.saver.aget_tuple(config) is not None
@@ -74,7 +73,7 @@ class GraphRunner:
         parking = await checkpoint.noted(PARKING)
         return NodeContext(
             item=self.task.item,
-            folder=self.documents,
+            folder=self.store.documents,
             ask=functools.partial(self.session.ask, checkpoint),
             forget=functools.partial(self.session.forget, checkpoint),
             say=self.echo,

@@ -3,9 +3,7 @@
 import asyncio
 import errno
 import os
-import sqlite3
 import traceback
-from pathlib import Path
 
 from agentos.config.settings import wants_traceback
 from agentos.core.errors import (
@@ -19,15 +17,13 @@ from agentos.core.errors import (
 )
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
-from agentos.core.protocol.ports import Channel
-from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
+from agentos.core.protocol.ports import Channel, Documents
+from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
 from agentos.core.text.values import error_location, too_many_processes
-from agentos.storage.checkpoints import Checkpoint, check_checkpoint, delete_checkpoint, open_checkpoint
-from agentos.storage.files import ProjectFolder, is_full, private_folder
-from agentos.storage.locks import Holder, ItemLocks, LockFile, LockTimeout, held_outcome
+from agentos.storage.item_store import Checkpoint, Claim, ItemStore
+from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
-from agentos.worker.model_session import DISK_POLL_INTERVAL, ModelSession
-from agentos.workflows.base import finished_verdict
+from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.workflows.node_context import Say
 from agentos.workflows.registry import load_workflow
 
@@ -35,32 +31,25 @@ from agentos.workflows.registry import load_workflow
 PERMANENT_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-async def run_item(task: WorkerTask, channel: Channel, echo: Say) -> Outcome:
-    """Lock the item and run it as far as it goes. Every failure becomes an outcome."""
-    locks = [ItemLocks(Path(task.project))]
-    previous = locks[0].holder(task.item.id)
+async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> Outcome:
+    """Claim the item and run it as far as it goes. Every failure becomes an outcome."""
     try:
-        if task.locks:
-            locks.append(ItemLocks.inside(private_folder(Path(task.locks))))
-        lock = await _acquire_lock(task, channel, locks)
+        claim = await _claim(task, store, channel)
     except OSError as error:
         reason = f"cannot acquire the lock file {error.filename}: {error.strerror}"
         return failed(reason) if error.errno in PERMANENT_ERRORS else failed_transient(reason)
     except PreflightError as error:  # such as a symbolic link in the lock's place
         return failed(f"cannot acquire its lock: {error}")
-    if lock is None:
-        holders = (folder.holder(task.item.id) for folder in reversed(locks))
-        return held_outcome(next(filter(None, holders), None))
+    if isinstance(claim, Outcome):
+        return claim
     try:
-        # If the same run had the lock before, that worker of ours may have died right after finishing the item.
-        is_retry = previous is not None and previous.run == task.run
-        return await ItemRunner(task, channel, echo, is_retry).run()
+        return await ItemRunner(task, store, channel, echo, claim).run()
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         return _failure(error, echo)
     finally:
-        _release_all(lock)
+        await store.release()
 
 
 def _failure(error: BaseException, echo: Say) -> Outcome:
@@ -89,56 +78,39 @@ def _failure(error: BaseException, echo: Say) -> Outcome:
     return failed_transient(error_location(error))
 
 
-async def _acquire_lock(task: WorkerTask, channel: Channel, locks: list[ItemLocks]) -> list[LockFile] | None:
-    """The item's locks, or None if another run holds one. Waits while the disk is too full to create their files."""
+async def _claim(task: WorkerTask, store: ItemStore, channel: Channel) -> Claim | Outcome:
+    """The item's claim. Waits while the store takes no writes, such as a disk too full to create a lock file."""
     is_waiting = False
     while True:
         try:
-            lock = _acquire_all(task, locks)
-        except OSError as error:
-            if not is_full(error):
+            claim = await store.claim()
+        except Exception as error:
+            if not store.is_unavailable(error):
                 raise
         else:
             if is_waiting:
                 channel.send(DiskFreed(task.item.id))
-            return lock
+            return claim
+        await store.release()
         if not is_waiting:
             is_waiting = True
-            channel.send(DiskFull(task.item.id, task.project))
-        await asyncio.sleep(DISK_POLL_INTERVAL)
-
-
-def _acquire_all(task: WorkerTask, locks: list[ItemLocks]) -> list[LockFile] | None:
-    acquired: list[LockFile] = []
-    for folder in locks:
-        folder.prepare()
-        lock = folder.acquire(task.item.id, Holder(task.coordinator, task.run))
-        if lock is None:
-            _release_all(acquired)
-            return None
-        acquired.append(lock)
-    return acquired
-
-
-def _release_all(locks: list[LockFile]) -> None:
-    for lock in locks:
-        lock.release()
+            channel.send(DiskFull(task.item.id, store.place))
+        await asyncio.sleep(STORE_POLL_INTERVAL)
 
 
 class ItemRunner:
-    """Runs the graph of one locked item, and repeats it from its checkpoint after the disk was full."""
+    """Runs the graph of one claimed item, and repeats it from its checkpoint after the store took no writes."""
 
-    def __init__(self, task: WorkerTask, channel: Channel, echo: Say, is_retry: bool) -> None:
+    def __init__(self, task: WorkerTask, store: ItemStore, channel: Channel, echo: Say, claim: Claim) -> None:
         self._task = task
-        self._is_retry = is_retry
+        self._store = store
+        self._claim = claim
         self._item = task.item
         self._echo = echo
         self._start_fresh = task.fresh
-        self._database = Path(task.database)
         self._workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
-        self._documents = ProjectFolder(Path(task.project), echo)
-        self._session = ModelSession(task, channel)
-        self._graph_runner = GraphRunner(task, self._workflow, self._documents, self._session, echo)
+        self._session = ModelSession(task, channel, store)
+        self._graph_runner = GraphRunner(task, self._workflow, store, self._session, echo)
 
     async def run(self) -> Outcome:
         listener = asyncio.create_task(self._session.listen())
@@ -147,40 +119,47 @@ class ItemRunner:
             while True:
                 try:
                     return await self._run_from_checkpoint()
-                except (OSError, sqlite3.Error) as error:
-                    if not self._session.is_disk_full(error):
+                except Exception as error:
+                    if not self._store.is_unavailable(error):
                         raise
-                if not await self._session.wait_for_disk():
+                if not await self._session.wait_for_store():
                     return Outcome(Ending.INTERRUPTED)
         finally:
             listener.cancel()
 
     async def _run_from_checkpoint(self) -> Outcome:
-        # It may have been finished between the plan and our lock.
-        verdict = finished_verdict(self._workflow, Path(self._task.project), self._item, self._database)
+        # It may have been finished between the plan and our claim.
+        verdict = await self._earlier_verdict()
         if verdict and not self._task.redo:
-            self._clean_up()
-            if self._is_retry:
+            await self._store.clean_up(self._tidy)
+            if self._claim.is_retry:
                 return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)
             return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
         if self._start_fresh:
-            self._clean_up()
+            await self._store.clean_up(self._tidy)
             self._start_fresh = False
-        if moved := check_checkpoint(self._database):
-            self._echo(f"Its checkpoint was damaged: kept as {moved.name}, starting over")
+        if moved := await self._store.check():
+            self._echo(f"Its checkpoint was damaged: kept as {moved}, starting over")
         outcome = await self._run_graph()
         if outcome.ending is Ending.FINISHED:
-            self._clean_up()
+            await self._store.finish(self._tidy, outcome)
         return outcome
+
+    async def _earlier_verdict(self) -> Verdict | None:
+        """An item with problems has none: it fails with its problems instead."""
+        if self._item.problems:
+            return None
+        project = self._store.documents.root
+        return await self._store.earlier_verdict(lambda: self._workflow.status(project, self._item))
 
     async def _run_graph(self) -> Outcome:
         """Run from the checkpoint, or from the start if the item's text has changed since."""
         while True:
-            async with open_checkpoint(self._database) as checkpoint:
+            async with self._store.open() as checkpoint:
                 if await self._is_current(checkpoint):
                     return await self._graph_runner.run(checkpoint)
             self._echo("Its text has changed since its checkpoint: starting over")
-            self._clean_up()
+            await self._store.clean_up(self._tidy)
 
     async def _is_current(self, checkpoint: Checkpoint) -> bool:
         digest = await checkpoint.noted("digest")
@@ -188,9 +167,8 @@ class ItemRunner:
             await checkpoint.note("digest", self._item.digest)
         return digest in (None, self._item.digest)
 
-    def _clean_up(self) -> None:
-        self._workflow.tidy(self._documents, self._item.number)
-        delete_checkpoint(self._database)
+    def _tidy(self, documents: Documents) -> None:
+        self._workflow.tidy(documents, self._item.number)
 
 
 def _exit_if_channel_lost(listener: "asyncio.Task[None]") -> None:

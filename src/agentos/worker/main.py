@@ -14,6 +14,7 @@ from agentos.core.protocol.events import WorkerReported
 from agentos.engines.channel import SocketChannel
 from agentos.models.registry import tls_context
 from agentos.models.warmup import warm_up_imported_sdks
+from agentos.storage.file_items import FileItemStore
 from agentos.worker.item_runner import run_item
 from agentos.workflows.node_context import load_all_prompt_files
 
@@ -62,10 +63,15 @@ async def _run_task(connection: socket.socket) -> None:
         return
     task: WorkerTask = unpack(WorkerTask, json.loads(line))
     os.environ["AGENTOS_WORKFLOW_DB"] = task.database
-    outcome = await run_item(task, channel, lambda text: print(text, flush=True))
+    store = FileItemStore(task, _print)
+    outcome = await run_item(task, store, channel, _print)
     sys.stdout.flush()
     channel.send(WorkerReported(task.item.id, outcome))
     await channel.drain()
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
 
 
 def _import_tracers() -> None:

@@ -1,11 +1,9 @@
-"""An item's session with its coordinator and models: leased calls, cached answers, stop requests, disk waits."""
+"""An item's session with its coordinator and models: leased calls, cached answers, stop requests, waits for the store."""
 
 import asyncio
 import contextlib
 import json
 import os
-import sqlite3
-from pathlib import Path
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
@@ -15,10 +13,9 @@ from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
 from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS
-from agentos.storage.checkpoints import Checkpoint
-from agentos.storage.files import has_space, is_full
+from agentos.storage.item_store import Checkpoint, ItemStore
 
-DISK_POLL_INTERVAL = 0.5  # seconds
+STORE_POLL_INTERVAL = 0.5  # seconds
 
 
 class ModelSession:
@@ -29,13 +26,13 @@ class ModelSession:
     coordinator asks the worker to stop, and ends the process when the coordinator is gone.
     """
 
-    def __init__(self, task: WorkerTask, channel: Channel) -> None:
+    def __init__(self, task: WorkerTask, channel: Channel, store: ItemStore) -> None:
         self.stopping = asyncio.Event()
         self._item = task.item.id
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
         self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send, timeouts)
-        self._folders = (Path(task.database).parent, Path(task.project))
+        self._store = store
 
     def send(self, event: WorkerEvent) -> None:
         self._channel.send(event)
@@ -55,9 +52,9 @@ class ModelSession:
             try:
                 await checkpoint.note(note, text)
                 return response
-            except sqlite3.Error as error:
+            except Exception as error:
                 # An answer that was paid for waits in memory while the disk is full.
-                if not self.is_disk_full(error) or not await self.wait_for_disk():
+                if not self._store.is_unavailable(error) or not await self.wait_for_store():
                     raise
 
     async def forget(self, checkpoint: Checkpoint, *calls: str) -> None:
@@ -92,18 +89,15 @@ class ModelSession:
                 case _:
                     pass
 
-    def is_disk_full(self, error: OSError | sqlite3.Error) -> bool:
-        return is_full(error, *self._folders)
-
-    async def wait_for_disk(self) -> bool:
-        """Wait until there is space again; False if stopped meanwhile."""
-        full = next((folder for folder in self._folders if not has_space(folder)), self._folders[0])
-        self.send(DiskFull(self._item, str(full)))
+    async def wait_for_store(self) -> bool:
+        """Wait until the store takes writes again, as when there is space on the disk; False if stopped meanwhile."""
+        place = await self._store.unavailable()
+        self.send(DiskFull(self._item, place or self._store.place))
         # At least one pause: the failed write may need more space than the probe does.
         while not self.stopping.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), DISK_POLL_INTERVAL)
-            if all(map(has_space, self._folders)):
+                await asyncio.wait_for(self.stopping.wait(), STORE_POLL_INTERVAL)
+            if not await self._store.unavailable():
                 self.send(DiskFreed(self._item))
                 return True
         return False

@@ -119,22 +119,6 @@ class Workflow(WorkflowMembers, Protocol):
         return GraphWorkflow(GraphSpec(graph, items, input, output, name, prefix))
 
 
-def finished_verdict(workflow: WorkflowMembers, project: Path, item: Item, database: Path) -> Verdict | None:
-    """The item's verdict, if it is finished; `database` is its checkpoint.
-
-    An item with problems has none: it fails with its problems instead.
-    """
-    if item.problems:
-        return None
-    status = workflow.status(project, item)
-    if status is ItemStatus.APPROVED:
-        return Verdict.APPROVED
-    # With a checkpoint it is still in progress: this attempt, or another that a person requested.
-    if status is ItemStatus.UNCHANGED and not database.exists():
-        return Verdict.NEEDS_REVISION
-    return None
-
-
 def _archive_lineage(documents: Documents, name: str) -> None:
     """Keeps the lineage of earlier runs of the same item: the new one gets a numeric suffix."""
     if not documents.exists(f"{LINEAGE_ACTIVE}/{name}"):
