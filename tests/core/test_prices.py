@@ -18,7 +18,36 @@ def used(cost: CallCost = THOUSAND) -> Usage:
 
 
 def test_a_price_is_per_million_tokens() -> None:
-    assert Price(1.25, 10.0).cost_of(2_000_000, 100_000) == 3.5
+    assert Price(1.25, 10.0).cost_of(Usage(1, 2_000_000, 100_000)) == 3.5
+
+
+def test_cache_reads_and_writes_have_prices_of_their_own() -> None:
+    usage = Usage(
+        1,
+        10_000_000,
+        0,
+        cache_read_tokens=6_000_000,
+        cache_write_tokens=3_000_000,
+        cache_write_long_tokens=1_000_000,
+    )
+    price = Price(3.0, 15.0, cache_read=0.3, cache_write=3.75, cache_write_long=6.0)
+    assert price.cost_of(usage) == pytest.approx(1 * 3.0 + 6 * 0.3 + 2 * 3.75 + 1 * 6.0)
+
+
+def test_without_cache_prices_the_cache_costs_as_much_as_input() -> None:
+    assert Price(2.0, 8.0).cost_of(Usage(1, 1_000_000, 0, 600_000, 400_000)) == pytest.approx(2.0)
+
+
+def test_a_budget_reserves_for_input_that_may_be_written_to_the_cache() -> None:
+    prices = PriceList((("claude", Price(1.0, 0.0, cache_read=0.1, cache_write=1.25)),))
+    budget = Budget(prices, budget=1.2)
+    million = CallCost(1_000_000, 0)
+    assert not budget.can_afford("claude", million)
+    budget.budget = 1.3
+    assert budget.can_afford("claude", million)
+    budget.reserve("lease-1", "claude", million)
+    assert budget.settle("lease-1", "claude", Usage(1, 1_000_000, 0, 1_000_000)) == pytest.approx(0.1)
+    assert budget.spent == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +58,9 @@ def test_a_price_is_per_million_tokens() -> None:
         ("gpt-5-mini", 0.1),
         ("gpt-5-mini-2025-08-07", 0.1),
         ("gpt-5-nano", None),
+        ("gpt-5-1", None),
+        ("gpt-5-12", None),
+        ("gpt-5-001", 1.0),
         ("gpt-50", None),
         ("gpt-5-", None),
         ("gpt", None),

@@ -50,8 +50,8 @@ def test_malformed_tokens_are_rejected(token: str) -> None:
         ),
         (
             "anthropic",
-            {"usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 5}},
-            (7, 5),
+            {"usage": {"input_tokens": 5, "cache_creation_input_tokens": 0, "output_tokens": 5}},
+            (5, 5),
         ),
         ("openai", {"usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}}, (7, 5)),
         (
@@ -74,6 +74,98 @@ def test_usage_is_read_however_a_response_is_chunked_or_compressed(
         reader.end()
         assert reader.usage(1) == Usage(1, *expected)
         assert not reader.is_estimate
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "expected"),
+    [
+        (
+            "gemini",
+            {
+                "usageMetadata": {
+                    "promptTokenCount": 90,
+                    "cachedContentTokenCount": 60,
+                    "candidatesTokenCount": 5,
+                }
+            },
+            Usage(1, 90, 5, cache_read_tokens=60),
+        ),
+        (
+            "anthropic",
+            {
+                "usage": {
+                    "input_tokens": 10,
+                    "cache_read_input_tokens": 50,
+                    "cache_creation_input_tokens": 30,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 10},
+                    "output_tokens": 5,
+                }
+            },
+            Usage(1, 90, 5, cache_read_tokens=50, cache_write_tokens=30, cache_write_long_tokens=10),
+        ),
+        (
+            "openai",
+            {
+                "usage": {
+                    "prompt_tokens": 90,
+                    "completion_tokens": 5,
+                    "prompt_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 20},
+                }
+            },
+            Usage(1, 90, 5, cache_read_tokens=64, cache_write_tokens=20),
+        ),
+        (
+            "openai",
+            {
+                "type": "response.completed",
+                "response": {
+                    "usage": {
+                        "input_tokens": 90,
+                        "output_tokens": 5,
+                        "input_tokens_details": {
+                            "cached_tokens": 64,
+                            "cache_write_tokens": 20,
+                            "cache_write_tokens_details": {"ttl_30m_tokens": 12, "ttl_12h_tokens": 8},
+                        },
+                    }
+                },
+            },
+            Usage(1, 90, 5, cache_read_tokens=64, cache_write_tokens=20, cache_write_long_tokens=8),
+        ),
+        (
+            "openai",
+            {"usage": {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 9999}}},
+            Usage(1, 10, 0, cache_read_tokens=10),
+        ),
+    ],
+)
+def test_cache_reads_and_writes_are_read_from_every_form_of_usage(
+    provider: str, answer: dict[str, object], expected: Usage
+) -> None:
+    whole = json.dumps(answer).encode()
+    for body, headers in ((whole, JSON), (b"data: " + whole + b"\n\n", STREAM)):
+        reader = UsageReader(DIALECTS[provider], headers)
+        reader.feed(body)
+        reader.end()
+        assert reader.usage(1) == expected
+
+
+def test_a_stream_that_is_left_counts_the_text_that_passed() -> None:
+    reader = UsageReader(DIALECTS["anthropic"], STREAM)
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 25, "output_tokens": 1}}}
+    reader.feed(f"data: {json.dumps(start)}\n\n".encode())
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x" * 100}}
+    for _ in range(300):
+        reader.feed(f"data: {json.dumps(delta)}\n\n".encode())
+    assert reader.is_estimate
+    assert reader.usage(99) == Usage(1, 25, 7500)
+
+
+def test_the_repeated_text_at_the_end_of_a_response_is_counted_once() -> None:
+    reader = UsageReader(DIALECTS["openai"], STREAM)
+    reader.feed(b'data: {"type":"response.output_text.delta","delta":"%s"}\n\n' % (b"x" * 400))
+    reader.feed(b'data: {"type":"response.output_text.done","text":"%s"}\n\n' % (b"x" * 400))
+    assert reader.usage(7) == Usage(1, 7, 100)
 
 
 @pytest.mark.parametrize(

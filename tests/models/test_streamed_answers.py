@@ -11,6 +11,7 @@ from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.core.protocol.results import FinishReason, Usage
 from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.http.connection import Connection, HttpRequest
+from agentos.models.warmup import event_stream
 from tests.gateway.scripted import events, whole
 from tests.models.streams import (
     INPUT_TOKENS,
@@ -138,6 +139,52 @@ def test_the_finish_reason_is_part_of_the_answer(vendor: str, word: str, finish:
     answer, _ = ask(vendor, whole_stream(vendor, ["half a ", "draft"], word))
     assert (answer.text, answer.finish, answer.finish_detail) == ("half a draft", finish, word)
     assert answer.usage == Usage(1, INPUT_TOKENS, OUTPUT_TOKENS)
+
+
+CACHE_USAGE: dict[str, list[dict[str, Any]]] = {
+    "gemini": [
+        {
+            "candidates": [{"finishReason": "STOP"}],
+            "usageMetadata": {
+                "promptTokenCount": 90,
+                "cachedContentTokenCount": 60,
+                "candidatesTokenCount": 5,
+            },
+        }
+    ],
+    "anthropic": [
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {
+                "input_tokens": 10,
+                "cache_read_input_tokens": 60,
+                "cache_creation_input_tokens": 20,
+                "output_tokens": 5,
+            },
+        },
+        {"type": "message_stop"},
+    ],
+    "openai": [
+        {
+            "id": "1",
+            "model": "m",
+            "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 90,
+                "completion_tokens": 5,
+                "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 20},
+            },
+        }
+    ],
+}
+
+
+def test_cache_reads_and_writes_are_part_of_the_usage(vendor: str) -> None:
+    stream = start_events(vendor) + text_event(vendor, "text") + event_stream(CACHE_USAGE[vendor])
+    answer, _ = ask(vendor, stream)
+    written = 0 if vendor == "gemini" else 20
+    assert answer.usage == Usage(1, 90, 5, cache_read_tokens=60, cache_write_tokens=written)
 
 
 def test_an_empty_answer_costs_what_it_costs(vendor: str) -> None:

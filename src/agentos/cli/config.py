@@ -71,7 +71,9 @@ def _value_text(value: object) -> str:
         case float():
             return f"{value:g}"
         case (str() as model, Price() as price):
-            return f"{model}: {price.input:g} in, {price.output:g} out"
+            _, _, read, write, _ = price.rates
+            cache = f", cache {read:g} read, {write:g} written" if (read, write) != (price.input,) * 2 else ""
+            return f"{model}: {price.input:g} in, {price.output:g} out{cache}"
         case tuple():
             return ", ".join(_value_text(part) for part in value) or "-"
         case _:

@@ -5,6 +5,7 @@ The reference of the command line describes the shapes: fields may be added, but
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import click
 
@@ -32,7 +33,7 @@ def setting_json(value: object) -> object:
         case None | bool() | int() | float() | str():
             return value
         case (str() as model, Price() as price):
-            return {"model": model, "input": price.input, "output": price.output}
+            return {"model": model, **asdict(price)}
         case tuple():
             return [setting_json(part) for part in value]
         case _:

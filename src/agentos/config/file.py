@@ -189,12 +189,13 @@ def _prices(location: _SettingLocation, value: object) -> tuple[tuple[str, Price
         if not isinstance(value, dict):
             raise TypeError("expected a table")
         return tuple(
-            (model, Price(_dollars(price["input"]), _dollars(price["output"])))
+            (model, Price(**{name: _dollars(dollars) for name, dollars in price.items()}))
             for model, price in value.items()
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise PreflightError(
-            f'{location}: invalid prices: expected [prices."model"] with input and output'
+            f'{location}: invalid prices: expected [prices."model"] with input and output, and, if the model has '
+            "a prompt cache, cache_read, cache_write and cache_write_long"
         ) from error
 
 
@@ -228,7 +229,5 @@ def line_in(text: str, name: str) -> int | None:
 def price_list(overrides: tuple[tuple[str, Price], ...] = ()) -> PriceList:
     """The shipped prices; `overrides` from the settings take precedence."""
     table = tomllib.loads((resources.files("agentos.config") / "prices.toml").read_text("utf-8"))
-    shipped = {
-        name: Price(entry["input"], entry["output"]) for name, entry in table.items() if name != "date"
-    }
+    shipped = {name: Price(**entry) for name, entry in table.items() if name != "date"}
     return PriceList(tuple({**shipped, **dict(overrides)}.items()))

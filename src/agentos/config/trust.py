@@ -109,7 +109,9 @@ def trusted_projects(home: Path) -> dict[str, str]:
 
 
 def _is_safe(price: Price, known: Price | None) -> bool:
-    return known is not None and price.input >= known.input and price.output >= known.output
+    return known is not None and all(
+        given >= expected for given, expected in zip(price.rates, known.rates, strict=True)
+    )
 
 
 def _digest(project_file: Path) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
 from agentos.core.text.line_assembler import one_line
 from agentos.gateway.usage import CallEnding, CallRecord, ItemUsage, UsageByItem
 from agentos.outputs.format import clock, count, dollars, duration, event_text, tokens
@@ -70,12 +71,21 @@ def _call_text(record: CallRecord) -> str:
         parts.append(f"after {count(record.refused, 'refusal')}")
     if record.usage.calls:
         about = "about " if record.is_estimate else ""
-        parts.append(f"{about}{tokens(record.usage.tokens)} tokens, cost {dollars(record.cost)}")
+        parts.append(
+            f"{about}{tokens(record.usage.tokens)} tokens{_cache_text(record.usage)}, cost {dollars(record.cost)}"
+        )
     return ", ".join(parts)
 
 
 def _usage_text(used: ItemUsage) -> str:
     return (
-        f"{tokens(used.usage.tokens)} tokens, cost {dollars(used.cost)}, "
+        f"{tokens(used.usage.tokens)} tokens{_cache_text(used.usage)}, cost {dollars(used.cost)}, "
         f"{count(used.refused, 'refusal')} retried, {duration(used.waited)} waiting for keys"
     )
+
+
+def _cache_text(usage: Usage) -> str:
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    if not read and not written:
+        return ""
+    return f" (cache: {tokens(read)} read, {tokens(written)} written)"

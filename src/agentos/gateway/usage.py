@@ -17,6 +17,8 @@ MAX_WHOLE_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16
 MAX_INFLATED_BYTES = 1 << 22  # per chunk
 _TEXT = re.compile(rb'"(?:text|content|delta|partial_json|arguments|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"')
+# Events of OpenAI's responses that contain the whole text once more, after its deltas.
+_REPEATS_TEXT = re.compile(rb'^data:\s*\{\s*"type"\s*:\s*"response\.(?:[\w.]*\.done|completed|incomplete)"')
 _USAGE_FIELDS = ("usageMetadata", "usage")
 
 
@@ -89,7 +91,7 @@ class UsageReader:
     """Finds the usage that a response reports, in bounded memory.
 
     It keeps one line of an event stream, the whole of a short JSON body, or the tail of a long one. A response
-    that reports no usage is estimated by the length of its text.
+    that reports no usage, or that was cut before it reported its last count, is estimated by the text that passed.
     """
 
     def __init__(self, dialect: GatewayDialect, headers: HeaderMap) -> None:
@@ -101,6 +103,7 @@ class UsageReader:
         self._buffer = bytearray()
         self._size = 0
         self._text_size = 0
+        self._has_ended = False
         encoding = headers.get("content-encoding", "identity")
         self._decompressor = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
         self._unreadable = encoding not in ("identity", "gzip", "deflate")
@@ -117,6 +120,7 @@ class UsageReader:
 
     def end(self) -> None:
         """Reads what is left after the last chunk."""
+        self._has_ended = True
         if self._is_stream:
             self._read_line(bytes(self._buffer))
         elif self._size <= MAX_WHOLE_BYTES:
@@ -126,13 +130,17 @@ class UsageReader:
 
     def usage(self, input_tokens: int) -> Usage:
         """The reported usage, or an estimate with the given number of input tokens."""
-        if self._usage.calls:
+        if not self.is_estimate:
             return self._usage
-        return Usage(1, input_tokens, self._text_size // CHARS_PER_TOKEN)
+        # A stream counts its input at its start and its output at its end.
+        estimate = Usage(
+            1, 0 if self._usage.input_tokens else input_tokens, self._text_size // CHARS_PER_TOKEN
+        )
+        return self._usage.merged(estimate)
 
     @property
     def is_estimate(self) -> bool:
-        return not self._usage.calls
+        return not self._usage.calls or not self._has_ended
 
     def _decompress(self, chunk: bytes) -> bytes:
         if self._decompressor is None:
@@ -160,7 +168,7 @@ class UsageReader:
         self.events += 1
         if b'"usage' in line or b'"error"' in line:
             self._read_object(json_or_none(line[len(b"data:") :]))
-        if not self._usage.calls:
+        if not _REPEATS_TEXT.search(line):
             self._count_text(line)
 
     def _read_whole(self) -> None:

@@ -43,6 +43,8 @@ class PartialAnswer:
     characters: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
     finish: FinishReason | None = None
     detail: str = ""
     """The provider's own word for why the answer ended."""
@@ -75,7 +77,13 @@ class PartialAnswer:
         output = (
             self.output_tokens if self.finish and self.output_tokens else max(self.output_tokens, estimate)
         )
-        return Usage(1, self.input_tokens or math.ceil(self.prompt_characters / CHARS_PER_TOKEN), output)
+        return Usage(
+            1,
+            self.input_tokens or math.ceil(self.prompt_characters / CHARS_PER_TOKEN),
+            output,
+            min(self.cache_read_tokens, self.input_tokens),
+            min(self.cache_write_tokens, self.input_tokens),
+        )
 
     def response(self, key: LeasedKey) -> ModelResponse:
         """The whole answer, after the stream has ended."""

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from agentos.core.constants import MAX_PARALLEL
 from agentos.core.protocol import events
+from agentos.core.protocol.results import Usage
 from agentos.core.text.line_assembler import one_line
 
 
@@ -49,6 +50,17 @@ def dollars(cost: float | None) -> str:
 
 def tokens(number: int) -> str:
     return f"{number}" if number < 10_000 else f"{number / 1000:.0f}k"
+
+
+def tokens_in_and_out(usage: Usage) -> str:
+    """`12,000 in (9,000 read from the cache, 2,000 written to it), 300 out`."""
+    cache = []
+    if usage.cache_read_tokens:
+        cache.append(f"{usage.cache_read_tokens:,} read from the cache")
+    if usage.cache_write_tokens:
+        cache.append(f"{usage.cache_write_tokens:,} written to {'it' if cache else 'the cache'}")
+    note = f" ({', '.join(cache)})" if cache else ""
+    return f"{usage.input_tokens:,} in{note}, {usage.output_tokens:,} out"
 
 
 AnnouncedEvent = (

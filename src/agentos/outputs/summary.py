@@ -7,7 +7,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
-from agentos.outputs.format import count, dollars, duration, stop_reason, tokens
+from agentos.outputs.format import count, dollars, duration, stop_reason, tokens, tokens_in_and_out
 from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result
 from agentos.outputs.resume_command import (
     Here,
@@ -72,7 +72,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
 def _usage_lines(stats: RunStats, here: Here) -> list[str]:
     return [
         f"  Keys: {_keys(stats)}",
-        f"  Tokens: {stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out, "
+        f"  Tokens: {tokens_in_and_out(stats.usage)}, "
         f"{count(stats.usage.calls, 'call')}; cost {dollars(stats.cost)}",
         *_cuts(stats),
         *_parked_lines(stats, here),

@@ -12,6 +12,7 @@ from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.errors import AgentosError, NothingMatches, PreflightError
 from agentos.core.planning.plan import Item, matches
+from agentos.core.protocol.results import Usage
 from agentos.run.code_setup import CodeSetup
 from agentos.run.github_setup import connect_github
 from agentos.run.model_selection import ROLES, select_models
@@ -89,6 +90,6 @@ def _prices(settings: Settings, token_count: int) -> tuple[CallPrice, ...]:
     for role in roles:
         if role.role in ROLES and role.models:
             price = known.of(role.models[0])
-            cost = price.cost_of(token_count, 0) if price else None
+            cost = price.cost_of(Usage(1, token_count)) if price else None
             found.append(CallPrice(role.role, role.models[0], cost))
     return tuple(found)

@@ -1,5 +1,7 @@
 """How an item ended, and what it used."""
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,24 +39,37 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Calls and tokens that one call, one item or one run has used."""
+    """Calls and tokens that one call, one item or one run has used.
+
+    Input tokens include those that were read from the provider's prompt cache and those that were written to it;
+    `cache_write_long_tokens` are the written ones that are kept for longer than usual, at a higher price.
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_long_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-        )
+        return self._combined(other, operator.add)
 
     def __sub__(self, other: "Usage") -> "Usage":
+        return self._combined(other, operator.sub)
+
+    def merged(self, other: "Usage") -> "Usage":
+        """Usage of one call whose stream reports running totals, each part in an event of its own."""
+        return self._combined(other, max)
+
+    def _combined(self, other: "Usage", combine: Callable[[int, int], int]) -> "Usage":
         return Usage(
-            self.calls - other.calls,
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
+            combine(self.calls, other.calls),
+            combine(self.input_tokens, other.input_tokens),
+            combine(self.output_tokens, other.output_tokens),
+            combine(self.cache_read_tokens, other.cache_read_tokens),
+            combine(self.cache_write_tokens, other.cache_write_tokens),
+            combine(self.cache_write_long_tokens, other.cache_write_long_tokens),
         )
 
     @property

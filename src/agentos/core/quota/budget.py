@@ -1,5 +1,6 @@
 """Budget: what calls cost, whether the budget allows one more, and the other limits of a run."""
 
+import re
 from dataclasses import dataclass, field
 
 from agentos.core.constants import MAX_PARALLEL
@@ -7,17 +8,45 @@ from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import CallCost
 
 MILLION = 1_000_000
+_REVISION = re.compile(r"[0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens."""
+    """US dollars per million tokens; input that the prompt cache serves or keeps has prices of its own.
+
+    A cache price that is not given is the price of input; for long retention, that of a usual cache write.
+    """
 
     input: float
     output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
 
-    def cost_of(self, input_tokens: int, output_tokens: int) -> float:
-        return (input_tokens * self.input + output_tokens * self.output) / MILLION
+    @property
+    def rates(self) -> tuple[float, float, float, float, float]:
+        """All five prices: input, output, cache read, cache write, cache write with long retention."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        write_long = write if self.cache_write_long is None else self.cache_write_long
+        return self.input, self.output, read, write, write_long
+
+    def cost_of(self, usage: Usage) -> float:
+        per_input, per_output, read, write, write_long = self.rates
+        uncached = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+        return (
+            uncached * per_input
+            + usage.output_tokens * per_output
+            + usage.cache_read_tokens * read
+            + (usage.cache_write_tokens - usage.cache_write_long_tokens) * write
+            + usage.cache_write_long_tokens * write_long
+        ) / MILLION
+
+    def highest_cost_of(self, cost: CallCost) -> float:
+        """What a call costs at most: all of its input might be written to the cache."""
+        per_input, per_output, _, write, _ = self.rates
+        return (cost.input_tokens * max(per_input, write) + cost.output_tokens * per_output) / MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +98,7 @@ class Budget:
         price = self._prices.of(model)
         if price is None:
             return None
-        cost = price.cost_of(usage.input_tokens, usage.output_tokens)
+        cost = price.cost_of(usage)
         self.spent += cost
         return cost
 
@@ -82,11 +111,14 @@ class Budget:
 
     def _estimate(self, model: str, cost: CallCost) -> float:
         price = self._prices.of(model)
-        return price.cost_of(cost.input_tokens, cost.output_tokens) if price else 0.0
+        return price.highest_cost_of(cost) if price else 0.0
 
 
 def _is_version_of(model: str, name: str) -> bool:
-    return model == name or (model.startswith(f"{name}-") and model[len(name) + 1 :][:1].isdigit())
+    """A date or a revision has at least three digits; fewer belong to the name of another model."""
+    return model == name or (
+        model.startswith(f"{name}-") and _REVISION.match(model, len(name) + 1) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)

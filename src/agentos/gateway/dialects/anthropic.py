@@ -4,11 +4,10 @@ import re
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
 from agentos.models.anthropic.refusals import limits_seen, read_refusal
 from agentos.models.client_base import positive_int
 
-_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _TYPES = {
     GatewayError.TOKEN: "authentication_error",
     GatewayError.UNPAID: "billing_error",
@@ -37,9 +36,18 @@ def _usage(parsed: Any, before: Usage) -> Usage:
     counted = mapping(response.get("usage") or mapping(response.get("message")).get("usage"))
     if not counted:
         return before
-    input_tokens = sum(positive_int(counted.get(name)) for name in _INPUT)
-    output_tokens = positive_int(counted.get("output_tokens"))
-    return largest_usage(before, input_tokens, output_tokens)
+    read = positive_int(counted.get("cache_read_input_tokens"))
+    written = positive_int(counted.get("cache_creation_input_tokens"))
+    long = positive_int(mapping(counted.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    found = Usage(
+        calls=1,
+        input_tokens=positive_int(counted.get("input_tokens")) + read + written,
+        output_tokens=positive_int(counted.get("output_tokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_long_tokens=min(long, written),
+    )
+    return before.merged(found)
 
 
 def _failure(parsed: Any) -> StreamError | None:

@@ -68,11 +68,6 @@ class GatewayDialect:
     version: str = ""
 
 
-def largest_usage(before: Usage, input_tokens: int, output_tokens: int) -> Usage:
-    """Usage of one call whose stream reports running totals, each part in an event of its own."""
-    return Usage(1, max(input_tokens, before.input_tokens), max(output_tokens, before.output_tokens))
-
-
 def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}

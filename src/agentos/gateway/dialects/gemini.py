@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
 from agentos.models.client_base import positive_int
 from agentos.models.gemini.refusals import read_refusal
 
@@ -42,7 +42,8 @@ def _usage(parsed: Any, before: Usage) -> Usage:
     output_tokens = positive_int(counted.get("candidatesTokenCount")) + positive_int(
         counted.get("thoughtsTokenCount")
     )
-    return largest_usage(before, input_tokens, output_tokens)
+    read = min(positive_int(counted.get("cachedContentTokenCount")), input_tokens)
+    return before.merged(Usage(1, input_tokens, output_tokens, read))
 
 
 def _failure(parsed: Any) -> StreamError | None:

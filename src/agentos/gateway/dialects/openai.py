@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from agentos.core.protocol.results import Usage
-from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, largest_usage, mapping
+from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
 from agentos.models.client_base import positive_int
 from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal
@@ -33,10 +33,20 @@ def _usage(parsed: Any, before: Usage) -> Usage:
     if not counted:
         return before
     input_tokens = positive_int(counted.get("prompt_tokens")) or positive_int(counted.get("input_tokens"))
-    output_tokens = positive_int(counted.get("completion_tokens")) or positive_int(
-        counted.get("output_tokens")
+    details = mapping(counted.get("prompt_tokens_details") or counted.get("input_tokens_details"))
+    read = min(positive_int(details.get("cached_tokens")), input_tokens)
+    written = min(positive_int(details.get("cache_write_tokens")), input_tokens - read)
+    long = positive_int(mapping(details.get("cache_write_tokens_details")).get("ttl_12h_tokens"))
+    found = Usage(
+        calls=1,
+        input_tokens=input_tokens,
+        output_tokens=positive_int(counted.get("completion_tokens"))
+        or positive_int(counted.get("output_tokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_long_tokens=min(long, written),
     )
-    return largest_usage(before, input_tokens, output_tokens)
+    return before.merged(found)
 
 
 def _failure(parsed: Any) -> StreamError | None:

@@ -133,3 +133,6 @@ def _count(answer: PartialAnswer, counted: Any) -> None:
     found = sum(positive_int(getattr(counted, name, None)) for name in INPUT_COUNTS)
     answer.input_tokens = found or answer.input_tokens
     answer.output_tokens = positive_int(getattr(counted, "output_tokens", None)) or answer.output_tokens
+    written, read = (positive_int(getattr(counted, name, None)) for name in INPUT_COUNTS[1:])
+    answer.cache_read_tokens = read or answer.cache_read_tokens
+    answer.cache_write_tokens = written or answer.cache_write_tokens

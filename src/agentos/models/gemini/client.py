@@ -97,6 +97,8 @@ def _take(answer: PartialAnswer, chunk: types.GenerateContentResponse) -> None:
         output = positive_int(counted.candidates_token_count) + positive_int(counted.thoughts_token_count)
         answer.input_tokens = positive_int(counted.prompt_token_count) or answer.input_tokens
         answer.output_tokens = output or answer.output_tokens
+        cached = positive_int(counted.cached_content_token_count)
+        answer.cache_read_tokens = cached or answer.cache_read_tokens
     if chunk.prompt_feedback and (reason := chunk.prompt_feedback.block_reason):
         answer.end(f"blocked: {reason.value}", {f"blocked: {reason.value}": FinishReason.FILTERED})
     for candidate in (chunk.candidates or [])[:1]:

@@ -117,6 +117,10 @@ def _take(answer: PartialAnswer, chunk: Any, part: str) -> None:
     if counted := chunk.usage:
         answer.input_tokens = positive_int(counted.prompt_tokens)
         answer.output_tokens = positive_int(counted.completion_tokens)
+        # A compatible server may send something else, or nothing, in place of the details.
+        details = getattr(counted, "prompt_tokens_details", None)
+        answer.cache_read_tokens = positive_int(getattr(details, "cached_tokens", None))
+        answer.cache_write_tokens = positive_int(getattr(details, "cache_write_tokens", None))
     if not chunk.choices:
         return
     choice = chunk.choices[0]

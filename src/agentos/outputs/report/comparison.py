@@ -81,6 +81,7 @@ def _figures(first: RunRecord, second: RunRecord) -> Iterator[_Figure]:
     yield _count("calls", (record.stats.usage.calls for record in both))
     yield _count("refusals (429)", (record.stats.refusals for record in both))
     yield _count("tokens in", (record.stats.usage.input_tokens for record in both))
+    yield _count("from the cache", (record.stats.usage.cache_read_tokens for record in both))
     yield _count("tokens out", (record.stats.usage.output_tokens for record in both))
     yield _Figure(
         "cost", _pair(dollars(record.stats.cost) for record in both), (first.stats.cost, second.stats.cost)

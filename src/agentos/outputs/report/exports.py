@@ -25,6 +25,8 @@ HEADER = (
     "cost",
     "error",
     "result",
+    "cache_read_tokens",
+    "cache_write_tokens",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
@@ -56,6 +58,8 @@ def _cells(facts: ItemFacts) -> list[str | int]:
         "" if facts.cost is None else f"{facts.cost:.6f}",
         _escape_formula(facts.error),
         _escape_formula(facts.result),
+        facts.cache_read_tokens,
+        facts.cache_write_tokens,
     ]
 
 

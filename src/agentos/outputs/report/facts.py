@@ -12,7 +12,7 @@ from agentos.core.run_state.run_stats import ItemStats
 from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
 from agentos.core.text.values import with_visible_characters
-from agentos.outputs.format import count, dollars, duration, event_text
+from agentos.outputs.format import count, dollars, duration, event_text, tokens_in_and_out
 from agentos.outputs.resume_command import resume_command
 from agentos.outputs.summary import overhead, overhead_text
 
@@ -55,6 +55,8 @@ class ItemFacts:
     refusals: int
     input_tokens: int
     output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     cost: float | None
     node: str
 
@@ -118,7 +120,7 @@ def run_facts(record: RunRecord) -> list[Fact]:
         Fact("Items", _endings(record)),
         Fact("Calls", f"{stats.usage.calls}, {count(stats.refusals, 'refusal')} (429)"),
         Fact("Waited for keys", duration(waited(record))),
-        Fact("Tokens", f"{stats.usage.input_tokens:,} in, {stats.usage.output_tokens:,} out"),
+        Fact("Tokens", tokens_in_and_out(stats.usage)),
         Fact("Cost", dollars(stats.cost)),
         *_overhead(record),
     ]
@@ -206,6 +208,8 @@ def _item(record: RunRecord, row: ItemStats, title: str, refusals: int) -> ItemF
         refusals=refusals,
         input_tokens=row.usage.input_tokens,
         output_tokens=row.usage.output_tokens,
+        cache_read_tokens=row.usage.cache_read_tokens,
+        cache_write_tokens=row.usage.cache_write_tokens,
         cost=row.cost,
         node=plain(row.node),
     )
