@@ -28,7 +28,7 @@ def read(home: Path) -> JournalTimes:
     return JournalTimes(
         statistics.median(pauses) if pauses else 0.0,
         _coordination(journal),
-        summary["overhead_percent"] / 100,
+        (summary["overhead_percent"] or 0.0) / 100,
     )
 
 
