@@ -34,6 +34,7 @@ Publish = Callable[[str, int], AbstractAsyncContextManager[None]]
 """Takes a node's name and round; entered when the node starts, left when it ends."""
 CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
 STEPS_PER_ROUND = 8
+BUILT_IN_NODES = "agentos.workflows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def with_node_events(
 
 def _wrap(name: str, node: "Runnable[Any, Any]", publish: Publish) -> Any:
     function = getattr(node, "afunc", None)
-    if str(getattr(function, "__module__", "")).startswith(f"{__package__}."):
+    if str(getattr(function, "__module__", "")).startswith(BUILT_IN_NODES):
         return _NodeWithEvents(name, node, publish)
 
     # LangGraph finds subgraphs among the variables that a node's function closes over: `node` must be one of them.
