@@ -4,10 +4,11 @@ python bare_langgraph.py PROJECT FIRST COUNT, with the keys and the server URL i
 """
 
 import asyncio
+import itertools
 import os
 import sys
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from google import genai
 from google.genai import types
@@ -36,7 +37,8 @@ class Script:
         )
 
     async def load(self, state: State) -> State:
-        return {"text": Path(state["path"]).read_text()}
+        with open(state["path"]) as file:  # noqa: ASYNC230
+            return {"text": file.read()}
 
     async def draft(self, state: State) -> State:
         return {"draft": await self._ask(f"Write a low-level design for this issue:\n\n{state['text']}")}
@@ -48,8 +50,8 @@ class Script:
         return {"review": await self._ask(f"Review this design; APPROVED or REVISE:\n\n{state['draft']}")}
 
     async def finish(self, state: State) -> State:
-        target = self._results / Path(state["path"]).name
-        target.write_text(f"{state['draft']}\n\n{state['review']}\n")
+        with open(self._results / Path(state["path"]).name, "w") as file:  # noqa: ASYNC230
+            file.write(f"{state['draft']}\n\n{state['review']}\n")
         return {}
 
     async def _ask(self, prompt: str) -> str:
@@ -67,16 +69,16 @@ async def main(project: Path, first: int, count: int) -> None:
     graph = StateGraph(State)
     for name in NODES:
         graph.add_node(name, getattr(script, name))
-    for before, after in zip(NODES, NODES[1:], strict=False):
+    for before, after in itertools.pairwise(NODES):
         graph.add_edge(before, after)
     graph.set_entry_point(NODES[0])
     graph.set_finish_point(NODES[-1])
     for number in range(first, first + count):
         path = str(project / "issues" / f"{number:03}.md")
         async with AsyncSqliteSaver.from_conn_string(str(project / f"{number}.db")) as saver:
-            config = {"configurable": {"thread_id": str(number)}}
+            config: Any = {"configurable": {"thread_id": str(number)}}
             compiled = graph.compile(checkpointer=saver)
-            await compiled.ainvoke({"path": path}, config, durability="sync")  # type: ignore[arg-type]
+            await compiled.ainvoke({"path": path}, config, durability="sync")
 
 
 if __name__ == "__main__":

@@ -115,7 +115,9 @@ def _price(bench: BenchProject, samples: list[_Sample], started_at: float) -> Pr
     ]
     start = _at(samples, first_call)
     return Price(
-        *(1000 * cpu for cpu, _, _ in used),
+        coordinator=1000 * used[0][0],
+        template=1000 * used[1][0],
+        worker=1000 * used[2][0],
         system=1000 * sum(system for _, system, _ in used),
         faults=used[2][2],
         pause=1000 * pauses.read(home).pause,

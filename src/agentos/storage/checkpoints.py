@@ -1,6 +1,7 @@
 """One SQLite database per item: LangGraph's checkpoints, plus the model responses already paid for."""
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator
@@ -10,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from agentos.core.errors import ItemError
 from agentos.regular_files import open_regular
+from agentos.storage.blocking_sqlite import BlockingConnection
 from agentos.storage.files import private_folder
 
 if TYPE_CHECKING:
-    import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 # 2: items can be parked at a human gate, which a version that does not know gates would skip.
 VERSION = 2
-_SETUP = """
-PRAGMA secure_delete=ON;
-PRAGMA journal_mode=WAL;
-PRAGMA synchronous=NORMAL;
-CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT NULL);
-"""
+LOCK_TIMEOUT = 10.0  # seconds to wait for another process that writes to the same database
+_NOTES = "CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT NULL)"
+LOG_SUFFIXES = ("-wal", "-shm")
+_WAL_MARKS = slice(18, 20)  # bytes of an SQLite file that say which kind of journal it has
+
+# The content of a database without checkpoints; the same for every item, and empty until it is first needed.
+_empty_database = bytearray()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class SqliteCheckpoint:
     """The open database of one item: `saver` for LangGraph, and named notes for agentos itself."""
 
     saver: "AsyncSqliteSaver"
-    _connection: "aiosqlite.Connection"
+    _connection: BlockingConnection
 
     async def note(self, name: str, text: str) -> None:
         """Stores a note. It is on disk when this returns."""
@@ -69,19 +71,55 @@ class SqliteCheckpoint:
 @contextlib.asynccontextmanager
 async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
     """Opens or creates the database, with one connection and every commit synced to disk."""
-    import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+    await prepare_database()
     private_folder(path.parent)
-    os.close(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
-    async with aiosqlite.connect(path, timeout=10) as connection:
-        await connection.executescript(_SETUP)
-        await connection.execute(f"PRAGMA user_version={VERSION}")
-        saver = AsyncSqliteSaver(connection)
-        await saver.setup()
-        # Creating the tables need not be durable: the next commit, which must be, syncs them too.
-        await connection.execute("PRAGMA synchronous=FULL")
+    is_new = _create(path)
+    async with BlockingConnection(path, LOCK_TIMEOUT) as connection:
+        await connection.executescript("PRAGMA secure_delete=ON; PRAGMA synchronous=FULL")
+        saver = AsyncSqliteSaver(connection)  # type: ignore[arg-type]
+        if is_new:
+            saver.is_setup = True
+        else:
+            await _set_up(saver, connection)
         yield SqliteCheckpoint(saver, connection)
+
+
+async def prepare_database() -> None:
+    """Makes the content of a new database, once per process: creating its tables takes longer than writing it."""
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    if not _empty_database:
+        async with BlockingConnection(":memory:", LOCK_TIMEOUT) as connection:
+            await _set_up(AsyncSqliteSaver(connection), connection)  # type: ignore[arg-type]
+            content = bytearray(connection.serialize())
+        content[_WAL_MARKS] = b"\2\2"
+        _empty_database.extend(content)
+
+
+async def _set_up(saver: "AsyncSqliteSaver", connection: BlockingConnection) -> None:
+    await connection.execute(_NOTES)
+    await connection.execute(f"PRAGMA user_version={VERSION}")
+    await saver.setup()
+
+
+def _create(path: Path) -> bool:
+    """Whether the database is new. It is on disk before SQLite opens it, since a journal without a database is ignored."""
+    descriptor = open_regular(path, flags=os.O_RDWR | os.O_CREAT)
+    try:
+        if os.fstat(descriptor).st_size:
+            return False
+        delete_checkpoint(path, suffixes=LOG_SUFFIXES)
+        if os.write(descriptor, _empty_database) < len(_empty_database):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, 0)
+        raise
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def check_checkpoint(path: Path) -> Path | None:
@@ -110,9 +148,9 @@ def check_checkpoint(path: Path) -> Path | None:
     return None if intact else _move_aside(path)
 
 
-def delete_checkpoint(path: Path) -> None:
-    for file in _database_files(path):
-        file.unlink(missing_ok=True)
+def delete_checkpoint(path: Path, suffixes: tuple[str, ...] = ("", *LOG_SUFFIXES)) -> None:
+    for suffix in suffixes:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def leftovers(folder: Path) -> set[str]:
@@ -150,7 +188,3 @@ def _move_aside(path: Path) -> Path:
     path.rename(target)
     delete_checkpoint(path)
     return target
-
-
-def _database_files(path: Path) -> list[Path]:
-    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]

@@ -14,6 +14,7 @@ from agentos.core.protocol.events import WorkerReported
 from agentos.engines.channel import SocketChannel
 from agentos.models.registry import tls_context
 from agentos.models.warmup import warm_up_imported_sdks
+from agentos.storage.checkpoints import prepare_database
 from agentos.storage.file_items import FileItemStore
 from agentos.worker.item_runner import run_item
 from agentos.workflows.node_context import load_all_prompt_files
@@ -46,6 +47,7 @@ def warm_up() -> None:
         importlib.import_module(name)
     tls_context()
     load_all_prompt_files()
+    asyncio.run(prepare_database())
     warm_up_imported_sdks()
 
 
