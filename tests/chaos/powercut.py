@@ -105,6 +105,8 @@ def _is_saved(home: Path, item: str, name: str) -> bool:
     for database in home.glob(f"checkpoints/*/{workflow.casefold()}_workflow_{number}.db"):
         with contextlib.closing(sqlite3.connect(database)) as connection, contextlib.suppress(sqlite3.Error):
             is_intact = connection.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-            row = connection.execute("SELECT 1 FROM agentos_notes WHERE name = ?", (name,)).fetchone()
+            row = connection.execute(
+                "SELECT 1 FROM agentos_notes WHERE name LIKE ?", (f"{name} %",)
+            ).fetchone()
             return is_intact and row is not None
     return False

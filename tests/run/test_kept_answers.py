@@ -18,8 +18,8 @@ def test_a_damaged_answer_is_not_used_and_dropped_only_once(tmp_path: Path, kept
     async def drop_twice() -> None:
         async with open_checkpoint(tmp_path / "item.db") as checkpoint:
             session = object.__new__(ModelSession)
-            await session._drop(checkpoint, "draft 1")
+            await session._drop(checkpoint, "draft 1", "draft")
             with pytest.raises(ItemError, match="for the second time"):
-                await session._drop(checkpoint, "draft 1")
+                await session._drop(checkpoint, "draft 1", "draft")
 
     asyncio.run(drop_twice())

@@ -234,3 +234,62 @@ def test_an_existing_graph_runs_over_files_and_writes_its_documents_once(
     assert "Nothing is pending" in run(harness, "flow:workflow", "--all", "--offline").out
     again = run(harness, "flow:workflow", "snow", "--fresh", "--offline")
     assert again.code == 0 and "Done in" in again.lines_of("NOTES-snow")[-1]
+
+
+CHATTING = """
+import os, signal
+from pathlib import Path
+from typing import Annotated, TypedDict
+import operator
+import agentos
+from agentos.workflows import ModelRequest, Workflow
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send
+
+class State(TypedDict, total=False):
+    topic: str
+    texts: Annotated[list[str], operator.add]
+
+llm = agentos.model("drafter")
+
+def fan_out(state):
+    return [Send("write", {"topic": f"{state['topic']} {part}"}) for part in ("a", "b", "a")]
+
+def write(state):
+    first = llm.invoke(state["topic"])
+    llm.batch([state["topic"], "again"])
+    marker = Path(f"killed {state['topic'].split()[-1]}")
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"texts": [first.content]}
+
+async def end(state):
+    await llm.ainvoke("the end")
+    return {}
+
+builder = StateGraph(State)
+builder.add_node("write", write)
+builder.add_node("end", end)
+builder.add_conditional_edges(START, fan_out, ["write"])
+builder.add_edge("write", "end")
+workflow = Workflow.from_graph(
+    builder, items="notes/1-*.md", input=lambda item: {"topic": item.name}, name="chat",
+    output=lambda state, item: {"out.txt": str(len(state["texts"]))},
+)
+"""
+
+
+@pytest.mark.slow
+def test_no_answer_is_paid_for_twice_when_workers_are_killed_between_their_calls(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(CHATTING)
+    server = harness.server()
+    done = run(harness, "flow:workflow", "--all", "--retries", "4")
+    assert done.code == 0, done.out + done.err
+    assert (project / "out.txt").read_text() == "3"
+    assert (project / "killed a").exists() and (project / "killed b").exists()
+    answered = len(server.answered())
+    # Three branches with three calls each and one at the end; a kill may lose those that were in flight.
+    assert 10 <= answered <= 10 + 2 * 3, done.out

@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import math
+import secrets
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnProgress
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnProgress, ToolCall
 from agentos.core.protocol.results import FinishReason, Usage
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
@@ -48,6 +49,8 @@ class PartialAnswer:
     finish: FinishReason | None = None
     detail: str = ""
     """The provider's own word for why the answer ended."""
+    tool_calls: dict[int, ToolCall] = field(default_factory=dict)
+    """By their position in the answer."""
 
     def add_text(self, text: object) -> None:
         if text:
@@ -58,6 +61,21 @@ class PartialAnswer:
         """Text that is billed as output and is not part of the answer."""
         self.characters += len(text) if isinstance(text, str) else 0
 
+    def add_tool_call(
+        self, index: object, name: object = None, arguments: object = None, identifier: object = None
+    ) -> None:
+        """Adds a call, or more of its arguments, which arrive in pieces."""
+        position = index if type(index) is int else len(self.tool_calls)
+        call = self.tool_calls.get(position, ToolCall("", "", ""))
+        piece = checked_text(arguments) if arguments else ""
+        self.add_thought(piece)
+        self.tool_calls[position] = replace(
+            call,
+            id=call.id or checked_text(identifier or ""),
+            name=call.name or checked_text(name or ""),
+            arguments=call.arguments + piece,
+        )
+
     def end(self, word: object, reasons: dict[str, FinishReason]) -> None:
         """Note the provider's finish reason; one that we do not know is OTHER."""
         if word:
@@ -66,7 +84,7 @@ class PartialAnswer:
 
     @property
     def has_begun(self) -> bool:
-        return bool(self.characters or self.finish or self.output_tokens)
+        return bool(self.characters or self.tool_calls or self.finish or self.output_tokens)
 
     def usage(self) -> Usage:
         """What the call has used so far; nothing before the first token."""
@@ -85,15 +103,26 @@ class PartialAnswer:
             min(self.cache_write_tokens, self.input_tokens),
         )
 
-    def response(self, key: LeasedKey) -> ModelResponse:
+    def response(self, key: LeasedKey, *, may_be_empty: bool = False) -> ModelResponse:
         """The whole answer, after the stream has ended."""
         if self.finish is None:
             raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, f"no response: {UNFINISHED}"))
         text = "".join(self.parts)
-        if not text:
+        if not text and not may_be_empty:
             raise EmptyAnswer(self.finish, f"finish reason: {self.detail or self.finish}")
         return ModelResponse(
-            text, checked_text(self.model or key.model), self.usage(), self.limits, self.finish, self.detail
+            text,
+            checked_text(self.model or key.model),
+            self.usage(),
+            self.limits,
+            # Each vendor has a word of its own for an answer that ends with tool calls.
+            FinishReason.STOP if self.tool_calls and self.finish is FinishReason.OTHER else self.finish,
+            self.detail,
+            # Where the server gives no id, one is made: results refer to calls by it.
+            tuple(
+                replace(call, id=call.id or f"call_{secrets.token_hex(8)}", arguments=call.arguments or "{}")
+                for call in self.tool_calls.values()
+            ),
         )
 
 
@@ -115,7 +144,7 @@ class VendorClient(Generic[SdkClient]):
         answer = PartialAnswer(request.size)
         try:
             await self._read_all(request, key, answer, on_progress)
-            return answer.response(key)
+            return answer.response(key, may_be_empty=bool(request.turns))
         except (BadRequest, CallRefused):
             raise
         except TimeoutError as error:

@@ -16,6 +16,7 @@ from agentos.core.protocol.ports import (
     ModelRequest,
     ModelResponse,
     Provider,
+    ToolCall,
 )
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
@@ -57,6 +58,8 @@ class LeasedModel:
         self._call_timeouts = call_timeouts or {}
         self._grants: dict[str, asyncio.Future[GrantLease]] = {}
         self._stopped = False
+        self._active: set[str] = set()
+        self._calls_begun = 0
         self.calls_done = 0
         """Calls that the item has made, including earlier runs if the creator of this object sets them."""
         self._last_output_tokens: dict[str, int] = {}
@@ -78,13 +81,28 @@ class LeasedModel:
     async def complete(self, call: str, request: ModelRequest) -> ModelResponse:
         """Returns the response, however many keys it takes."""
         if (role := self._roles.get(request.role)) is None:
-            raise BadRequest(f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}")
+            raise BadRequest(
+                f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}, "
+                f"or add it to agentos.toml below [roles]"
+            )
         request = replace(
             request,
             max_output_tokens=request.max_output_tokens or role.max_output_tokens,
             effort=request.effort or role.effort,
         )
         failures = _CallFailures()
+        self._calls_begun += 1
+        # Calls of parallel branches may have the same name; leases are granted by it.
+        call = f"{call}#{self._calls_begun}" if call in self._active else call
+        self._active.add(call)
+        try:
+            return await self._complete(call, role, request, failures)
+        finally:
+            self._active.discard(call)
+
+    async def _complete(
+        self, call: str, role: RoleModel, request: ModelRequest, failures: "_CallFailures"
+    ) -> ModelResponse:
         while True:
             lease = await self._lease(call, role, request)
             try:
@@ -125,7 +143,7 @@ class LeasedModel:
         redact = Redactor((lease.secret,))
         try:
             answer = await self._provider(lease.provider).complete(request, key, progress)
-            response = _sanitize(answer, redact)
+            response = _sanitize(answer, redact, may_be_empty=bool(request.turns))
             return response
         except CallRefused as error:
             reason = one_line(redact(error.refusal.reason[:MAX_REASON]))
@@ -215,14 +233,25 @@ def _model_label(model: str) -> str:
     return _LOCAL_PATH.sub("", model[:MAX_MODEL_NAME]) or model[:MAX_MODEL_NAME]
 
 
-def _sanitize(response: ModelResponse, redact: Callable[[str], str]) -> ModelResponse:
+def _sanitize(response: ModelResponse, redact: Callable[[str], str], *, may_be_empty: bool) -> ModelResponse:
     """The one place that everything a server says passes before anything else sees it.
 
     Keys are masked. Text is made storable: no terminal escapes, no control characters, no half characters, which
     could neither be written to a document nor kept in a checkpoint.
     """
-    lines = redact(response.text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    text = "\n".join(clean(line) for line in lines).encode("utf-8", "replace").decode("utf-8")
-    if not text.strip():
+    text = _storable(response.text, redact)
+    if not text.strip() and not may_be_empty:
         raise EmptyAnswer(response.finish, "no text that can be printed")
-    return replace(response, text=text, model=one_line(redact(_model_label(response.model))))
+    calls = tuple(
+        ToolCall(
+            *(_storable(value, redact) for value in (call.id, call.name, call.arguments, call.signature))
+        )
+        for call in response.tool_calls
+    )
+    model = one_line(redact(_model_label(response.model)))
+    return replace(response, text=text, model=model, tool_calls=calls)
+
+
+def _storable(text: str, redact: Callable[[str], str]) -> str:
+    lines = redact(text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(clean(line) for line in lines).encode("utf-8", "replace").decode("utf-8")

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import functools
 import os
 import traceback
 
@@ -24,6 +25,7 @@ from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
+from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
 from agentos.workflows.registry import load_workflow
 
@@ -157,7 +159,9 @@ class ItemRunner:
         while True:
             async with self._store.open() as checkpoint:
                 if await self._is_current(checkpoint):
-                    return await self._graph_runner.run(checkpoint)
+                    complete = functools.partial(self._session.complete, checkpoint)
+                    with entered(CurrentItem(self._item.id, asyncio.get_running_loop(), complete)):
+                        return await self._graph_runner.run(checkpoint)
             self._echo("Its text has changed since its checkpoint: starting over")
             await self._store.clean_up(self._tidy)
 

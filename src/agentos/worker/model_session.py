@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
+from collections import Counter
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
@@ -14,6 +16,7 @@ from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS
 from agentos.storage.item_store import Checkpoint, ItemStore
+from agentos.workflows.current_item import current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
 
@@ -21,55 +24,98 @@ STORE_POLL_INTERVAL = 0.5  # seconds
 class ModelSession:
     """Everything that item runner and graph runner share while an item is at work.
 
-    `ask` calls a model with a leased key and keeps the answer in the checkpoint before returning it, so that no
-    answer is paid for twice. `listen` must run beside it: it delivers the leases, sets `stopping` when the
+    `ask` and `complete` call a model with a leased key and keep the answer in the checkpoint before returning it, so
+    that no answer is paid for twice. `listen` must run beside it: it delivers the leases, sets `stopping` when the
     coordinator asks the worker to stop, and ends the process when the coordinator is gone.
     """
 
     def __init__(self, task: WorkerTask, channel: Channel, store: ItemStore) -> None:
         self.stopping = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._item = task.item.id
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
         self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send, timeouts)
         self._store = store
+        self._pending: set[str] = set()
+        self._asked: dict[str, set[str]] = {}
+        self._counts: Counter[str] = Counter()
 
     def send(self, event: WorkerEvent) -> None:
         self._channel.send(event)
 
-    async def ask(self, checkpoint: Checkpoint, call: str, request: ModelRequest) -> ModelResponse:
-        """The cached answer to this call, or a new one; it is on disk when this returns."""
-        note = f"answer {call}"
-        if (cached := await checkpoint.noted(note)) is not None:
-            if response := _readable(cached):
-                return response
-            await self._drop(checkpoint, call)
-        if not self._model.calls_done:
-            self._model.calls_done = await checkpoint.count_answers()
-        response = await self._model.complete(call, request)
-        text = json.dumps(pack(response))
+    async def ask(self, checkpoint: Checkpoint, name: str, request: ModelRequest) -> ModelResponse:
+        """The answer to the call of this name and prompt in this task of the graph; on disk when this returns."""
+        if not is_running_on(self._loop):
+            raise ItemError(
+                f"context.ask({name!r}) was called in an event loop of its own, such as asyncio.run makes: "
+                "write context.ask_sync(...) in a node that is not async"
+            )
+        call = f"{name} {current_task()}"
+        key = f"{call} {_digest(request)}"
+        if key in self._pending:
+            raise ItemError(
+                f"two calls named {name!r} with the same prompt run at the same time in one node: "
+                "give each a name of its own"
+            )
+        self._asked.setdefault(call, set()).add(key)
+        return await self._kept(checkpoint, key, name, request)
+
+    async def complete(self, checkpoint: Checkpoint, task: str, request: ModelRequest) -> ModelResponse:
+        """The answer to the next call with this prompt in this task of the graph; on disk when this returns.
+
+        A task that runs again after a crash makes the same calls, so it gets the answers in the same order.
+        """
+        if not task:
+            # A thread that a node started itself: the newest checkpoint stands for the step that it is part of.
+            newest = await checkpoint.saver.aget_tuple({"configurable": {"thread_id": self._item}})
+            task = newest.checkpoint["id"] if newest else ""
+        counted = f"{task} {_digest(request)}"
+        self._counts[counted] += 1
+        return await self._kept(checkpoint, f"{counted} {self._counts[counted]}", request.role, request)
+
+    async def _kept(
+        self, checkpoint: Checkpoint, key: str, name: str, request: ModelRequest
+    ) -> ModelResponse:
+        self._pending.add(key)
+        try:
+            note = f"answer {key}"
+            if (cached := await checkpoint.noted(note)) is not None:
+                if response := _readable(cached):
+                    return response
+                await self._drop(checkpoint, key, name)
+            if not self._model.calls_done:
+                self._model.calls_done = await checkpoint.count_answers()
+            response = await self._model.complete(name, request)
+            await self._keep(checkpoint, note, json.dumps(pack(response)))
+            return response
+        finally:
+            self._pending.discard(key)
+
+    async def _keep(self, checkpoint: Checkpoint, note: str, text: str) -> None:
         while True:
             try:
                 await checkpoint.note(note, text)
-                return response
+                return
             except Exception as error:
                 # An answer that was paid for waits in memory while the disk is full.
                 if not self._store.is_unavailable(error) or not await self.wait_for_store():
                     raise
 
-    async def forget(self, checkpoint: Checkpoint, *calls: str) -> None:
-        """Drop the answers to these calls, so that they are asked again."""
-        for call in calls:
-            await checkpoint.forget(f"answer {call}")
+    async def forget(self, checkpoint: Checkpoint, *names: str) -> None:
+        """Drop the answers to the calls of these names in this task, so that they are asked again."""
+        for name in names:
+            for key in self._asked.pop(f"{name} {current_task()}", ()):
+                await checkpoint.forget(f"answer {key}")
 
-    async def _drop(self, checkpoint: Checkpoint, call: str) -> None:
+    async def _drop(self, checkpoint: Checkpoint, key: str, name: str) -> None:
         """Allow one repeat of a call whose stored answer is unusable; fail the second time, to avoid paying endlessly."""
-        if await checkpoint.noted(f"dropped {call}") is not None:
+        if await checkpoint.noted(f"dropped {key}") is not None:
             raise ItemError(
-                f"the stored answer to {call} is unusable for the second time",
+                f"the stored answer to {name} is unusable for the second time",
                 ("start over with --fresh, or choose another model",),
             )
-        await checkpoint.note(f"dropped {call}", "")
+        await checkpoint.note(f"dropped {key}", "")
 
     def stop_waiting(self) -> None:
         """Abandon the calls that wait for a lease."""
@@ -103,11 +149,15 @@ class ModelSession:
         return False
 
 
+def _digest(request: ModelRequest) -> str:
+    return hashlib.sha256(json.dumps(pack(request), sort_keys=True).encode()).hexdigest()[:32]
+
+
 def _readable(kept: str) -> ModelResponse | None:
     """The stored answer; None if it is damaged or contains text that cannot be encoded as UTF-8."""
     try:
         response: ModelResponse = unpack(ModelResponse, json.loads(kept))
-        f"{response.text}{response.model}".encode()
+        f"{response.text}{response.model}{response.tool_calls}".encode()
     except (CodecError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return response

@@ -1,5 +1,6 @@
 """The context object that a graph's nodes receive: item, project folder, model access, prompts and lineage."""
 
+import asyncio
 import contextlib
 import functools
 import hashlib
@@ -19,6 +20,7 @@ from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Item
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.regular_files import list_folder, read_regular
+from agentos.workflows.current_item import current_item, wait_for
 from agentos.workflows.file_issue import Filing
 
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
@@ -72,9 +74,11 @@ class NodeContext:
     """Everything a node may use while it works on one item.
 
     - `item`, `folder`: the item, and atomic reads and writes inside the project.
-    - `ask(name, request)`: calls a model. The response is stored in the checkpoint under `name`, so a node that runs
-      again after a crash gets the stored response instead of paying for a new one. Use a new name for each call.
-    - `forget(*names)`: drops stored responses that are of no use, so that the next run asks again.
+    - `ask(name, request)`: calls a model. The response is stored in the checkpoint, so a node that runs again after a
+      crash gets it instead of paying for a new one: it belongs to the name, the prompt and this run of the node. Two
+      calls with the same prompt in one node need different names.
+    - `ask_sync(name, request)`: the same for a node that is not async.
+    - `forget(*names)`: drops stored responses of this node that are of no use, so that the next run asks again.
     - `say(line)`: prints a line, prefixed with the item's id, and logs it.
     - `prompts`: the folder with the workflow's prompt files; None for the built-in workflows.
     - `gates`: the human gates that park this item. `parked`: the number of the gate at which it is parked now, or 0.
@@ -96,6 +100,12 @@ class NodeContext:
     code: ProjectCode | None = None
     forget: Forget = _forget_nothing
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def ask_sync(self, name: str, request: ModelRequest) -> ModelResponse:
+        """`ask` for a node that is not async. In an async one it raises at once: it would block the node."""
+        call = _as_coroutine(self.ask(name, request))
+        item = current_item()
+        return asyncio.run(call) if item is None else wait_for(item, call, "await context.ask(...)")
 
     @property
     def root(self) -> Path:
@@ -166,6 +176,10 @@ class NodeContext:
         except OSError as error:
             expected = (self.prompts or Path(".agentos/prompts")) / file
             raise ItemError(f"prompt {file} not found", (f"create {expected}",)) from error
+
+
+async def _as_coroutine(call: Awaitable[ModelResponse]) -> ModelResponse:
+    return await call
 
 
 def split_prompt(template: str) -> dict[str, str]:

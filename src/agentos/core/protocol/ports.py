@@ -71,6 +71,42 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model wants to be called. `arguments` is a JSON object.
+
+    `signature` is opaque: Gemini expects it back with the call.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool that a model may call. `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """One message of a conversation. `role` is "user", "assistant" or "tool".
+
+    An assistant's turn may contain tool calls; a tool's turn is the result of the call `call_id` of the tool `tool`.
+    """
+
+    role: str
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call to a model. With a schema, the response is JSON that follows it.
 
@@ -79,15 +115,23 @@ class ModelRequest:
 
     `max_output_tokens` and `effort` come from the settings of the role unless they are set here. `effort` is a word
     such as "low", or a number of tokens to think with.
+
+    A conversation has `turns` instead of context and prompt. `tool_choice` is empty (the model decides), "any", "none"
+    or a tool's name.
     """
 
     role: str
-    prompt: str
+    prompt: str = ""
     schema: str | None = None
     system: str = ""
     context: tuple[str, ...] = ()
     max_output_tokens: int | None = None
     effort: str = ""
+    turns: tuple[ChatTurn, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
 
     @property
     def material(self) -> str:
@@ -97,7 +141,10 @@ class ModelRequest:
     @property
     def size(self) -> int:
         """Characters of the whole prompt."""
-        return len(self.system) + len(self.material)
+        calls = [call for turn in self.turns for call in turn.tool_calls]
+        turns = sum(len(turn.text) for turn in self.turns) + sum(len(call.arguments) for call in calls)
+        tools = sum(len(tool.description) + len(tool.parameters) for tool in self.tools)
+        return len(self.system) + len(self.material) + turns + tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +157,7 @@ class ModelResponse:
     limits: tuple[LimitSeen, ...] = ()
     finish: FinishReason = FinishReason.STOP
     finish_detail: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

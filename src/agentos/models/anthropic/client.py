@@ -9,7 +9,7 @@ import anthropic
 from anthropic.types import Message
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.protocol.ports import LeasedKey, ModelRequest
+from agentos.core.protocol.ports import ChatTurn, LeasedKey, ModelRequest
 from agentos.core.protocol.results import FinishReason
 from agentos.models.anthropic.refusals import limits_seen, read_refusal, status_in_body
 from agentos.models.client_base import (
@@ -83,20 +83,64 @@ def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         "model": key.model,
         "max_tokens": request.max_output_tokens or MAX_OUTPUT_TOKENS,
-        "messages": [{"role": "user", "content": _content(request)}],
+        "messages": _messages(request) or [{"role": "user", "content": _content(request)}],
         "stream": True,
     }
     if request.system:
         parameters["system"] = [{"type": "text", "text": request.system, **CACHED}]
+    if request.temperature is not None:
+        parameters["extra_body"] = {"temperature": request.temperature}  # the SDK has no parameter for it
+    if request.stop:
+        parameters["stop_sequences"] = list(request.stop)
+    parameters |= _tools(request)
     output: dict[str, Any] = {}
-    if request.effort.isdecimal():
+    # A conversation with tools may only go on with its thoughts in it, which are not kept.
+    if request.effort.isdecimal() and not request.tools:
         parameters["thinking"] = {"type": "enabled", "budget_tokens": int(request.effort)}
-    elif request.effort:
+    elif request.effort and not request.effort.isdecimal():
         output["effort"] = request.effort
     if request.schema is not None:
         schema = without_limits(closed(json.loads(request.schema)))
         output["format"] = {"type": "json_schema", "schema": schema}
     return {**parameters, **({"output_config": output} if output else {})}
+
+
+def _tools(request: ModelRequest) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": json.loads(tool.parameters)}
+        for tool in request.tools
+    ]
+    match request.tool_choice:
+        case "":
+            return {"tools": tools}
+        case "any" | "none" as word:
+            return {"tools": tools, "tool_choice": {"type": word}}
+        case name:
+            return {"tools": tools, "tool_choice": {"type": "tool", "name": name}}
+
+
+def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+    """The turns; those of one side that follow each other become one message."""
+    messages: list[dict[str, Any]] = []
+    for turn in request.turns:
+        role = "assistant" if turn.role == "assistant" else "user"
+        if not messages or messages[-1]["role"] != role:
+            messages.append({"role": role, "content": []})
+        messages[-1]["content"] += _blocks(turn)
+    return [message for message in messages if message["content"]]
+
+
+def _blocks(turn: ChatTurn) -> list[dict[str, Any]]:
+    if turn.role == "tool":
+        return [{"type": "tool_result", "tool_use_id": turn.call_id, "content": turn.text}]
+    text = [{"type": "text", "text": turn.text}] if turn.text.strip() else []
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
+        for call in turn.tool_calls
+    ]
+    return [*text, *calls]
 
 
 def _content(request: ModelRequest) -> list[dict[str, Any]]:
@@ -112,8 +156,12 @@ def _take(answer: PartialAnswer, event: Any) -> None:
             _count(answer, event.message.usage)
         case "content_block_start":
             answer.add_text(getattr(event.content_block, "text", None))
+            if event.content_block.type == "tool_use":
+                answer.add_tool_call(event.index, event.content_block.name, None, event.content_block.id)
         case "content_block_delta":
             answer.add_text(getattr(event.delta, "text", None))
+            if arguments := getattr(event.delta, "partial_json", None):
+                answer.add_tool_call(event.index, arguments=arguments)
             answer.add_thought(getattr(event.delta, "thinking", None))
         case "message_delta":
             answer.end(event.delta.stop_reason, FINISHES)
@@ -123,6 +171,8 @@ def _take(answer: PartialAnswer, event: Any) -> None:
 def _take_whole(answer: PartialAnswer, message: Message) -> None:
     for block in message.content:
         answer.add_text(block.text if block.type == "text" else None)
+        if block.type == "tool_use":
+            answer.add_tool_call(None, block.name, json.dumps(block.input), block.id)
     answer.model = message.model or ""
     _count(answer, message.usage)
     answer.end(message.stop_reason or "end_turn", FINISHES)

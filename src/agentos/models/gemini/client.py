@@ -1,15 +1,17 @@
 """Client for Gemini, through the google-genai SDK."""
 
+import base64
 import json
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from google import genai
 from google.genai import errors, types
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.protocol.ports import LeasedKey, ModelRequest
+from agentos.core.protocol.ports import ChatTurn, LeasedKey, ModelRequest
 from agentos.core.protocol.results import FinishReason
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
@@ -69,7 +71,46 @@ class Gemini(VendorClient[genai.Client]):
 
 
 def _contents(request: ModelRequest) -> list[types.ContentUnion]:
-    return [request.material]
+    """The turns; those of one side that follow each other become one content, as the API expects for tool results."""
+    contents: list[tuple[str, list[types.Part]]] = []
+    for turn in request.turns:
+        role = "model" if turn.role == "assistant" else "user"
+        if not contents or contents[-1][0] != role:
+            contents.append((role, []))
+        contents[-1][1].extend(_parts(turn))
+    return [types.Content(role=role, parts=parts) for role, parts in contents if parts] or [request.material]
+
+
+def _parts(turn: ChatTurn) -> list[types.Part]:
+    if turn.role == "tool":
+        response = types.FunctionResponse(name=turn.tool, response={"result": turn.text})
+        return [types.Part(function_response=response)]
+    text = [types.Part(text=turn.text)] if turn.text else []
+    calls = [
+        types.Part(
+            function_call=types.FunctionCall(name=call.name, args=json.loads(call.arguments)),
+            thought_signature=base64.b64decode(call.signature) or None,
+        )
+        for call in turn.tool_calls
+    ]
+    return [*text, *calls]
+
+
+def _set_tools(config: types.GenerateContentConfig, request: ModelRequest) -> None:
+    functions = [
+        types.FunctionDeclaration(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=json.loads(tool.parameters),
+        )
+        for tool in request.tools
+    ]
+    config.tools = [types.Tool(function_declarations=functions)]
+    if request.tool_choice:
+        mode = types.FunctionCallingConfigMode("NONE" if request.tool_choice == "none" else "ANY")
+        names = None if request.tool_choice in ("any", "none") else [request.tool_choice]
+        calling = types.FunctionCallingConfig(mode=mode, allowed_function_names=names)
+        config.tool_config = types.ToolConfig(function_calling_config=calling)
 
 
 def _config(request: ModelRequest, key: LeasedKey) -> types.GenerateContentConfig:
@@ -77,7 +118,11 @@ def _config(request: ModelRequest, key: LeasedKey) -> types.GenerateContentConfi
         http_options=types.HttpOptions(headers={"x-goog-api-key": key.secret}),
         system_instruction=request.system or None,
         max_output_tokens=request.max_output_tokens,
+        temperature=request.temperature,
+        stop_sequences=list(request.stop) or None,
     )
+    if request.tools:
+        _set_tools(config, request)
     if request.effort.isdecimal():
         config.thinking_config = types.ThinkingConfig(thinking_budget=int(request.effort))
     elif request.effort:
@@ -107,4 +152,13 @@ def _take(answer: PartialAnswer, chunk: types.GenerateContentResponse) -> None:
                 answer.add_thought(part.text)
             else:
                 answer.add_text(part.text)
+            if part.function_call:
+                _take_call(answer, part.function_call, part.thought_signature)
         answer.end(candidate.finish_reason and candidate.finish_reason.value, FINISHES)
+
+
+def _take_call(answer: PartialAnswer, call: types.FunctionCall, signature: bytes | None) -> None:
+    position = len(answer.tool_calls)
+    answer.add_tool_call(position, call.name, json.dumps(call.args or {}), call.id)
+    kept = base64.b64encode(signature or b"").decode()
+    answer.tool_calls[position] = replace(answer.tool_calls[position], signature=kept)

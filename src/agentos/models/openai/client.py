@@ -10,7 +10,7 @@ import openai
 from openai.types.chat import ChatCompletion
 
 from agentos.core.errors import BadRequest, CallRefused
-from agentos.core.protocol.ports import LeasedKey, ModelRequest
+from agentos.core.protocol.ports import ChatTurn, LeasedKey, ModelRequest
 from agentos.core.protocol.results import FinishReason
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
@@ -79,9 +79,10 @@ class OpenAI(VendorClient[openai.AsyncOpenAI]):
 
 def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
     system = [{"role": "system", "content": request.system}] if request.system else []
+    turns = [_message(turn) for turn in request.turns] or [{"role": "user", "content": request.material}]
     parameters: dict[str, Any] = {
         "model": key.model,
-        "messages": [*system, {"role": "user", "content": request.material}],
+        "messages": [*system, *turns],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -92,7 +93,47 @@ def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
     if request.schema is not None:
         schema = {"name": "verdict", "strict": True, "schema": closed(json.loads(request.schema))}
         parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return parameters
+    if request.temperature is not None:
+        parameters["temperature"] = request.temperature
+    if request.stop:
+        parameters["stop"] = list(request.stop)
+    return {**parameters, **_tools(request)}
+
+
+def _tools(request: ModelRequest) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    functions = [
+        {"name": tool.name, "description": tool.description, "parameters": json.loads(tool.parameters)}
+        for tool in request.tools
+    ]
+    found: dict[str, Any] = {"tools": [{"type": "function", "function": function} for function in functions]}
+    match request.tool_choice:
+        case "":
+            pass
+        case "any":
+            found["tool_choice"] = "required"
+        case "none":
+            found["tool_choice"] = "none"
+        case name:
+            found["tool_choice"] = {"type": "function", "function": {"name": name}}
+    return found
+
+
+def _message(turn: ChatTurn) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+    if turn.role == "tool":
+        message["tool_call_id"] = turn.call_id
+    if turn.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in turn.tool_calls
+        ]
+    return message
 
 
 def _limit_name(base_url: str | None) -> str:
@@ -127,6 +168,9 @@ def _take(answer: PartialAnswer, chunk: Any, part: str) -> None:
     text = getattr(choice, part)
     if text is not None:
         answer.add_text(text.content)
+        for call in getattr(text, "tool_calls", None) or []:
+            index = getattr(call, "index", None)
+            answer.add_tool_call(index, call.function.name, call.function.arguments, call.id)
         # What a reasoning model thinks, as compatible servers send it.
         answer.add_thought(getattr(text, "reasoning_content", None) or getattr(text, "reasoning", None))
         answer.end(choice.finish_reason, FINISHES)

@@ -1,0 +1,124 @@
+"""agentos.model as a LangChain chat model: what it sends, what it returns, and from where it may be called."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
+
+import agentos
+from agentos.core.errors import ItemError
+from agentos.core.protocol.ports import ModelRequest, ModelResponse, ToolCall
+from agentos.core.protocol.results import Usage
+from agentos.workflows.current_item import CurrentItem, entered
+
+
+class Recorder:
+    """An item whose model gives the same answer to every call."""
+
+    def __init__(self, text: str = "white", *calls: ToolCall) -> None:
+        self.requests: list[ModelRequest] = []
+        self._response = ModelResponse(text, "m-1", Usage(1, 7, 3), tool_calls=calls)
+
+    async def complete(self, task: str, request: ModelRequest) -> ModelResponse:
+        self.requests.append(request)
+        return self._response
+
+    def run(self, node: Callable[[], Any]) -> Any:
+        """Run a synchronous node as LangGraph does: in a thread of its own, with the context of the item."""
+
+        async def run() -> Any:
+            with entered(CurrentItem("T-1", asyncio.get_running_loop(), self.complete)):
+                return await asyncio.to_thread(node)
+
+        return asyncio.run(run())
+
+
+MODEL = agentos.model("planner", temperature=0.2)
+
+
+def test_an_answer_has_text_usage_and_the_models_name() -> None:
+    answer = Recorder().run(lambda: MODEL.invoke("Snow?"))
+    assert answer.content == "white" and answer.response_metadata["model_name"] == "m-1"
+    assert answer.usage_metadata == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+
+
+def test_a_conversation_becomes_one_request_with_instructions_turns_and_options() -> None:
+    item = Recorder()
+    call = {"name": "search", "args": {"q": "snow"}, "id": "c1", "type": "tool_call"}
+    messages = [
+        SystemMessage("rules"),
+        HumanMessage([{"type": "text", "text": "When?"}]),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("in May", tool_call_id="c1"),
+    ]
+    item.run(lambda: MODEL.invoke(messages, stop=["END"], max_tokens=9))
+    [request] = item.requests
+    assert (request.role, request.system, request.stop) == ("planner", "rules", ("END",))
+    assert (request.temperature, request.max_output_tokens) == (0.2, 9)
+    assert [turn.role for turn in request.turns] == ["user", "assistant", "tool"]
+    assert request.turns[1].tool_calls == (ToolCall("c1", "search", '{"q": "snow"}'),)
+    assert request.turns[2].tool == "search"
+
+
+def test_tools_are_bound_and_their_calls_returned_with_what_the_vendor_wants_back() -> None:
+    def search(q: str) -> str:
+        """Searches."""
+        return q
+
+    item = Recorder("", ToolCall("c1", "search", '{"q": "snow"}', "sig"), ToolCall("c2", "search", "{"))
+    answer = item.run(lambda: MODEL.bind_tools([search], tool_choice="any").invoke("x"))
+    [tool] = item.requests[0].tools
+    assert tool.name == "search" and item.requests[0].tool_choice == "any"
+    assert answer.tool_calls[0]["args"] == {"q": "snow"}
+    assert [call["name"] for call in answer.invalid_tool_calls] == ["search"]
+    item.run(lambda: MODEL.invoke([HumanMessage("x"), answer]))
+    assert item.requests[1].turns[1].tool_calls[0].signature == "sig"
+
+
+def test_structured_output_is_an_object_of_the_schema() -> None:
+    class Verdict(BaseModel):
+        good: bool
+
+    item = Recorder("", ToolCall("c1", "Verdict", '{"good": true}'))
+    assert item.run(lambda: MODEL.with_structured_output(Verdict).invoke("x")) == Verdict(good=True)
+
+
+def test_stream_batch_threads_and_event_loops_of_a_nodes_own_reach_the_item() -> None:
+    item = Recorder()
+
+    def in_thread() -> list[str]:
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.append(str(MODEL.invoke("x").content)))
+        thread.start()
+        thread.join(30)
+        return found
+
+    assert item.run(lambda: [chunk.content for chunk in MODEL.stream("x") if chunk.content]) == ["white"]
+    assert item.run(lambda: [each.content for each in MODEL.batch(["a", "b"])]) == ["white", "white"]
+    assert item.run(in_thread) == ["white"]
+    assert item.run(lambda: asyncio.run(MODEL.ainvoke("x")).content) == "white"
+
+
+def test_a_synchronous_call_in_an_async_node_is_an_error_at_once() -> None:
+    async def node() -> None:
+        with entered(CurrentItem("T-1", asyncio.get_running_loop(), Recorder().complete)):
+            MODEL.invoke("x")
+
+    with pytest.raises(ItemError, match=r"write await model\.ainvoke"):
+        asyncio.run(node())
+
+
+def test_outside_of_a_run_the_error_says_how_to_start_one() -> None:
+    with pytest.raises(ItemError, match="outside of a run") as caught:
+        MODEL.invoke("x")
+    assert "agentos run" in caught.value.details[0]
+
+
+def test_a_picture_is_refused_rather_than_left_out() -> None:
+    picture = HumanMessage([{"type": "image_url", "image_url": {"url": "data:..."}}])
+    with pytest.raises(ItemError, match="takes text"):
+        Recorder().run(lambda: MODEL.invoke([picture]))
