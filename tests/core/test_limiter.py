@@ -16,7 +16,7 @@ from agentos.core.quota.lease import Lease
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limit_estimator import FIRST_UNCONFIRMED
-from agentos.core.ratelimit.limiter import RateLimiter
+from agentos.core.ratelimit.limiter import MAX_LEARNED_WAIT, RateLimiter
 from agentos.core.ratelimit.limits import (
     CallCost,
     Counting,
@@ -392,6 +392,47 @@ def test_the_more_calls_were_admitted_the_more_may_be_unconfirmed() -> None:
         limiter.reserve(CallCost(), now)
         sent += 1
     assert sent > 50
+
+
+steps = st.lists(
+    st.tuples(
+        st.floats(0.0, 100.0),
+        st.sampled_from(["answer", "refuse", "drop", "leave"]),
+        st.none() | st.floats(0.0, 3600.0) | st.integers(0, 60).map(float),
+        st.integers(1, 5000),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_whatever_was_learned_a_call_waits_for_an_hour_at_most(
+    history: list[tuple[float, str, float | None, int]],
+) -> None:
+    limiter, now = RateLimiter({}), START
+    for gap, outcome, hint, tokens in history:
+        now += gap
+        reservation = limiter.reserve(CallCost(tokens, 0), now)
+        now += 0.05
+        match outcome:
+            case "answer":
+                limiter.settle(reservation, CallCost(tokens, 0), now)
+            case "refuse":
+                is_new = limiter.cancel(reservation, now)
+                limiter.record_refusal(reservation, now, hint, is_new=is_new)
+            case "drop":
+                limiter.drop(reservation, now)
+        assert limiter.next_allowed_at(CallCost(tokens, 0), now) <= now + MAX_LEARNED_WAIT
+
+
+@pytest.mark.parametrize("kind", [RefusalKind.DAY_EXHAUSTED, RefusalKind.KEY_REJECTED, RefusalKind.NO_ACCESS])
+def test_a_call_refused_for_another_reason_leaves_its_slot(kind: RefusalKind) -> None:
+    manager = LeaseManager(proven_pool([key("key-1", concurrency=9)]), steady, Budget(PriceList()))
+    manager.pool.request(lease_request("LLD-1"))
+    (lease,) = manager.grants(START)
+    refusal = Refusal(kind, "refused", day_seconds=60.0)
+    manager.release(events.LeaseReleased("LLD-1", lease.id, 0.1, Usage(), refusal), START + 1)
+    assert lease.reservation.ended_at == START + 1
 
 
 # How a provider counts.

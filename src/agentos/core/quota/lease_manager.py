@@ -99,6 +99,7 @@ class LeaseManager:
         self._notes.append(CallEnded(SELF, lease.id, used, refused))
         published = self._settle_cost(lease, event)
         if name is None:
+            self.pool.bucket_of(lease).limiter.drop(lease.reservation, now)
             return published
         published += self._add_limits(lease, name, event.limits)
         if event.refusal is None:
@@ -217,10 +218,12 @@ class LeaseManager:
                 self.pool.mark_proven(name)
                 return self._on_rate_limit(lease, name, refusal, now)
             case RefusalKind.DAY_EXHAUSTED:
+                bucket.limiter.drop(lease.reservation, now)
                 seconds = bucket.cooldown.start_exhausted(now, refusal.day_seconds or DAY, refusal.reason)
                 self._note_cooldown(lease, bucket)
                 return [events.KeyExhausted(name, seconds, refusal.reason, self._is_only_key(name))]
             case RefusalKind.KEY_REJECTED:
+                bucket.limiter.drop(lease.reservation, now)
                 self.pool.quarantine(name, refusal.reason)
                 self._notes.append(KeyRejected(SELF, lease.credential.fingerprint, refusal.reason, now))
                 return [events.KeyQuarantined(name, refusal.reason)]

@@ -14,6 +14,8 @@ MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how 
 MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
 LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come too early
 TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
+MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
+MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then one is sent whatever was learned
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 
 
@@ -49,7 +51,7 @@ class RateLimiter:
         self.window_start: float | None = None
         """When one of the fixed windows of known limits starts, if the provider has such windows."""
         self._history: deque[Reservation] = deque(maxlen=HISTORY_SIZE)
-        self._in_flight = 0
+        self._in_flight: set[Reservation] = set()
         self._latest = 0.0
         self._applied_counting = self.profile.counting
         self._windows = {dimension: self._new_window(dimension, rate) for dimension, rate in rates.items()}
@@ -93,24 +95,32 @@ class RateLimiter:
         for dimension, window in self._windows.items():
             at = max(at, window.next_allowed_at(cost.amount(dimension), now))
         if self._estimator is not None:
-            at = max(at, self._estimator.next_allowed_at(now, self._in_flight))
+            at = max(at, self._estimator.next_allowed_at(now, len(self._in_flight)))
             if not self._estimator.exploring:
                 at = max(at, self._learned_at(cost, now))
         return at
 
     def _learned_at(self, cost: CallCost, now: float) -> float:
-        """`next_allowed_at` by the learned limits alone; infinite if a call has to end first."""
+        """`next_allowed_at` by the learned limits alone, at most `MAX_LEARNED_WAIT` after the last call was sent.
+
+        So a wrong hypothesis delays a call, but never holds it back for good.
+        """
         learned = self._estimator.learned if self._estimator else None
         if learned is not self._obeyed:
             self._obey(learned)
         if learned is None:
             return now
-        if learned.concurrency is not None and self._in_flight >= learned.concurrency:
-            return NEVER
+        if learned.concurrency is not None and len(self._in_flight) >= learned.concurrency:
+            return max(now, self._latest + MAX_SLOT_WAIT)
         at = now
         for dimension, window in self._learned.items():
             at = max(at, window.next_allowed_at(cost.amount(dimension), now))
-        return at
+        return max(now, min(at, self._latest + MAX_LEARNED_WAIT))
+
+    @property
+    def _slots_are_full(self) -> bool:
+        slots = self._obeyed.concurrency if self._obeyed else None
+        return slots is not None and len(self._in_flight) >= slots
 
     def _obey(self, learned: LearnedLimits | None) -> None:
         self._obeyed, self._learned = learned, {}
@@ -134,7 +144,7 @@ class RateLimiter:
         entries = {name: window.record(cost.amount(name), now) for name, window in windows}
         reservation = Reservation(now, cost, entries, is_trial=is_trial)
         self._history.append(reservation)
-        self._in_flight += 1
+        self._in_flight.add(reservation)
         if self._estimator is not None and own:
             self._estimator.record_send(reservation)
         return reservation
@@ -161,7 +171,7 @@ class RateLimiter:
     def _end(self, reservation: Reservation, now: float | None) -> None:
         if reservation.ended_at == NEVER:
             reservation.ended_at = self._latest if now is None else now
-            self._in_flight -= 1
+            self._in_flight.discard(reservation)
 
     def probe_at(self, cost: CallCost, now: float) -> float | None:
         """Return when one call may be sent beyond the limits, to learn from it; None if that is not worth it.
@@ -189,9 +199,9 @@ class RateLimiter:
             self.profile.start_probe(now)
 
     def _is_worth_trying(self, cost: CallCost, now: float) -> bool:
-        at = self._learned_at(cost, now)
-        if at == NEVER:
+        if self._slots_are_full:
             return True
+        at = self._learned_at(cost, now)
         windows = self._learned.values()
         spacing = max((1.0 / window.rate.per_second for window in windows), default=0.0)
         slack = max((window.slack for window in windows), default=0.0)
@@ -331,14 +341,14 @@ class RateLimiter:
     def _learn(self, reservation: Reservation, now: float, hint: float | None) -> float | None:
         estimator = self._estimator
         assert estimator is not None
-        estimator.record_refusal(reservation, now, hint, self._in_flight)
+        estimator.record_refusal(reservation, now, hint, len(self._in_flight))
         opens_at = self._learned_at(reservation.cost, now)
         learned = estimator.learned
         if learned is not None and learned.concurrency is not None and learned.refusals > 1:
             # A slot is free as soon as a call ends, whatever the hint says.
             return 0.0
         if hint is None and estimator.learned is not None:
-            return opens_at - now if opens_at != NEVER else 0.0
+            return 0.0 if self._slots_are_full else opens_at - now
         return hint
 
     def _known_at(self, cost: CallCost, now: float) -> float:
