@@ -72,9 +72,9 @@ def serve_page(options: PageOptions, ready: Callable[[str], None], next_link: Ca
     threading.Thread(target=_preload, args=(views,), daemon=True).start()
     if options.ends_with_stdin:
         threading.Thread(target=_end_with_stdin, args=(streams,), daemon=True).start()
-    _end_on_signals()
-    ready(link(sessions.login_token))
     try:
+        _end_on_signals()
+        ready(link(sessions.login_token))  # may take a while: it opens the browser
         server.run(sockets=[listening])
     except KeyboardInterrupt:
         pass
