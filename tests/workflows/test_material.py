@@ -216,6 +216,20 @@ def test_a_new_point_of_a_later_review_on_a_changed_section_blocks(tmp_path: Pat
     assert harness.said[-1] == "Review 2: needs revision (1 blocking)"
 
 
+def test_the_first_review_has_no_field_for_earlier_points_and_the_next_one_has(tmp_path: Path) -> None:
+    first = review_answer("REVISE", ("Rollout", "major", "no way back"))
+    harness = LoopHarness(tmp_path, ScriptedModel(DESIGN, first, "## Rollout\n\nFlag.\n", first))
+    harness.load_and_draft()
+    harness.node(lambda loop, state: loop.review(state))
+    harness.node(lambda loop, state: loop.draft(state))
+    with pytest.raises(IndexError):  # the answer says nothing of point 1, so that it is asked for again
+        harness.node(lambda loop, state: loop.review(state))
+
+    schemas = [json.loads(request.schema or "null") for request in harness.model.requests]
+    assert "earlier_points" not in schemas[1]["properties"] and "earlier_points" not in schemas[1]["required"]
+    assert "earlier_points" in schemas[3]["properties"] and "earlier_points" in schemas[3]["required"]
+
+
 def test_a_projects_own_prompt_without_the_earlier_points_is_not_held_to_them(tmp_path: Path) -> None:
     first = review_answer("REVISE", ("Rollout", "major", "no way back"))
     again = review_answer("REVISE", ("Failure modes", "major", "there is still no way back"))

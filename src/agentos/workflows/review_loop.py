@@ -1,5 +1,6 @@
 """The draft and review loop that both built-in workflows share: load, draft, human gate, review, revise or finish."""
 
+import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import InvalidSpec
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.review_parser import Review, ReviewIssue
+from agentos.core.planning.review_parser import EARLIER_POINTS, Review, ReviewIssue
 from agentos.core.planning.review_points import PointsAfterReview, ReviewPoint, after_review, stuck_reason
 from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.results import Verdict
@@ -158,6 +159,8 @@ class ReviewLoop:
         earlier = open_points(state)
         name = f"{self._kind}_review"
         source, draft = context.read_lineage(state["source"]), context.read_lineage(state["draft"])
+        # A project's own prompt that does not show the earlier points gets no answer for them.
+        asked = [point.number for point in earlier] if context.uses_variable(name, "verdict") else []
         request = replace(
             context.model_request(
                 REVIEWER,
@@ -168,10 +171,8 @@ class ReviewLoop:
                 check=self._material.facts(state, draft, source),
                 **self._material.texts(state, source),
             ),
-            schema=load_prompt_file("verdict.schema.json"),
+            schema=review_schema(with_points=bool(asked)),
         )
-        # A project's own prompt that does not show the earlier points gets no answer for them.
-        asked = [point.number for point in earlier] if context.uses_variable(name, "verdict") else []
         given = await ask_for_review(context, f"review-{number}", request, asked)
         # Such a prompt does not tell the reviewer either that it came too late with something new.
         revision = (
@@ -287,6 +288,21 @@ def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGr
 def open_points(state: State) -> list[ReviewPoint]:
     """The points that the last review left open."""
     return [unpack(ReviewPoint, point) for point in state.get("points", [])]
+
+
+@functools.cache
+def review_schema(*, with_points: bool) -> str:
+    """The schema of a review. Without earlier points there is no field for them: a weak model would invent some.
+
+    There are only two, because providers cache a prompt together with its schema.
+    """
+    text = load_prompt_file("verdict.schema.json")
+    if with_points:
+        return text
+    schema = json.loads(text)
+    del schema["properties"][EARLIER_POINTS]
+    schema["required"].remove(EARLIER_POINTS)
+    return json.dumps(schema)
 
 
 def _first_findings(findings: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from agentos.core.text.answer_text import unwrap
 CONTRADICTORY = "The review approved but left points open."
 APPROVED, REVISE = "APPROVED", "REVISE"
 RESOLVED = "resolved"
+EARLIER_POINTS = "earlier_points"
 MAX_EXCERPT = 80  # characters of an answer in a message
 
 
@@ -55,7 +56,7 @@ def read_review(text: str, earlier: Sequence[int] = (), *, lenient: bool = False
         verdict = _text(record["verdict"], "verdict")
         rationale = _text(record["rationale"], "rationale")
         blocking = tuple(_issue(entry) for entry in _entries(record, "blocking_issues"))
-        answers = [_answer(entry) for entry in _entries(record, "earlier_points")]
+        answers = [_answer(entry) for entry in _entries(record, EARLIER_POINTS)]
     except KeyError as error:
         raise UnreadableReview(f"the field {error.args[0]} is missing") from error
     except TypeError as error:
@@ -65,7 +66,7 @@ def read_review(text: str, earlier: Sequence[int] = (), *, lenient: bool = False
     answered = {number for number, _ in answers}
     silent = [number for number in earlier if number not in answered]
     if silent and not lenient:
-        raise UnreadableReview(f"earlier_points has no answer for point {silent[0]}: resolved or open?")
+        raise UnreadableReview(f"{EARLIER_POINTS} has no answer for point {silent[0]}: resolved or open?")
     left_open = {number for number, status in answers if status != RESOLVED} | set(silent)
     still_open = tuple(number for number in earlier if number in left_open)
     return _judged(verdict == APPROVED, rationale, blocking, still_open)
