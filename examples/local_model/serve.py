@@ -5,6 +5,7 @@ writes no useful design: this shows how to connect a real one, and how agentos b
 """
 
 import importlib.util
+import os
 import signal
 import sys
 from pathlib import Path
@@ -27,6 +28,10 @@ def main() -> None:
     parameters.port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     parameters.n_ctx = 8192
     parameters.n_parallel = 1
+    # The threads wait for each other after every layer: on a busy machine, more than half of the cores are slower.
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    parameters.sampling.temp = 0.0  # the same answer to the same question
     parameters.warmup = False
     server = xllamacpp.Server(parameters)  # serves on threads of its own for as long as it is referenced
     print(f"Serving on {server.listening_address}/v1, until Ctrl-C", flush=True)

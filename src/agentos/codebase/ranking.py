@@ -14,6 +14,7 @@ _MIN_TERMS = 5
 _MAX_WORDS = 80  # different ones that are looked up
 MAX_TEXT = 20_000  # characters of an issue that are read; beyond that there are logs
 _COMMON = 0.1  # share of files; a word in more of them says nothing
+_COMMON_FILES = 500  # the same in a large project, where every file that has a word costs time
 _PATH_WEIGHT, _TITLE_WEIGHT = 0.35, 1.2
 _SYMBOL_COLUMN, _BODY_COLUMN = 2.0, 1.0
 _CANDIDATES = 300
@@ -94,7 +95,7 @@ def _terms(index: CodeIndex, counts: Counter[str]) -> list[str]:
     (total,) = index.connection.execute(
         "SELECT count(*) FROM files WHERE snapshot = ?", (index.snapshot,)
     ).fetchone()
-    most = max(5, int(total * _COMMON))
+    most = max(5, min(int(total * _COMMON), _COMMON_FILES))
     telling, common = [], []
     for word, count in counts.most_common(_MAX_WORDS):
         (found,) = index.connection.execute(
