@@ -84,6 +84,7 @@ def test_settings_that_belong_to_the_user_are_ignored_until_the_project_is_trust
 EXAMPLES = {
     "drafter": '"gemini/gemini-2.5-flash"',
     "reviewer": '"gemini/gemini-2.5-flash"',
+    "roles": '{ planner = "gemini/gemini-2.5-flash" }',
     "max_output_tokens": "5000",
     "effort": '"low"',
     "call_timeout": "60",

@@ -25,10 +25,22 @@ class NamedValue:
         return f"{self.name}: {self.value}" if self.name else str(self.value)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRole:
+    """A role of the user's own graphs, and its models in order of preference."""
+
+    name: str
+    models: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(self.models)}"
+
+
 MAX_CODE_TOKENS = 1_000_000
 FILE_KEYS: dict[str, type] = {
     "drafter": tuple,
     "reviewer": tuple,
+    "roles": OwnRole,
     "budget": float,
     "prices": dict,
     "max_iterations": int,
@@ -50,7 +62,8 @@ FILE_KEYS: dict[str, type] = {
     "context": list,
 }
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-_ROLES = ("drafter", "reviewer")
+ROLES = ("drafter", "reviewer")
+_ROLE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _CHOICES: dict[str, tuple[str, ...]] = {"review": REVIEWS, "display": DISPLAYS, "notify": NOTIFICATIONS}
 # Smallest and largest value; numbers that are not listed start at 0.
 _BOUNDS: dict[str, tuple[float, float | None]] = {
@@ -108,6 +121,8 @@ def _check(location: _SettingLocation, value: object) -> object:
         return _paths(location, value)
     if kind is dict:
         return _prices(location, value)
+    if kind is OwnRole:
+        return _own_roles(location, value)
     if kind is NamedValue:
         return _named_values(location, value)
     if kind is str:
@@ -129,12 +144,14 @@ def _number(location: _SettingLocation, kind: type, value: object) -> object:
 
 
 def _named_values(location: _SettingLocation, value: object) -> tuple[NamedValue, ...]:
-    """One value for all, or a table with one for each role (`call_timeout`: for each model)."""
+    """One value for all, or a table with one for each role of the file (`call_timeout`: for each model)."""
     table = value if isinstance(value, dict) else {"": value}
     by_model = location.name == "call_timeout"
+    own = tomllib.loads(location.text).get("roles")
+    roles = (*ROLES, *(own if isinstance(own, dict) else ()))
     for name in table:
-        if name and not by_model and name not in _ROLES:
-            raise location.invalid(value, f"a table with {' and '.join(_ROLES)}, or one value for both")
+        if name and not by_model and name not in roles:
+            raise location.invalid(value, f"a table with {' and '.join(roles)}, or one value for all")
     return tuple(NamedValue(name, _role_value(location, single)) for name, single in table.items())
 
 
@@ -155,6 +172,15 @@ def _models(location: _SettingLocation, value: object) -> tuple[str, ...]:
     if isinstance(names, list) and names and all(isinstance(name, str) and name for name in names):
         return tuple(names)
     raise location.invalid(value, "a model, or a list of models")
+
+
+def _own_roles(location: _SettingLocation, value: object) -> tuple[OwnRole, ...]:
+    example = 'a table such as [roles] with planner = "gemini/gemini-2.5-flash"'
+    if not isinstance(value, dict):
+        raise location.invalid(value, example)
+    if wrong := [name for name in value if name in ROLES or not _ROLE_NAME.fullmatch(name)]:
+        raise location.invalid(wrong[0], f"{example}; {' and '.join(ROLES)} are settings of their own")
+    return tuple(OwnRole(name, _models(location, models)) for name, models in value.items())
 
 
 def _paths(location: _SettingLocation, value: object) -> tuple[str, ...]:

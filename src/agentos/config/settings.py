@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.file import FILE_KEYS, NamedValue, read_file
+from agentos.config.file import FILE_KEYS, NamedValue, OwnRole, read_file
 from agentos.config.project import PROJECT_FILE, find_project, working_folder
 from agentos.config.secret_variables import TRACING_PREFIXES, is_secret_name, is_secret_value
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
@@ -52,6 +52,7 @@ class Settings:
     project: Path
     drafter: tuple[str, ...] = ()
     reviewer: tuple[str, ...] = ()
+    roles: tuple[OwnRole, ...] = ()
     budget: float | None = None
     prices: tuple[tuple[str, Price], ...] = ()
     max_output_tokens: tuple[NamedValue, ...] = (NamedValue("", DEFAULT_OUTPUT_TOKENS),)

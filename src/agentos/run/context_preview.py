@@ -8,14 +8,14 @@ from pathlib import Path
 from agentos.codebase.context import CodeContext
 from agentos.codebase.index import CodeIndex
 from agentos.codebase.project_code import ProjectCode
-from agentos.config.file import price_list
+from agentos.config.file import ROLES, price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.errors import AgentosError, NothingMatches, PreflightError
 from agentos.core.planning.plan import Item, matches
 from agentos.core.protocol.results import Usage
 from agentos.run.code_setup import CodeSetup
 from agentos.run.github_setup import connect_github
-from agentos.run.model_selection import ROLES, select_models
+from agentos.run.model_selection import select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 from agentos.workflows.lld import design_path
@@ -88,7 +88,7 @@ def _prices(settings: Settings, token_count: int) -> tuple[CallPrice, ...]:
         return ()
     found = []
     for role in roles:
-        if role.role in ROLES and role.models:
+        if role.role in ROLES and role.models:  # those of the built-in workflows
             price = known.of(role.models[0])
             cost = price.cost_of(Usage(1, token_count)) if price else None
             found.append(CallPrice(role.role, role.models[0], cost))

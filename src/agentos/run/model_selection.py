@@ -13,7 +13,6 @@ from agentos.core.planning.worker_task import RoleModel
 from agentos.core.quota.budget import PriceList
 from agentos.core.quota.credentials import Credential
 
-ROLES = ("drafter", "reviewer")
 DEFAULT_MODELS = {"gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5", "openai": "gpt-5"}
 _PREFIXES = {"gemini": "gemini", "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai"}
 _SDK_PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
@@ -42,14 +41,15 @@ class ModelSelection:
 def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bool = False) -> ModelSelection:
     """Select by the providers that have a key; raises PreflightError for a model of no known provider."""
     # The built-in model server has one model, whatever the settings say.
-    wanted = [() if offline else settings.drafter, () if offline else settings.reviewer]
+    wanted = {"drafter": settings.drafter, "reviewer": settings.reviewer}
+    wanted |= {role.name: role.models for role in settings.roles}
     roles = tuple(
         replace(
-            resolve_role(role, models, providers),
+            resolve_role(role, () if offline else models, providers),
             max_output_tokens=settings.output_limit(role),
             effort=settings.effort_of(role),
         )
-        for role, models in zip(ROLES, wanted, strict=True)
+        for role, models in wanted.items()
     )
     _check_effort(roles)
     unserved = next((role for role in roles if not set(role.providers) & set(providers)), None)
