@@ -17,7 +17,7 @@ define install
 	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
 endef
 
-.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway recall simulate chaos mutants sbom audit docs generate lock lowest clean
+.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -102,6 +102,12 @@ simulate: $(DEV)
 # The latency that the gateway adds to a call, compared with LiteLLM's proxy.
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
+
+# The coding agents themselves, from npm and PyPI, through the gateway to the offline server. About 2 GB in AGENTS.
+AGENTS = .agents
+agents: $(DEV)
+	@tests/agents/install $(AGENTS)
+	@PATH="$(CURDIR)/$(AGENTS)/bin:$$PATH" $(BIN)/python -m pytest -m long tests/agents
 
 # What a design gets to see, on real changes. RECORDS is a JSON list of changes, REPOSITORIES a folder with a git
 # directory for each repository; both are described in bench/recall.py.

@@ -10,6 +10,7 @@ from agentos.config.file import FILE_KEYS
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import WIRE_NAMES
 from agentos.core.scheduling.control import EXIT_CODES
+from agentos.exec.agents import AGENTS
 from agentos.storage.credentials import file_parser
 
 from . import commands, names, output_lines
@@ -59,10 +60,15 @@ def invalid_commands() -> Iterator[str]:
 
 
 def unknown_flags() -> Iterator[str]:
-    known = commands.every_flag()
+    known = commands.every_flag() | agent_flags()
     for page in pages().values():
         for code in page.code():
             yield from (f"{page.name}: {flag}" for flag in LONG_FLAG.findall(code) if flag not in known)
+
+
+def agent_flags() -> set[str]:
+    """The flags with which we start coding agents."""
+    return {word for client in AGENTS.values() for word in client.command((), "") if word.startswith("--")}
 
 
 def undocumented_flags() -> Iterator[str]:

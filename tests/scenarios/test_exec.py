@@ -162,7 +162,7 @@ def test_values_that_look_like_credentials_are_withheld_and_named_once(
     assert "url= file= proxy=http://proxy:3128 plain=seen" in done.lines_of("a")
     assert done.out.count("Not passed to the programs") == 1
     assert (
-        "Not passed to the programs, as they look like credentials: DATABASE_URL, PGPASSFILE. "
+        "Not passed to the programs, as they may hold or select credentials: DATABASE_URL, PGPASSFILE. "
         "To pass one: --env DATABASE_URL"
     ) in done.lines_of("COORDINATOR")
     passed = harness.run(

@@ -7,6 +7,7 @@ import pytest
 
 from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
 from agentos.config.settings import program_environment, worker_environment
+from agentos.core.text.secrets import Secret
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/exec.md"
 NAMES = (
@@ -85,6 +86,44 @@ def test_a_value_in_the_form_of_a_credential_is_recognised_whatever_its_name(val
 def test_an_ordinary_value_is_inherited(value: str) -> None:
     assert not is_secret_value(value)
     assert program_environment((), {"INNOCENT": value})["INNOCENT"] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANTHROPIC_MODEL", "claude-opus-5-5"),
+        ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "claude-haiku-5-5"),
+        ("MAX_THINKING_TOKENS", "12000"),
+        ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "32000"),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+        ("GEMINI_MODEL", "gemini-3.8-flash"),
+    ],
+)
+def test_known_settings_of_agents_are_inherited(name: str, value: str) -> None:
+    assert program_environment((), {name: value})[name] == value
+    assert withheld_variables({name: value}) == []
+    key = "sk-ant-0123456789abcdef"
+    assert name not in program_environment((), {name: key}), "a key stays one under any name"
+    assert name not in program_environment((Secret(value),), {name: value})
+
+
+def test_what_is_withheld_is_named_unless_agentos_sets_it_itself() -> None:
+    given = {
+        "ANTHROPIC_CUSTOM_HEADERS": "x: y",
+        "OPENAI_ORG_ID": "org-1",
+        "GEMINI_API_KEY_3": "k",
+        "ANTHROPIC_BASE_URL": "http://x",
+        "AGENTOS_HOME": "/h",
+        "LANGSMITH_API_KEY": "k",
+        "NPM_TOKEN": "12",
+        "MAX_TOKENS_SECRET": "1",
+    }
+    assert withheld_variables(given) == [
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "MAX_TOKENS_SECRET",
+        "NPM_TOKEN",
+        "OPENAI_ORG_ID",
+    ]
 
 
 def test_workers_keep_a_proxy_with_a_password_and_programs_do_not() -> None:

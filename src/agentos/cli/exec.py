@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentos.cli.page import page_if_wanted
-from agentos.cli.param_types import Duration, Workers
+from agentos.cli.param_types import AGENT_NAMES, Duration, Workers
 from agentos.cli.trust import warn_held_back
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 if TYPE_CHECKING:
     from agentos.core.planning.exec_command import WorkspaceKind
+    from agentos.exec.agents import AgentChoice
 
 EXAMPLES = """\b
 Examples:
@@ -29,6 +30,8 @@ Examples:
   agentos exec --items '*.md' --retries 5 --retry-on any --timeout 10m -- my-agent {item}
   agentos exec --items '*.md' --env GITHUB_TOKEN --joblog jobs.tsv -- my-agent {item}
   agentos exec --items '*.md' --dry-run -- my-agent {item}    list what would run; start nothing
+  agentos exec --agent claude --worktree --items 'tasks/*.md' -j -- {item}
+  agentos exec --agent codex 'src/*.py' -- --model gpt-5.4 "Add docstrings to {item}"
 
 \b
 Placeholders in the command: {item} (or {}), {id}, {name}, {stem}, {folder}, {number}; {{item}} is a literal {item}.
@@ -68,8 +71,9 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
     from agentos.core.planning.plan import Selection
     from agentos.exec.builder import ExecRequest, run_exec
 
-    program: tuple[str, ...] = ctx.meta["agentos.program"]
-    if not program:
+    words: tuple[str, ...] = ctx.meta["agentos.program"]
+    agent = _agent(options, words)
+    if not words:
         raise click.UsageError("no command after --: expected the program and its arguments")
     settings = read_settings(
         Flags(
@@ -95,9 +99,11 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
     listed = () if source is None else tuple(_split_list(source.read()))
     if source is not None and not listed:
         raise NothingMatches(f"{'standard input' if source.name == '<stdin>' else source.name} names no item")
+    sources = (*_sources(options, settings.project), *listed)
+    are_files = all((settings.project / source).is_file() for source in sources)
     request = ExecRequest(
-        sources=(*_sources(options, settings.project), *listed),
-        program=program,
+        sources=sources,
+        program=agent.command(items_are_files=are_files) if agent else words,
         selection=Selection(
             everything=True, limit=options["limit"], failed=options["failed"], fresh=options["fresh"]
         ),
@@ -115,12 +121,28 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         offline=options["offline"],
         max_wait=options["max_wait"],
         isolation=_isolation(options["worktree"], options["copy"]),
+        agent=agent,
     )
     if options["dry_run"]:
         return _dry_run(request)
     echo = partial(click.echo, err=request.json)
     with page_if_wanted(options["page"], echo):
         return run_exec(request, echo)
+
+
+def _agent(options: dict[str, Any], words: tuple[str, ...]) -> "AgentChoice | None":
+    from agentos.exec.agents import AgentChoice
+
+    if options["agent"] is None:
+        return None
+    if options["no_gateway"]:
+        raise click.UsageError("--agent uses the gateway: drop --no-gateway")
+    if not words or not words[-1].strip():
+        raise click.UsageError(
+            f"no prompt: expected -- and then the prompt, such as: agentos exec --agent {options['agent']} "
+            "--items 'tasks/*.md' -- \"Do the task in {item}\""
+        )
+    return AgentChoice(options["agent"], words)
 
 
 def _isolation(worktree: bool, copy: bool) -> "WorkspaceKind | None":
@@ -209,6 +231,11 @@ command = ExecCommand(
             type=click.File("r", errors="surrogateescape"),
             metavar="FILE",
             help="File with one item per line, or separated by NULs; - is stdin.",
+        ),
+        click.Option(
+            ["--agent"],
+            type=click.Choice(AGENT_NAMES),
+            help="Run this coding agent; what follows the -- is its prompt, after any flags of its own.",
         ),
         click.Option(["--limit"], type=click.IntRange(min=1), help="Select at most this many items."),
         click.Option(["--failed"], is_flag=True, help="Only items that failed in the last run."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.gateway_tokens import TOKEN_COMMANDS
-from agentos.cli.param_types import Duration, HostPort
+from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort
 from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ Examples:
   agentos gateway --item writer --item critic --format json
   agentos gateway --budget 5 > gateway.env &
   while kill -0 $! && ! [ -s gateway.env ]; do sleep 0.1; done; . ./gateway.env; my-agent
+  agentos gateway --agent codex > gateway.env &
   agentos gateway --offline
   agentos gateway --listen 10.0.0.5:8484 --tls-cert cert.pem --tls-key key.pem
 
@@ -50,6 +51,7 @@ def _run(
     budget: float | None,
     repo: Path | None,
     offline: bool,
+    agent: str | None,
     die_with_parent: bool,
 ) -> int:
     """Let any agent share the keys: forward its Gemini, Anthropic and OpenAI calls, each with a key leased from the pool.
@@ -83,7 +85,9 @@ def _run(
         listen=address,
     )
     try:
-        return run_gateway(options, lambda ready: click.echo(_variables_text(ready, items, format), nl=False))
+        return run_gateway(
+            options, lambda ready: click.echo(_variables_text(ready, items, format, agent), nl=False)
+        )
     except OSError as error:
         where, flag = (
             (f"{address.host}:{address.port}", "--listen") if address else (f"port {port}", "--port")
@@ -117,19 +121,35 @@ def _address(
     return SharedAddress(*listen, certificate, key)
 
 
-def _variables_text(ready: "Ready", items: tuple[str, ...], format: str) -> str:
+def _variables_text(ready: "Ready", items: tuple[str, ...], format: str, agent: str | None) -> str:
     from agentos.config.settings import environment
+    from agentos.exec.agents import AGENTS, shell_function
     from agentos.gateway.tokens import client_variables, shell_exports
 
     if format == "events":
         return json.dumps({"url": ready.url, "providers": ready.providers}) + "\n"
     variables = {
         item: client_variables(ready.url, ready.providers, ready.signer.token(item), environment())
+        | _agent_variables(agent, ready.url)
         for item in items
     }
     if format == "json":
-        return json.dumps({"url": ready.url, "items": variables}) + "\n"
-    return shell_exports(variables[items[0]]) if items else ""
+        flags = [flag.replace("{gateway}", ready.url) for flag in AGENTS[agent].connection] if agent else None
+        found = {"url": ready.url, "items": variables}
+        return json.dumps(found if flags is None else found | {"flags": flags}) + "\n"
+    function = shell_function(AGENTS[agent], ready.url) if agent else ""
+    return shell_exports(variables[items[0]]) + function if items else ""
+
+
+def _agent_variables(agent: str | None, url: str) -> dict[str, str]:
+    """What an agent needs besides the address and the token."""
+    from agentos.config.settings import home_folder, user_home
+    from agentos.exec.agents import AGENTS, prepare_agent
+    from agentos.storage.home import Home
+
+    if agent is None:
+        return {}
+    return prepare_agent(agent, Home(home_folder()).agents, user_home()) | AGENTS[agent].environment(url)
 
 
 command = click.Group(
@@ -192,6 +212,11 @@ command = click.Group(
         ),
         click.Option(
             ["--offline"], is_flag=True, help="Forward to the built-in model server: no key, no network."
+        ),
+        click.Option(
+            ["--agent"],
+            type=click.Choice(AGENT_NAMES),
+            help="Print what this coding agent needs, too.",
         ),
         click.Option(
             ["--die-with-parent"],

@@ -10,6 +10,10 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
+AGENT_NAMES = ("claude", "codex", "gemini", "opencode", "aider")
+"""As in agentos.exec.agents, which is imported only when it is needed."""
+
+
 class Duration(click.ParamType[float]):
     """`90`, `90s`, `30m`, `1h`, `30d`, as seconds."""
 

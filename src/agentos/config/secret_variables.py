@@ -17,6 +17,16 @@ _WORDS_OF_NAMES = frozenset(("KEY", "KEYS", "PASS", "PAT", "AUTH", "DSN", "COOKI
 _WHOLE_NAMES = frozenset(
     ("PGPASSFILE", "PGSERVICEFILE", "NETRC", "KUBECONFIG", "DOCKER_CONFIG", "GPG_AGENT_INFO", "BOTO_CONFIG")
 )
+# Settings of agents and SDKs: which model, how much, which folder is trusted. They hold nothing secret.
+_HARMLESS = re.compile(
+    r"ANTHROPIC_(?:DEFAULT_\w+_)?(?:SMALL_FAST_)?MODEL(?:_NAME)?|(?:GEMINI|OPENAI|GOOGLE)_MODEL|OPENAI_REASONING_EFFORT"
+    r"|GEMINI_CLI_TRUST_WORKSPACE|GEMINI_SANDBOX|GEMINI_CLI_NO_RELAUNCH|GEMINI_SYSTEM_MD|GEMINI_TELEMETRY_ENABLED"
+    r"|ANTHROPIC_LOG|OPENAI_LOG"
+)
+_OWN_VARIABLES = re.compile(
+    r"(?:GEMINI|GOOGLE|ANTHROPIC|OPENAI)_(?:GEMINI_)?(?:API_KEY|BASE_URL|API_BASE|MODEL)(?:_[0-9]+)?"
+)
+_TOKEN_LIMIT = re.compile(r"\w+_TOKENS")
 _CREDENTIAL_FORMS = re.compile(
     "|".join(
         (
@@ -67,13 +77,26 @@ def _is_mixed(word: str) -> bool:
     return sum(kind != following for kind, following in itertools.pairwise(kinds)) * 3 >= len(word)
 
 
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a variable is a known setting of agents, although its name looks like ours or like a secret's."""
+    is_limit = _TOKEN_LIMIT.fullmatch(name) is not None and value.isdigit() and len(value) < 10
+    return (is_limit or _HARMLESS.fullmatch(name) is not None) and not is_secret_value(value)
+
+
 def withheld_variables(environment: Mapping[str, str]) -> list[str]:
     """The variables that a program does not inherit, without those that agentos replaces by its own."""
     return sorted(
         name
         for name, value in environment.items()
-        if not name.upper().startswith(OWN_PREFIXES) and (is_secret_name(name) or is_secret_value(value))
+        if (is_secret_name(name) or is_secret_value(value))
+        and not is_harmless(name, value)
+        and not _is_replaced(name.upper())
     )
+
+
+def _is_replaced(name: str) -> bool:
+    """Whether agentos reads the variable itself: its own settings, tracing, and keys with their addresses and models."""
+    return name.startswith((*TRACING_PREFIXES, "AGENTOS_")) or _OWN_VARIABLES.fullmatch(name) is not None
 
 
 def credential_variables(environment: Mapping[str, str]) -> dict[str, str]:

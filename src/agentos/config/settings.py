@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentos.config.file import FILE_KEYS, NamedValue, OwnRole, read_file
 from agentos.config.project import PROJECT_FILE, find_project, working_folder
-from agentos.config.secret_variables import TRACING_PREFIXES, is_secret_name, is_secret_value
+from agentos.config.secret_variables import TRACING_PREFIXES, is_harmless, is_secret_name, is_secret_value
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
 from agentos.core.constants import DEFAULT_CALL_TIMEOUT, DISPLAYS, HIGHEST_MAX_PARALLEL, MAX_PARALLEL
 from agentos.core.errors import PreflightError, UsageError
@@ -241,8 +241,20 @@ def program_environment(
     secrets: tuple[Secret, ...], environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment of programs under `agentos exec`: that of workers, without values that look like credentials."""
-    found = worker_environment(secrets, environment)
-    return {name: value for name, value in found.items() if not is_secret_value(value)}
+    env = os.environ if environment is None else environment
+    found = {name: value for name, value in env.items() if is_harmless(name, value)}
+    found |= worker_environment(secrets, env)
+    revealed = [secret.reveal() for secret in secrets]
+    return {
+        name: value
+        for name, value in found.items()
+        if not is_secret_value(value) and not any(secret in value for secret in revealed)
+    }
+
+
+def user_home() -> Path:
+    """The user's home folder, where other programs keep their settings."""
+    return Path(os.environ.get("HOME") or "~").expanduser()
 
 
 def direct_loopback(env: Mapping[str, str]) -> dict[str, str]:

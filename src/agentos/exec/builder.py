@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
-from agentos.config.settings import Settings, environment, program_environment
+from agentos.config.settings import Settings, environment, program_environment, user_home
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
     PLACEHOLDERS,
@@ -39,6 +39,7 @@ from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.gateway_events import GatewayAwareEngine
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
+from agentos.exec.agents import AgentChoice, prepare_agent
 from agentos.exec.worker import DoneMarkers
 from agentos.exec.workspaces import contains, uncommitted_files, workspace_spec
 from agentos.gateway.child import GatewayChild, start_gateway
@@ -49,7 +50,7 @@ from agentos.run.api import RunOrigin, run_with_signals
 from agentos.run.event_loop import EventLoop
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
-from agentos.storage.credentials.reader import CredentialSource
+from agentos.storage.credentials.reader import CredentialSource, no_key
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, held_outcome
@@ -79,6 +80,7 @@ class ExecRequest:
     piped: the items that came from standard input, which the command alone cannot repeat.
     repo: the folder the user named; None: where they stand, with the settings of the project around it.
     isolation: what each item gets to work in; None: the project itself.
+    agent: the agent that `program` starts, if the user named one of those that we know.
     """
 
     sources: tuple[str, ...]
@@ -98,10 +100,12 @@ class ExecRequest:
     isolation: WorkspaceKind | None = None
     offline: bool = False
     max_wait: float | None = None  # seconds
+    agent: AgentChoice | None = None
 
     @property
     def name(self) -> str:
-        return workflow_name(self.program)
+        """Made of what the user typed: the flags that an agent gets besides may change from version to version."""
+        return workflow_name((self.agent.name, *self.agent.words) if self.agent else self.program)
 
 
 def plan_exec(request: ExecRequest) -> Plan:
@@ -167,6 +171,7 @@ class ExecRunBuilder:
         self._items: dict[str, Item] = {}
         self._run_id = ""
         self._gateway: GatewayChild | None = None
+        self._agent_variables: dict[str, str] = {}
         self._workspace: WorkspaceSpec | None = None
 
     def run(self, signals: Signals) -> int:
@@ -205,7 +210,7 @@ class ExecRunBuilder:
         ]
         if names:
             self._origin.echo(
-                f"[COORDINATOR] Not passed to the programs, as they look like credentials: {', '.join(names)}. "
+                f"[COORDINATOR] Not passed to the programs, as they may hold or select credentials: {', '.join(names)}. "
                 f"To pass one: --env {names[0]}"
             )
 
@@ -236,6 +241,7 @@ class ExecRunBuilder:
         spec = WorkerSpec(WORKER, ("agentos.exec.worker",), program_environment(secrets))
         engine = ProcessEngine(spec, self._exec_task, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
+        self._prepare_agent({credential.provider for credential in credentials if credential.enabled})
         slots = sum(credential.concurrency for credential in credentials if credential.enabled)
         if not self._request.gateway or not (slots or self._request.offline):
             return engine
@@ -246,6 +252,14 @@ class ExecRunBuilder:
         )
         stack.callback(self._gateway.close)
         return GatewayAwareEngine(engine, self._gateway.events(), self._items)
+
+    def _prepare_agent(self, providers: set[str]) -> None:
+        agent, home = self._request.agent, self._home
+        if agent is None:
+            return
+        if not self._request.offline and not providers & set(agent.client.providers):
+            raise no_key(agent.client.providers[0], home.credentials)
+        self._agent_variables = prepare_agent(agent.name, home.agents, user_home())
 
     def _gateway_arguments(self) -> tuple[str, ...]:
         request = self._request
@@ -260,16 +274,19 @@ class ExecRunBuilder:
 
     def _exec_task(self, command: StartWorker) -> str:
         item, request = self._items[command.item], self._request
+        gateway_url = self._gateway.url if self._gateway else ""
         variables = {
             **_item_environment(item, self._run_id, command.attempt),
             **(self._gateway.environment(item.id) if self._gateway else {}),
+            **self._agent_variables,
+            **(request.agent.client.environment(gateway_url) if request.agent else {}),
             **(request.variables or {}),
         }
         task = ExecTask(
             run=self._run_id,
             coordinator=os.getpid(),
             item=item,
-            command=render_command(request.program, self._visible_item(item)),
+            command=render_command(request.program, self._visible_item(item), gateway_url),
             working_dir=str(self._settings.project),
             records_dir=str(self._records),
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
@@ -358,4 +375,6 @@ def _check_program(request: ExecRequest) -> None:
     path = str(request.settings.project / program) if "/" in program else program
     if shutil.which(path) is None:
         problem = "does not exist or is not executable" if "/" in program else "is not on the PATH"
+        if request.agent:
+            raise PreflightError(f"{program!r} {problem}; install it with: {request.agent.client.package}")
         raise PreflightError(f"{program!r} {problem}; expected a program after --")

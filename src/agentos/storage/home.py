@@ -37,6 +37,11 @@ class Home:
         return self.path / "gateway"
 
     @property
+    def agents(self) -> Path:
+        """Settings for coding agents that cannot be told everything by flags and variables."""
+        return self.path / "agents"
+
+    @property
     def runs(self) -> Path:
         return self.path / "logs" / "parallel"
 

@@ -94,17 +94,21 @@ def exec_items(sources: Iterable[str], workflow: str) -> list[Item]:
     ]
 
 
-def render_command(command: Sequence[str], item: Item) -> tuple[str, ...]:
-    """The command for one item; without a placeholder, the item is appended as the last argument."""
-    if not any(_has_placeholder(argument) for argument in command):
+def render_command(command: Sequence[str], item: Item, gateway: str = "") -> tuple[str, ...]:
+    """The command for one item; without a placeholder, the item is appended as the last argument.
+
+    `{gateway}` is the gateway's address; it stays as it is while there is none.
+    """
+    if not any(has_placeholder(argument) for argument in command):
         command = [*command, "{item}"]
-    values = _values(item)
+    values = _values(item) | ({"gateway": gateway} if gateway else {})
     return tuple(
         _PLACEHOLDER.sub(lambda match: _substituted(match, values), argument) for argument in command
     )
 
 
-def _has_placeholder(argument: str) -> bool:
+def has_placeholder(argument: str) -> bool:
+    """Whether an argument contains something of the item."""
     return any(
         match[2] in ("", *PLACEHOLDERS) for match in _PLACEHOLDER.finditer(argument) if match[2] is not None
     )

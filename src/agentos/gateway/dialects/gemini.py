@@ -15,6 +15,7 @@ _UNMETERED = re.compile(
     r"^/upload/|^/v\w+/(?:files|batches|cachedContents|fileSearchStores|operations)(?:[/:]|$)"
     r"|:(?:countTokens|batchGenerateContent|asyncBatchEmbedContent|cancel)$"
 )
+_WITHOUT_VERSION = ("/models/", "/tunedModels/", "/files", "/cachedContents")
 _STATUSES = {
     GatewayError.TOKEN: "UNAUTHENTICATED",
     GatewayError.UNPAID: "FAILED_PRECONDITION",
@@ -76,7 +77,8 @@ DIALECT = GatewayDialect(
     provider="gemini",
     home="https://generativelanguage.googleapis.com",
     base=lambda url: url,
-    path=lambda path: path,
+    # LiteLLM expects the version in the base URL.
+    path=lambda path: f"/v1beta{path}" if path.startswith(_WITHOUT_VERSION) else path,
     is_unmetered=lambda path: _UNMETERED.search(path) is not None,
     model=_model,
     credential=lambda secret: ("x-goog-api-key", secret),

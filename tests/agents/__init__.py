@@ -1,0 +1,1 @@
+"""Coding agents under `agentos exec --agent` and behind `agentos gateway --agent`."""
