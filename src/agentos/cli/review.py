@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.json_output import json_option, print_json
+from agentos.cli.review_answers import edit_answers, record_answers
 from agentos.cli.review_prompt import (
     ask_about,
     diff_text,
@@ -29,6 +30,9 @@ NO_TERMINAL = (
     "nothing was decided: stdin is not a terminal. Decide with a flag: --approve, --send-back TEXT or "
     "--reject TEXT, each optionally with --edit; or only read the item with --show"
 )
+NO_TERMINAL_TO_ANSWER = (
+    "nothing was answered: stdin is not a terminal. Answer with --answer JSON, or only read it with --show"
+)
 NO_ITEM = 'no item is named; expected such as: agentos review LLD-42 --send-back "what to change"'
 
 
@@ -44,11 +48,12 @@ class ReviewOptions:
     show: bool
     diff: bool
     repo: Path | None
+    answer: tuple[str, ...] = ()
     as_json: bool = False
 
     @property
     def decides(self) -> bool:
-        return self.approve or self.send_back is not None or self.reject is not None
+        return bool(self.answer) or self.approve or self.send_back is not None or self.reject is not None
 
 
 def _run(**parsed: object) -> int:
@@ -65,6 +70,8 @@ def _run(**parsed: object) -> int:
     reviews = find_reviews(context, options.items)
     if len(reviews) == 1 and reviews[0].state.decision is not None:
         return _report_decided(context, reviews[0], decides=options.decides or options.edit)
+    if options.edit and reviews[0].asks:
+        return 0 if edit_answers(context, reviews[0]) else 1
     if options.decides:
         return _decide(context, [edit(context, reviews[0])] if options.edit else reviews, options)
     if sys.stdin.isatty() and not options.show and not options.diff:
@@ -73,7 +80,7 @@ def _run(**parsed: object) -> int:
     for pending in reviews:
         show(diff_text(context, pending) if options.diff else item_text(context, pending))
     if not options.show and not options.diff:
-        raise click.UsageError(NO_TERMINAL)
+        raise click.UsageError(NO_TERMINAL_TO_ANSWER if reviews[0].asks else NO_TERMINAL)
     return 0
 
 
@@ -82,15 +89,18 @@ def _check(options: ReviewOptions) -> None:
         options.approve,
         options.send_back is not None,
         options.reject is not None,
+        bool(options.answer),
         options.show,
         options.diff,
     ]
     if sum(chosen) > 1:
         raise click.UsageError(
-            "--approve, --send-back, --reject, --show and --diff exclude each other: choose one"
+            "--approve, --send-back, --reject, --answer, --show and --diff exclude each other: choose one"
         )
     if options.edit and (len(options.items) > 1 or any(".." in item for item in options.items)):
         raise click.UsageError("--edit opens one draft: name one item")
+    if options.edit and options.answer:
+        raise click.UsageError("--edit opens a draft or the answers in the editor: use it without --answer")
     if options.as_json and (options.items or any(chosen) or options.edit):
         raise click.UsageError("--json lists the waiting items: use it without ITEM and other flags")
     if not options.items and (any(chosen) or options.edit):
@@ -152,7 +162,10 @@ def _decide(context: "ReviewContext", reviews: "Sequence[PendingReview]", option
     code, decided = 0, []
     for pending in reviews:
         try:
-            record(context, pending, action, options.reject or options.send_back or "")
+            if options.answer:
+                record_answers(context, pending, options.answer)
+            else:
+                record(context, pending, action, options.reject or options.send_back or "")
             decided.append(pending)
         except AgentosError as error:
             if len(reviews) == 1:
@@ -170,7 +183,7 @@ class ReviewCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flags = {name for param in self.params for name in param.opts} | {"--help", "-h"}
         protected = [
-            f" {arg}" if before in ("--send-back", "--reject") and arg not in flags else arg
+            f" {arg}" if before in ("--send-back", "--reject", "--answer") and arg not in flags else arg
             for before, arg in zip(["", *args], args, strict=False)
         ]
         return super().parse_args(ctx, protected)
@@ -197,7 +210,13 @@ command = ReviewCommand(
             metavar="[TEXT]",
             help="End the item as needs revision, with TEXT as the reason.",
         ),
-        click.Option(["--edit"], is_flag=True, help="Open the draft in $EDITOR first."),
+        click.Option(
+            ["--answer"],
+            multiple=True,
+            metavar="JSON",
+            help="Answer what the item's graph asks; NUMBER=JSON for each of several questions.",
+        ),
+        click.Option(["--edit"], is_flag=True, help="Open the draft, or the answers, in $EDITOR first."),
         click.Option(["--show"], is_flag=True, help="Show the item and decide nothing."),
         click.Option(["--diff"], is_flag=True, help="Show what changed since the previous draft."),
         json_option(),
@@ -217,5 +236,6 @@ Examples:
   agentos review LLD-42 --diff                    compare with the previous draft
   agentos review LLD-42 --send-back "name the limit in section 2"
   agentos review LLD-42 --reject "we do not want this"
-  agentos review LLD-42 --edit --approve          approve the draft as you edited it""",
+  agentos review LLD-42 --edit --approve          approve the draft as you edited it
+  agentos review TOPICS-7 --answer '{"ok": true}'   answer an interrupt() of your own graph""",
 )

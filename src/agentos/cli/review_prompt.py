@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentos.cli.review_answers import ask_answers, edit_answers, question_subject, question_text
+
 if TYPE_CHECKING:
     from agentos.review.queue import PendingReview, ReviewContext
 
@@ -24,6 +26,20 @@ HELP = """  a  approve: a draft goes to review; at a verdict, the document is ap
   n  next item, without deciding on this one
   l  decide later: quit
   ?  show these keys"""
+
+
+QUESTION_MENU = "Answer, edit the answer, reject, or decide later? [a/e/r/l, ? for all keys]"
+BREAKPOINT_MENU = "Approve to go on, reject, or decide later? [a/r/l, ? for all keys]"
+_OTHER_KEYS = """  r  reject: the item ends as failed, with your reason
+  v  view the item again
+  n  next item, without deciding on this one
+  l  decide later: quit
+  ?  show these keys"""
+QUESTION_HELP = f"""  a  answer here, as JSON on one line
+  e  write the answer in $EDITOR
+{_OTHER_KEYS}"""
+BREAKPOINT_HELP = f"""  a  approve: the graph goes on
+{_OTHER_KEYS}"""
 
 
 class Answer(StrEnum):
@@ -45,7 +61,7 @@ def ask_about(
             if not click.confirm(f"{len(reviews) - number} more waiting. Go on with {item}?", default=True):
                 break
         show(item_text(context, pending))
-        answer = _ask(context, pending, is_last=number == len(reviews) - 1)
+        answer = (_ask_graph if pending.asks else _ask)(context, pending, is_last=number == len(reviews) - 1)
         if answer is Answer.QUIT:
             break
     return 0
@@ -69,6 +85,35 @@ def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> A
             case key:
                 texts = {"v": item_text, "d": diff_text}
                 show(texts[key](context, pending) if key in texts else HELP)
+
+
+def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> Answer:
+    """The dialogue about what a graph asks: an answer to each question, or the choice to go on."""
+    is_breakpoint = pending.request.is_breakpoint
+    while True:
+        keys = "arvnl?" if is_breakpoint else "aervnl?"
+        menu = BREAKPOINT_MENU if is_breakpoint else QUESTION_MENU
+        match click.prompt(menu, type=click.Choice(list(keys)), show_choices=False):
+            case "n" if is_last:
+                click.echo("This is the last one that is waiting.")
+            case "n":
+                return Answer.NEXT
+            case "l":
+                click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
+                return Answer.QUIT
+            case "a" if is_breakpoint:
+                conclude(context, pending, "approve", "")
+                return Answer.DECIDED
+            case "a" | "e" as key:
+                if (ask_answers if key == "a" else edit_answers)(context, pending):
+                    return Answer.DECIDED
+            case "r":
+                conclude(context, pending, "reject", click.prompt("Reason"))
+                return Answer.DECIDED
+            case "v":
+                show(question_text(pending))
+            case _:
+                click.echo(BREAKPOINT_HELP if is_breakpoint else QUESTION_HELP)
 
 
 def _conclude_by_key(context: "ReviewContext", pending: "PendingReview", key: str) -> None:
@@ -100,6 +145,8 @@ def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
     from agentos.outputs.format import clock
     from agentos.review.queue import draft_text, lineage
 
+    if pending.asks:
+        return question_text(pending)
     parked, pages = pending.parked_item, lineage(context, pending.parked_item)
     width = max((len(page.name) for page in pages), default=0)
     edited = pending.state.edited is not None
@@ -129,6 +176,8 @@ def diff_text(context: "ReviewContext", pending: "PendingReview") -> str:
     from agentos.outputs.colour import painter, unpainted
     from agentos.review.queue import draft_text, previous_draft
 
+    if pending.asks:
+        return f"{pending.parked_item.item} has no drafts to compare: its graph asks a question."
     previous = previous_draft(context, pending)
     if previous is None:
         return f"This is the first draft of {pending.parked_item.item}: there is nothing to compare it with."
@@ -148,6 +197,8 @@ def _coloured(line: str) -> str:
 
 def subject(pending: "PendingReview") -> str:
     request = pending.request
+    if pending.asks:
+        return question_subject(pending)
     if not request.verdict:
         return f"draft {request.round}"
     return f"verdict on draft {request.round} ({'approved' if request.approved else 'needs revision'})"

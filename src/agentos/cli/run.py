@@ -116,6 +116,7 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
         options.offline,
         options.json,
         display=settings.display,
+        asks_review=options.review not in (None, "none"),
     )
     if options.dry_run:
         return _dry_run(request)

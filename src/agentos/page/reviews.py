@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import AgentosError, NothingMatches, UsageError
-from agentos.core.planning.gates import ParkedItem, ReviewAction
+from agentos.core.planning.gates import ParkedItem, ReviewAction, ReviewDecision
 from agentos.outputs.report.facts import plain
 from agentos.outputs.resume_command import resume_command
 from agentos.page.item_view import diff_lines
 from agentos.page.markdown import parse_markdown
 from agentos.page.run_view import RunViews
 from agentos.page.views import ANYWHERE, Json
+from agentos.review.answers import answer
 from agentos.review.queue import (
     LineagePage,
     PendingReview,
@@ -44,6 +45,8 @@ class DecisionRequest:
     text: str = ""
     draft: str | None = None
     project: str = ""
+    answers: Json | None = None
+    """Answers to a graph's questions, by the id of the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class ReviewQueue:
     def show(self, item: str, project: str) -> Json:
         """One item with everything that a person needs to decide."""
         context, pending = self._find(item, project)
+        if pending.asks:
+            return {**_entry_json(context, pending), "project": str(context.project)}
         pages = lineage(context, pending.parked_item)
         draft = draft_text(context, pending)
         verdict = next((page for page in pages if pending.request.verdict.endswith(f"/{page.name}")), None)
@@ -89,9 +94,7 @@ class ReviewQueue:
         if pending.request.number != request.number:
             raise DecidedMeanwhile(f"{request.item} waits with a newer draft by now: read it, then decide")
         try:
-            if request.draft is not None and request.draft != draft_text(context, pending):
-                pending = save_edit(context, pending, request.draft)
-            decision = decide(context, pending, request.action, request.text)
+            decision = _record(context, pending, request)
         except NothingMatches as error:
             raise DecidedMeanwhile(f"{request.item} was decided by somebody else meanwhile") from error
         parked = pending.parked_item
@@ -126,6 +129,14 @@ class ReviewQueue:
         if len(found) > 1:
             raise UsageError(f"{plain(item)} waits in several projects: name one as project")
         return found[0]
+
+
+def _record(context: ReviewContext, pending: PendingReview, request: DecisionRequest) -> ReviewDecision:
+    if request.action is ReviewAction.ANSWER:
+        return answer(context, pending, request.answers or {})
+    if request.draft is not None and request.draft != draft_text(context, pending):
+        pending = save_edit(context, pending, request.draft)
+    return decide(context, pending, request.action, request.text)
 
 
 def _entry_json(context: ReviewContext, pending: PendingReview) -> Json:

@@ -75,4 +75,7 @@ def parse_decision(item: str, body: Json) -> DecisionRequest:
         raise UsageError(f"invalid action: expected one of {', '.join(ReviewAction)}")
     if not isinstance(text, str | None) or not isinstance(draft, str | None) or not isinstance(project, str):
         raise UsageError("invalid text, draft or project: expected text")
-    return DecisionRequest(item, number, ReviewAction(str(action)), text or "", draft, project)
+    answers = body.get("answers")
+    if answers is not None and not isinstance(answers, dict):
+        raise UsageError("invalid answers: expected an object with an answer for the id of each question")
+    return DecisionRequest(item, number, ReviewAction(str(action)), text or "", draft, project, answers)

@@ -11,7 +11,14 @@ from pathlib import Path
 from agentos.config.project import find_project, path_from_here
 from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
-from agentos.core.planning.gates import GateRequest, ParkedItem, ReviewAction, ReviewDecision, ReviewState
+from agentos.core.planning.gates import (
+    Gate,
+    GateRequest,
+    ParkedItem,
+    ReviewAction,
+    ReviewDecision,
+    ReviewState,
+)
 from agentos.core.planning.plan import matches
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.ports import Documents
@@ -22,7 +29,7 @@ from agentos.storage.home import Home
 from agentos.storage.item_store import ProjectItems
 from agentos.storage.review_notes import decision_note, edit_note, review_state
 from agentos.storage.runs import is_alive, load_run_stats
-from agentos.workflows.registry import find_workflow
+from agentos.workflows.registry import BUILT_IN, find_workflow
 
 _RANGE = re.compile(
     r"(?:(?P<prefix>[A-Za-z]+)-)?(?P<first>\d{1,9})(?:\.\.(?:[A-Za-z]+-)?|(?<=\d)-)(?P<last>\d{1,9})"
@@ -58,6 +65,11 @@ class PendingReview:
         return self.parked_item.request
 
     @property
+    def asks(self) -> bool:
+        """Whether a graph's own interrupt or breakpoint waits for an answer, rather than a draft for a review."""
+        return self.request.gate is Gate.QUESTION
+
+    @property
     def has_feedback(self) -> bool:
         """Whether the reviewer asked for changes, so that a draft can be sent back without text."""
         return bool(self.request.verdict) and not self.request.approved
@@ -89,10 +101,20 @@ def review_json(pending: PendingReview) -> dict[str, object]:
         "node": parked.node,
         "waiting_since": parked.at,
         "round": request.round,
-        "draft": request.draft,
+        "draft": request.draft or None,
         "verdict": request.verdict or None,
         "approved": request.approved if request.verdict else None,
         "edited": pending.state.edited is not None,
+        "questions": [
+            {
+                "id": question.id,
+                "node": question.node,
+                "value": json.loads(question.value),
+                "schema": json.loads(question.schema) if question.schema else None,
+                "breakpoint": question.breakpoint or None,
+            }
+            for question in request.questions
+        ],
         "decision": decision.action.value if decision else None,
     }
 
@@ -181,7 +203,7 @@ def draft_text(context: ReviewContext, review: PendingReview) -> str:
     try:
         return context.items.documents.read(review.request.draft).decode()
     except (OSError, UnicodeDecodeError) as error:
-        fix = f"restore it, or start over with: {review.parked_item.workflow}-workflow --fresh {review.parked_item.item}"
+        fix = f"restore it, or start over with: {_run_item(review.parked_item)} --fresh"
         raise ItemError(f"cannot read {review.request.draft} ({error}); {fix}") from error
 
 
@@ -189,7 +211,7 @@ def save_edit(context: ReviewContext, review: PendingReview, draft: str) -> Pend
     """Keep an edited draft until the decision is made; returns the item with it."""
     if not draft.strip():
         raise UsageError("the edited text is empty: the draft was not changed and nothing was decided")
-    with _undecided(context, review) as items:
+    with undecided(context, review) as items:
         items.write_note(review.key, edit_note(review.request.number), draft)
     return replace(review, state=replace(review.state, edited=draft))
 
@@ -199,19 +221,39 @@ def decide(
 ) -> ReviewDecision:
     """Record the decision, with the edited draft if there is one; a run then continues the item."""
     text = text.strip()
+    _check_action(review, action)
     if action is ReviewAction.SEND_BACK and not text and not review.has_feedback:
         raise UsageError(
             'no feedback: say what should change, such as --send-back "name the limit in section 2"'
         )
     decision = ReviewDecision(action, text, review.state.edited)
-    with _undecided(context, review) as items:
+    with undecided(context, review) as items:
         items.write_note(review.key, decision_note(review.request.number), json.dumps(pack(decision)))
     return decision
+
+
+def _check_action(review: PendingReview, action: ReviewAction) -> None:
+    """Raises UsageError for a decision that does not fit what the item waits for."""
+    item = review.parked_item.item
+    if not review.asks:
+        return
+    allowed: tuple[ReviewAction, ...] = (ReviewAction.REJECT,)
+    expected = "--answer JSON, or --reject"
+    if review.request.is_breakpoint:
+        allowed, expected = (ReviewAction.APPROVE, ReviewAction.REJECT), "--approve to go on, or --reject"
+    if action not in allowed:
+        raise UsageError(f"{item} waits for an answer, not for a review: expected {expected}")
 
 
 def next_step(review: PendingReview, decision: ReviewDecision) -> str:
     """What happens to the item when a run continues it."""
     match decision.action:
+        case ReviewAction.ANSWER:
+            return "its graph goes on with your answer"
+        case ReviewAction.APPROVE if review.asks:
+            return "its graph goes on"
+        case ReviewAction.REJECT if review.asks:
+            return f"it ends as failed{', with your reason' if decision.text else ''}"
         case ReviewAction.APPROVE:
             return "it ends as approved" if review.request.verdict else "it goes to review"
         case ReviewAction.SEND_BACK:
@@ -224,8 +266,15 @@ def continue_command(context: ReviewContext, parked: ParkedItem) -> str:
     """What to type to continue the item: the command of the run that parked it."""
     started = load_run_stats(context.home.runs / parked.run).started
     if started is None:
-        return command_for(context, f"{parked.workflow}-workflow {parked.item.rpartition('-')[2]}")
+        return command_for(context, _run_item(parked))
     return resume_command(started, current_folder())
+
+
+def _run_item(parked: ParkedItem) -> str:
+    """The command that runs this item alone."""
+    if parked.workflow in BUILT_IN:
+        return f"{parked.workflow}-workflow {parked.item.rpartition('-')[2]}"
+    return shlex.join(["agentos", "run", parked.workflow, parked.item])
 
 
 def command_for(context: ReviewContext, command: str) -> str:
@@ -241,7 +290,7 @@ def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:
 
 
 @contextlib.contextmanager
-def _undecided(context: ReviewContext, review: PendingReview) -> Iterator[ProjectItems]:
+def undecided(context: ReviewContext, review: PendingReview) -> Iterator[ProjectItems]:
     """Keep runs away from the item while its decision is written."""
     item, items = review.parked_item.item, context.items
     with items.deciding(review.key, item) as notes:
@@ -262,8 +311,8 @@ def _check_source(context: ReviewContext, review: PendingReview, parked_digest: 
         item = candidate.item
         if item.id == parked.item and item.digest != parked_digest:
             raise UsageError(
-                f"{item.source} has changed since {parked.item} was parked, so this draft is outdated; "
-                f"start over with: {command_for(context, f'{parked.workflow}-workflow {item.number} --fresh')}"
+                f"{item.source} has changed since {parked.item} was parked, so what it waits with is outdated; "
+                f"start over with: {command_for(context, f'{_run_item(parked)} --fresh')}"
             )
 
 

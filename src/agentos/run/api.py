@@ -28,6 +28,7 @@ class RunRequest:
     selection: which items to run.
     command: the command line, repeated in hints on how to resume.
     offline_arguments: extra arguments for the built-in model server.
+    asks_review: --review was given, so that a workflow without gates is an error.
     """
 
     workflow: str
@@ -38,6 +39,7 @@ class RunRequest:
     json: bool = False
     offline_arguments: tuple[str, ...] = ()
     display: str = "auto"
+    asks_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)

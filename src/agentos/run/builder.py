@@ -47,12 +47,13 @@ from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.project_access import check_access
 from agentos.storage.review_notes import DecisionWatch
 from agentos.storage.runs import RetentionPolicy, finalize_killed_runs, prune
+from agentos.workflows.plugin import Plugin
 from agentos.workflows.registry import find_workflow
 
 
 def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
     """What would run. Writes nothing; `echo` reports slow reads."""
-    workflow = find_workflow(request.workflow, request.settings.project)
+    workflow = _find_workflow(request)
     if request.offline:
         refuse_offline(request.settings)
     if github := connect_github(request.settings, lambda: False, echo):
@@ -61,6 +62,16 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
     items = FileItems(request.settings.project, home)
     candidates = discover(workflow, request.settings.project, home, items, only_failed=selection.failed)
     return make_plan(candidates, selection, workflow.skipped(request.settings.project))
+
+
+def _find_workflow(request: RunRequest) -> Plugin:
+    workflow = find_workflow(request.workflow, request.settings.project)
+    if request.asks_review and not workflow.gates:
+        raise UsageError(
+            f"the workflow {workflow.name!r} has no gates, so --review cannot park its items: drop --review; "
+            "a graph's own interrupt() parks them without it"
+        )
+    return workflow
 
 
 class RunBuilder:
@@ -72,7 +83,7 @@ class RunBuilder:
         self._origin = origin
         self._settings = request.settings
         self._home = Home(self._settings.home)
-        self._workflow = find_workflow(request.workflow, self._settings.project)
+        self._workflow = _find_workflow(request)
         self._redact = Redactor()
         self._prices = price_list(self._settings.prices)
         self._github: GitHubIssues | None = None
@@ -261,6 +272,7 @@ class RunBuilder:
             filed=filed,
             locks=str(self._home.locks(settings.project)),
             code=self._code.access if self._code else None,
+            store=str(self._home.graph_store(settings.project, self._workflow.name)),
         )
 
     def _database(self, item: Item) -> Path:

@@ -52,6 +52,10 @@ class Home:
     def checkpoint(self, project: Path, workflow: str, number: int) -> Path:
         return self.checkpoints(project) / checkpoint_name(workflow, number)
 
+    def graph_store(self, project: Path, workflow: str) -> Path:
+        """LangGraph's store of one workflow, shared by its items."""
+        return self.path / "stores" / project_key(project) / f"{workflow}.db"
+
     def code_index(self, project: Path) -> Path:
         """The index of the project's code; a cache, built again when it is missing."""
         return self.path / "code" / f"{project_key(project)}.db"

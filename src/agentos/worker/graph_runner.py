@@ -1,40 +1,44 @@
 """Runs the LangGraph graph of one item from its checkpoint as far as it goes, with an event before and after each node."""
 
 import asyncio
-import contextlib
 import functools
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from agentos.codebase.project_code import ProjectCode
-from agentos.core.planning.gates import GateRequest, ParkedItem
+from agentos.core.errors import ItemError
+from agentos.core.planning.gates import (
+    Answer,
+    Gate,
+    GateRequest,
+    ParkedItem,
+    Question,
+    ReviewAction,
+    ReviewDecision,
+)
 from agentos.core.planning.plan import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
-from agentos.core.protocol.codec import pack, unpack
+from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.events import NodeFinished, NodeStarted
-from agentos.core.protocol.results import Ending, Outcome, failed_transient
+from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.storage.review_notes import PARKING, decision_note
+from agentos.worker.graph_setup import run_context, runnable_graph, step_limit
 from agentos.worker.model_session import ModelSession
-from agentos.workflows.human_gate import resume_with
+from agentos.worker.questions import finished_tasks, open_questions, resume_input, stopped_inside
+from agentos.worker.state_serializer import OwnModules, StateSerializer, schema_types
+from agentos.worker.stream_log import TokenLog, custom_line
 from agentos.workflows.node_context import NodeContext, Say, Tracker
 from agentos.workflows.plugin import Plugin
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable, RunnableConfig
-    from langgraph.graph import StateGraph
-
-Publish = Callable[[str, int], AbstractAsyncContextManager[None]]
-"""Takes a node's name and round; entered when the node starts, left when it ends."""
 CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
-STEPS_PER_ROUND = 8
-BUILT_IN_NODES = "agentos.workflows."
+FIRST_STEP = "first step"
+"""The note with the step from which the recursion limit counts: the start, or a person's last answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +53,17 @@ class GraphRunner:
 
     async def run(self, checkpoint: Checkpoint) -> Outcome:
         context = await self._context(checkpoint)
-        graph = self._compile(context, checkpoint)
-        config: Any = {
-            "configurable": {"thread_id": self.store.thread_id},
-            "recursion_limit": max(STEPS_PER_ROUND, len(graph.nodes)) * (self.task.max_iterations + 1),
-        }
-        is_resumed = await checkpoint.saver.aget_tuple(config) is not None
-        graph_input: Any = None if is_resumed else self.workflow.input(context)
-        parked = await self._parked_item(graph, config) if is_resumed else None
-        while True:
-            if parked:
-                decision = await checkpoint.noted(decision_note(parked.request.number))
-                if decision is None:
-                    await checkpoint.note(PARKING, json.dumps(pack(parked)))
-                    return Outcome(Ending.PARKED, rounds=parked.request.round)
-                graph_input = resume_with(decision)
-            if interrupted := await self._invoke(graph, graph_input, config, checkpoint):
-                return interrupted
-            parked = await self._parked_item(graph, config)
-            if parked is None:
-                return await self._conclude(graph, config, checkpoint, context)
+        found = self.workflow.graph(context)
+        async with runnable_graph(found, checkpoint.saver, Path(self.task.store)) as graph:
+            options = self.workflow.options
+            own = OwnModules(
+                Path(self.task.project), self.workflow.origin.partition(":")[0].partition(".")[0]
+            )
+            checkpoint.saver.serde = StateSerializer(
+                functools.partial(schema_types, graph, options.serde), own
+            )
+            run = GraphRun(graph, self, checkpoint, context)
+            return await run.to_its_end()
 
     async def _context(self, checkpoint: Checkpoint) -> NodeContext:
         parking = await checkpoint.noted(PARKING)
@@ -81,17 +76,11 @@ class GraphRunner:
             max_iterations=self.task.max_iterations,
             prompts=self.workflow.prompts,
             gates=self.task.gates,
-            parked=unpack(ParkedItem, json.loads(parking)).request.number if parking else 0,
+            parked=_gate_number(parking),
             text=self.task.text,
             tracker=self._tracker(),
             code=ProjectCode(self.task.code, Path(self.task.project)) if self.task.code else None,
         )
-
-    def _compile(self, context: NodeContext, checkpoint: Checkpoint) -> Any:
-        graph = with_node_events(
-            self.workflow.graph(context), functools.partial(self._node_events, checkpoint)
-        )
-        return graph.compile(checkpointer=checkpoint.saver)
 
     def _tracker(self) -> Tracker | None:
         task = self.task
@@ -103,62 +92,7 @@ class GraphRunner:
         github = GitHub(task.github, self.echo, random.random)
         return GitHubTracker(github, task.item, task.filed.address, task.filed.since, task.filed.index)
 
-    @contextlib.asynccontextmanager
-    async def _node_events(self, checkpoint: Checkpoint, node: str, round: int) -> AsyncIterator[None]:
-        self.echo(f">>> Executing: {node}")
-        self.session.send(NodeStarted(self.task.item.id, node, round))
-        await checkpoint.note("node", node)
-        started_at = time.monotonic()
-        yield
-        self.session.send(NodeFinished(self.task.item.id, node, time.monotonic() - started_at))
-
-    async def _parked_item(self, graph: Any, config: Any) -> ParkedItem | None:
-        """The gate at which the graph waits for a person, if it does."""
-        tasks = (await graph.aget_state(config)).tasks
-        interrupts = [(task.name, interrupt) for task in tasks for interrupt in task.interrupts]
-        if not interrupts:
-            return None
-        node, interrupt = interrupts[0]
-        item, request = self.task.item, unpack(GateRequest, interrupt.value)
-        lineage = str(Path(request.draft).parent)
-        return ParkedItem(
-            item.id, self.task.workflow, item.title, node, lineage, self.task.run, time.time(), request
-        )
-
-    async def _invoke(
-        self, graph: Any, graph_input: Any, config: Any, checkpoint: Checkpoint
-    ) -> Outcome | None:
-        """Run to the next gate or to the end; returns an outcome only if stopped on the way."""
-        from langgraph.errors import GraphDrained, NodeCancelledError
-        from langgraph.runtime import RunControl
-
-        control = RunControl()
-        running = asyncio.ensure_future(
-            graph.ainvoke(graph_input, config, durability="sync", control=control)
-        )
-        stopper = asyncio.create_task(self._stop_when_asked(running, control))
-        try:
-            await running
-        except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
-            if not self.session.stopping.is_set():
-                raise
-            next_nodes = (await graph.aget_state(config)).next
-            if next_nodes and not next_nodes[0].startswith("__"):
-                await checkpoint.note("node", next_nodes[0])
-            return Outcome(Ending.INTERRUPTED)
-        finally:
-            stopper.cancel()
-        return None
-
-    async def _stop_when_asked(self, running: "asyncio.Future[Any]", control: Any) -> None:
-        """Stop at the next node boundary; after a grace period, cancel the running node."""
-        await self.session.stopping.wait()
-        control.request_drain()
-        self.session.stop_waiting()
-        await asyncio.sleep(CANCEL_GRACE)
-        running.cancel()
-
-    async def _conclude(
+    async def conclude(
         self, graph: Any, config: Any, checkpoint: Checkpoint, context: NodeContext
     ) -> Outcome:
         snapshot = await graph.aget_state(config)
@@ -176,46 +110,198 @@ class GraphRunner:
         )
 
 
-def with_node_events(
-    graph: "StateGraph[Any, Any, Any, Any]", publish: Publish
-) -> "StateGraph[Any, Any, Any, Any]":
-    """The same graph, publishing events around each node. Works on any graph, without its cooperation."""
-    from langgraph.graph import StateGraph
-
-    wrapped: StateGraph[Any, Any, Any, Any] = StateGraph(graph.state_schema)
-    for name, spec in graph.nodes.items():
-        wrapped.add_node(name, _wrap(name, cast("Runnable[Any, Any]", spec.runnable), publish))
-        spec.runnable = wrapped.nodes[name].runnable
-    return graph
-
-
-def _wrap(name: str, node: "Runnable[Any, Any]", publish: Publish) -> Any:
-    function = getattr(node, "afunc", None)
-    if str(getattr(function, "__module__", "")).startswith(BUILT_IN_NODES):
-        return _NodeWithEvents(name, node, publish)
-
-    # LangGraph finds subgraphs among the variables that a node's function closes over: `node` must be one of them.
-    async def run(state: Any, config: "RunnableConfig") -> Any:
-        async with publish(name, _round(state)):
-            return await node.ainvoke(state, config)
-
-    return run
-
-
 @dataclass(frozen=True, slots=True)
-class _NodeWithEvents:
-    """Wraps a node of a built-in workflow: an object, because LangGraph searches the code of functions for subgraphs.
+class GraphRun:
+    """One worker's run of an item's graph."""
 
-    That search takes longer than everything else about building a graph, and the built-in nodes contain no subgraphs.
-    """
+    graph: Any
+    runner: GraphRunner
+    checkpoint: Checkpoint
+    context: NodeContext
+    started_at: dict[str, float] = field(default_factory=dict)
+    """When each running node of the graph itself was started, by its task's id."""
 
-    name: str
-    node: "Runnable[Any, Any]"
-    publish: Publish
+    @property
+    def config(self) -> Any:
+        return {"configurable": {"thread_id": self.runner.store.thread_id}}
 
-    async def __call__(self, state: Any, config: "RunnableConfig") -> Any:
-        async with self.publish(self.name, _round(state)):
-            return await self.node.ainvoke(state, config)
+    async def to_its_end(self) -> Outcome:
+        is_resumed = await self.checkpoint.saver.aget_tuple(self.config) is not None
+        graph_input = None if is_resumed else self.runner.workflow.input(self.context)
+        questions = await open_questions(self.graph, self.config) if is_resumed else ()
+        if is_resumed and not questions:
+            questions = await self._still_parked()
+        while True:
+            if questions:
+                questions = await self._answered_first(questions)
+                parked = await self._parked_item(questions)
+                decision = await self._decision(parked)
+                if decision is None:
+                    await self.checkpoint.note(PARKING, json.dumps(pack(parked)))
+                    return Outcome(Ending.PARKED, rounds=parked.request.round)
+                if decision.action is ReviewAction.REJECT and parked.request.gate is Gate.QUESTION:
+                    reason = f": {decision.text}" if decision.text else ""
+                    return failed(f"rejected by a person{reason}")
+                graph_input = resume_input(questions, _answers(questions, parked, decision))
+                await self._count_steps_from_here()
+            if interrupted := await self._invoke(graph_input):
+                return interrupted
+            questions = await open_questions(self.graph, self.config)
+            if not questions:
+                questions = await stopped_inside(self.graph, self.config)
+            if not questions:
+                return await self.runner.conclude(self.graph, self.config, self.checkpoint, self.context)
+
+    async def _parked_item(self, questions: tuple[Question, ...]) -> ParkedItem:
+        """What a person is asked now; as noted before, if the graph waits for the same as before."""
+        request = _gate_request(questions[0])
+        if request is None:
+            noted = await self._noted_request()
+            number = 1 if noted is None else noted.number
+            if noted and {question.id for question in questions} - {each.id for each in noted.questions}:
+                number += 1
+            request = GateRequest(number, Gate.QUESTION, 0, "", questions=questions)
+        task = self.runner.task
+        lineage = str(Path(request.draft).parent) if request.draft else ""
+        return ParkedItem(
+            task.item.id,
+            task.workflow,
+            task.item.title,
+            questions[0].node,
+            lineage,
+            task.run,
+            time.time(),
+            request,
+        )
+
+    async def _noted_request(self) -> GateRequest | None:
+        parking = await self.checkpoint.noted(PARKING)
+        return unpack(ParkedItem, json.loads(parking)).request if parking else None
+
+    async def _still_parked(self) -> tuple[Question, ...]:
+        """The breakpoint of a subgraph at which an earlier worker has parked the item."""
+        noted = await self._noted_request()
+        stopped = await stopped_inside(self.graph, self.config) if noted and noted.is_breakpoint else ()
+        return stopped if noted and stopped and stopped[0].id == noted.questions[0].id else ()
+
+    async def _decision(self, parked: ParkedItem) -> ReviewDecision | None:
+        text = await self.checkpoint.noted(decision_note(parked.request.number))
+        return None if text is None else unpack(ReviewDecision, json.loads(text))
+
+    async def _answered_first(self, questions: tuple[Question, ...]) -> tuple[Question, ...]:
+        """Only those that have an answer, if some do: a crash may have come between two parallel branches."""
+        parking = await self.checkpoint.noted(PARKING)
+        decision = await self._decision(unpack(ParkedItem, json.loads(parking))) if parking else None
+        answered = {answer.question for answer in decision.answers} if decision else set()
+        return tuple(question for question in questions if question.id in answered) or questions
+
+    async def _invoke(self, graph_input: Any) -> Outcome | None:
+        """Run to the next gate or to the end; returns an outcome only if stopped on the way."""
+        from langgraph.errors import GraphDrained, GraphRecursionError, NodeCancelledError
+        from langgraph.runtime import RunControl
+
+        session, control = self.runner.session, RunControl()
+        running = asyncio.ensure_future(self._stream(graph_input, control))
+        stopper = asyncio.create_task(self._stop_when_asked(running, control))
+        try:
+            await running
+        except GraphRecursionError as error:
+            raise self._too_many_steps() from error
+        except (GraphDrained, NodeCancelledError, asyncio.CancelledError):
+            if not session.stopping.is_set():
+                raise
+            next_nodes = (await self.graph.aget_state(self.config)).next
+            if next_nodes and not next_nodes[0].startswith("__"):
+                await self.checkpoint.note("node", next_nodes[0])
+            return Outcome(Ending.INTERRUPTED)
+        finally:
+            stopper.cancel()
+        return None
+
+    async def _stop_when_asked(self, running: "asyncio.Future[Any]", control: Any) -> None:
+        """Stop at the next node boundary; after a grace period, cancel the running node."""
+        session = self.runner.session
+        await session.stopping.wait()
+        control.request_drain()
+        session.stop_waiting()
+        await asyncio.sleep(CANCEL_GRACE)
+        running.cancel()
+
+    async def _stream(self, graph_input: Any, control: Any) -> None:
+        snapshot = await self.graph.aget_state(self.config, subgraphs=True)
+        finished = await finished_tasks(self.checkpoint.saver, snapshot)
+        config = {**self.config, "callbacks": [TokenLog(self.runner.echo)]}
+        if limit := step_limit(self.graph, self.runner.workflow.options):
+            first = int(await self.checkpoint.noted(FIRST_STEP) or 0)
+            taken = max(0, (snapshot.metadata or {}).get("step", 0) - first)
+            if taken >= limit and snapshot.next:
+                raise self._too_many_steps()
+            config["recursion_limit"] = max(1, limit - taken)
+        stream = self.graph.astream(
+            graph_input,
+            config,
+            context=run_context(self.graph, self.runner.workflow.options),
+            stream_mode=["tasks", "custom"],
+            subgraphs=True,
+            durability="sync",
+            control=control,
+        )
+        async for namespace, mode, value in stream:
+            if mode == "custom":
+                self.runner.echo(custom_line(value))
+            elif "input" not in value:
+                self._node_ended(value)
+            elif value["id"] not in finished:
+                await self._node_started(namespace, value)
+
+    async def _node_started(self, namespace: tuple[str, ...], task: Mapping[str, Any]) -> None:
+        node, outer = task["name"], [part.partition(":")[0] for part in namespace]
+        self.runner.echo(f">>> Executing: {'/'.join([*outer, node])}")
+        if outer:
+            return
+        self.started_at[task["id"]] = time.monotonic()
+        self.runner.session.send(NodeStarted(self.runner.task.item.id, node, _round(task["input"])))
+        await self.checkpoint.note("node", node)
+
+    def _node_ended(self, task: Mapping[str, Any]) -> None:
+        started_at = self.started_at.pop(task["id"], None)
+        if started_at is not None and not task["error"] and not task["interrupts"]:
+            seconds = time.monotonic() - started_at
+            self.runner.session.send(NodeFinished(self.runner.task.item.id, task["name"], seconds))
+
+    async def _count_steps_from_here(self) -> None:
+        snapshot = await self.graph.aget_state(self.config)
+        await self.checkpoint.note(FIRST_STEP, str((snapshot.metadata or {}).get("step", 0)))
+
+    def _too_many_steps(self) -> ItemError:
+        limit = step_limit(self.graph, self.runner.workflow.options) or "LangGraph's limit of"
+        return ItemError(
+            f"the graph took {limit} steps and did not end",
+            ("if it needs more, set Workflow.from_graph(..., recursion_limit=...), then run it again",),
+        )
+
+
+def _answers(
+    questions: tuple[Question, ...], parked: ParkedItem, decision: ReviewDecision
+) -> tuple[Answer, ...]:
+    """What to resume each interrupt with; a built-in gate gets the decision itself."""
+    if parked.request.gate is Gate.QUESTION:
+        return decision.answers
+    return tuple(Answer(question.id, json.dumps(json.dumps(pack(decision)))) for question in questions)
+
+
+def _gate_number(parking: str | None) -> int:
+    request = unpack(ParkedItem, json.loads(parking)).request if parking else None
+    return request.number if request and request.gate is not Gate.QUESTION else 0
+
+
+def _gate_request(question: Question) -> GateRequest | None:
+    """The request of a built-in gate; None if the interrupt is a graph's own."""
+    try:
+        request: GateRequest = unpack(GateRequest, json.loads(question.value))
+    except CodecError:
+        return None
+    return request
 
 
 def _round(state: object) -> int:

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
-
     from agentos.workflows.graph_workflow import GraphItem
 
 REQUIRED = ("name", "prefix", "candidates", "status", "graph")
+RetryOn = tuple[type[BaseException], ...] | Callable[[BaseException], bool]
 LINEAGE_ACTIVE, LINEAGE_DONE = "docs/lineage/active", "docs/lineage/done"
 
 
@@ -33,6 +33,26 @@ class Conclusion:
     """Why it was not approved, in one sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class GraphOptions:
+    """How a workflow's graph is run; each has a default that suits most graphs.
+
+    - `context`: the run's context, for a graph with a `context_schema`: an object, or a dict of its values. Values that
+      are not given have the schema's defaults.
+    - `recursion_limit`: the most steps that the graph may take from its start, or since a person's last answer. By
+      default what the graph was configured with, or else LangGraph's limit.
+    - `serde`: types in the graph's state that are restored from a checkpoint, besides those in its schemas and the data
+      types of your own modules.
+    - `retry_on`: the errors after which an item is tried again: exception types, or a function from the error to a
+      bool. By default all but those that the same code raises again, such as KeyError and TypeError.
+    """
+
+    context: Any = None
+    recursion_limit: int | None = None
+    serde: tuple[type, ...] = ()
+    retry_on: RetryOn | None = None
+
+
 class WorkflowMembers(Protocol):
     """Defines which items exist, what happens to each of them, and when one is finished. See `Workflow`."""
 
@@ -46,6 +66,12 @@ class WorkflowMembers(Protocol):
     uses_code: bool = False
     """Whether its nodes want `NodeContext.code`: then the project's code is indexed before the first worker starts."""
 
+    gates: tuple[Gate, ...] = ()
+    """The gates that its graph has and `--review` can ask for. `interrupt()` needs none: it always parks the item."""
+
+    options: GraphOptions = GraphOptions()
+    """How its graph is run."""
+
     def candidates(self, project: Path) -> list[Candidate]:
         """All items with their status, in the order in which to process them. Must not write anything."""
         ...
@@ -54,8 +80,8 @@ class WorkflowMembers(Protocol):
         """The current status of one item. Called again just before work starts, and once more under the item's lock."""
         ...
 
-    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        """The LangGraph graph for one item, compiled or not."""
+    def graph(self, context: NodeContext) -> Any:
+        """The LangGraph graph for one item: a StateGraph, compiled or not, or a function with `@entrypoint`."""
         ...
 
     def input(self, context: NodeContext) -> Any:
@@ -72,7 +98,7 @@ class WorkflowMembers(Protocol):
 
     def conclude(self, state: Mapping[str, Any]) -> Conclusion:
         """Reads the outcome from the graph's final state. By default, `state["result"]` names what was produced."""
-        return Conclusion(result=str(state.get("result", "")))
+        return Conclusion(result=str(state.get("result", "")) if isinstance(state, Mapping) else "")
 
     def publish(self, context: NodeContext, state: Any) -> str:
         """Writes what the finished graph has produced, and returns its path. Must be idempotent. By default, nothing."""
@@ -107,16 +133,21 @@ class Workflow(WorkflowMembers, Protocol):
         output: "Callable[[Any, GraphItem], Mapping[str, str | bytes] | None] | None" = None,
         name: str = "",
         prefix: str = "",
+        context: Any = None,
+        recursion_limit: int | None = None,
+        serde: Iterable[type] = (),
+        retry_on: RetryOn | None = None,
     ) -> "Workflow":
         """A workflow that runs `graph`, compiled or not, once for each file that `items` matches.
 
         `items` is a pattern inside the project, or several. `input` returns the graph's input for an item. `output`
         returns the documents to write when the graph has ended, by their path in the project. `name` and `prefix`
-        come from the folder of the items unless they are given.
+        come from the folder of the items unless they are given. `GraphOptions` describes the others.
         """
         from agentos.workflows.graph_workflow import GraphSpec, GraphWorkflow
 
-        return GraphWorkflow(GraphSpec(graph, items, input, output, name, prefix))
+        options = GraphOptions(context, recursion_limit, tuple(serde), retry_on)
+        return GraphWorkflow(GraphSpec(graph, items, input, output, name, prefix, options))
 
 
 def _archive_lineage(documents: Documents, name: str) -> None:

@@ -4,20 +4,17 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentos.core.errors import BrokenWorkflow, ItemError
 from agentos.core.planning.plan import Candidate, Item, ItemStatus
 from agentos.core.protocol.ports import Documents
 from agentos.regular_files import UnsafeFile, read_regular
-from agentos.workflows.base import Conclusion, Workflow
+from agentos.workflows.base import Conclusion, GraphOptions, Workflow
 from agentos.workflows.markdown import MARKDOWN_SUFFIXES, page_of, split_front_matter
 from agentos.workflows.node_context import NodeContext
-
-if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
 
 DONE_RECORDS = ".agentos/done"
 MAX_SOURCE = 64 * 1024 * 1024  # bytes of one item's file
@@ -73,6 +70,7 @@ class GraphSpec:
     output: Output | None = None
     name: str = ""
     prefix: str = ""
+    options: GraphOptions = field(default_factory=GraphOptions)
 
 
 class GraphWorkflow(Workflow):
@@ -84,6 +82,7 @@ class GraphWorkflow(Workflow):
 
     def __init__(self, spec: GraphSpec) -> None:
         self._spec = spec
+        self.options = spec.options
         self._patterns = (spec.items,) if isinstance(spec.items, str) else tuple(spec.items)
         self.folders = tuple(dict.fromkeys(_literal_folder(pattern) for pattern in self._patterns))
         self.name = spec.name or _default_name(self.folders[0])
@@ -105,8 +104,8 @@ class GraphWorkflow(Workflow):
         is_done = all(isinstance(name, str) and (project / name).exists() for name in documents)
         return ItemStatus.APPROVED if is_done else ItemStatus.PENDING
 
-    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
-        return self._spec.graph  # type: ignore[no-any-return]
+    def graph(self, context: NodeContext) -> Any:
+        return self._spec.graph
 
     def input(self, context: NodeContext) -> Any:
         return self._spec.input(_graph_item(context.item, context.root))

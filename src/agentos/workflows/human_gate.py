@@ -1,7 +1,6 @@
 """The human gate nodes: park an item until a person decides, then apply the decision."""
 
 import json
-from typing import Any
 
 from agentos.core.planning.gates import Gate, GateRequest, ReviewAction, ReviewDecision
 from agentos.core.protocol.codec import pack, unpack
@@ -48,13 +47,6 @@ class HumanGate:
 
 def stage_of(state: State) -> Gate:
     return Gate(state.get("stage", Gate.DRAFT.value))
-
-
-def resume_with(decision: str) -> Any:
-    """The input that resumes a graph waiting at a gate."""
-    from langgraph.types import Command
-
-    return Command(resume=decision)
 
 
 def _gate_request(state: State) -> GateRequest:

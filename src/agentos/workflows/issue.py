@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
+from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
@@ -52,6 +53,7 @@ class IssueWorkflow:
     name = "issue"
     prefix = "ISSUE"
     folders: tuple[str, ...] = (ACTIVE,)
+    gates = (Gate.DRAFT, Gate.VERDICT)
 
     def candidates(self, project: Path) -> list[Candidate]:
         numbers = brief_numbers(project)

@@ -46,6 +46,7 @@ class LldWorkflow:
     prefix = "LLD"
     folders: tuple[str, ...] = (ISSUES,)
     uses_code = True
+    gates = (Gate.DRAFT, Gate.VERDICT)
 
     def __init__(self, pages: Sequence[Page] | None = None) -> None:
         """`pages` are the issues of a project that does not keep them as files; then any folder is a project."""

@@ -1,22 +1,19 @@
 """Validating wrapper around a workflow: checks what it provides and attributes its errors to it."""
 
-import copy
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentos.core.errors import AgentosError, BrokenWorkflow
+from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, is_safe_id
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.values import error_location
-from agentos.workflows.base import REQUIRED, Conclusion, Workflow
+from agentos.workflows.base import REQUIRED, Conclusion, GraphOptions, Workflow
 from agentos.workflows.node_context import NodeContext
-
-if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 MISSING = object()
@@ -35,6 +32,8 @@ class Plugin:
     prefix: str
     folders: tuple[str, ...]
     uses_code: bool
+    gates: tuple[Gate, ...]
+    options: GraphOptions
     _target: Any
 
     @classmethod
@@ -48,15 +47,18 @@ class Plugin:
             except BaseException as error:
                 problem = f"could not be instantiated: {error_location(error)}"
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
-        found = {name: read_member(origin, target, name) for name in (*REQUIRED, "folders", "uses_code")}
+        optional = ("folders", "uses_code", "gates", "options")
+        found = {name: read_member(origin, target, name) for name in (*REQUIRED, *optional)}
         if missing := [name for name in REQUIRED if found[name] is MISSING]:
             problem = f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
             if hasattr(target, "get_graph") or hasattr(target, "add_node"):
                 problem = "is a LangGraph graph: make a workflow of it with Workflow.from_graph"
             raise _broken(origin, problem)
         folders = () if found["folders"] is MISSING else found["folders"]
+        gates = () if found["gates"] is MISSING else found["gates"]
+        options = found["options"] if isinstance(found["options"], GraphOptions) else GraphOptions()
         uses_code = found["uses_code"] is True
-        plugin = cls(origin, found["name"], found["prefix"], folders, uses_code, target)
+        plugin = cls(origin, found["name"], found["prefix"], folders, uses_code, gates, options, target)
         plugin._check_names()
         return plugin
 
@@ -82,16 +84,12 @@ class Plugin:
             raise self._unexpected("status", found, "an ItemStatus")
         return found
 
-    def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
+    def graph(self, context: NodeContext) -> Any:
+        """A StateGraph, or a compiled graph with everything that it was compiled with."""
         found = self._call("graph", context)
-        # A compiled graph keeps the graph that it was built from.
-        graph = getattr(found, "builder", found)
-        if not hasattr(graph, "compile") or not hasattr(graph, "nodes"):
-            raise self._unexpected("graph", found, "a langgraph StateGraph")
-        # A copy: the graph may be a module's, and nodes are wrapped for each item.
-        own = copy.copy(graph)
-        own.nodes = {name: copy.copy(spec) for name, spec in graph.nodes.items()}
-        return own  # type: ignore[no-any-return]
+        if not hasattr(found, "nodes") or not (hasattr(found, "compile") or hasattr(found, "astream")):
+            raise self._unexpected("graph", found, "a langgraph graph")
+        return found
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         found = self._call("skipped", project)

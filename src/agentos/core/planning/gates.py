@@ -7,14 +7,15 @@ from agentos.core.constants import REVIEWS
 
 
 class Gate(StrEnum):
-    """What a person is asked to review."""
+    """What a person is asked to review. A QUESTION comes from a graph's own `interrupt()` or breakpoint."""
 
     DRAFT = "draft"
     VERDICT = "verdict"
+    QUESTION = "question"
 
 
 GATES: dict[str, tuple[Gate, ...]] = dict(
-    zip(REVIEWS, ((), (Gate.DRAFT,), (Gate.VERDICT,), tuple(Gate)), strict=True)
+    zip(REVIEWS, ((), (Gate.DRAFT,), (Gate.VERDICT,), (Gate.DRAFT, Gate.VERDICT)), strict=True)
 )
 """The gates of each value of `--review`."""
 
@@ -23,10 +24,21 @@ class ReviewAction(StrEnum):
     APPROVE = "approve"
     SEND_BACK = "send back"
     REJECT = "reject"
+    ANSWER = "answer"
 
     @property
     def past_tense(self) -> str:
-        return {"approve": "approved", "send back": "sent back", "reject": "rejected"}[self.value]
+        return {"send back": "sent back", "reject": "rejected", "answer": "answered"}.get(
+            self.value, f"{self.value}d"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one question, as JSON text."""
+
+    question: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,22 @@ class ReviewDecision:
     action: ReviewAction
     text: str = ""
     draft: str | None = None
+    answers: tuple[Answer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One `interrupt(value)` of a graph, or a breakpoint (`interrupt_before`, `interrupt_after`).
+
+    `id` is LangGraph's id of the interrupt. `value` and `schema`, the schema of the answer if the graph has one, are
+    JSON text. `breakpoint` says where the graph stopped, such as `before publish`, and is empty for an interrupt.
+    """
+
+    id: str
+    node: str
+    value: str = "null"
+    schema: str = ""
+    breakpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +76,12 @@ class GateRequest:
     draft: str
     verdict: str = ""
     approved: bool = False
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def is_breakpoint(self) -> bool:
+        """Whether there is nothing to answer: the graph only waits to be continued."""
+        return bool(self.questions) and all(question.breakpoint for question in self.questions)
 
 
 @dataclass(frozen=True, slots=True)

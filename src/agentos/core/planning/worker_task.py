@@ -87,3 +87,4 @@ class WorkerTask:
     call_timeouts: tuple[CallTimeout, ...] = ()
     locks: str = ""  # a folder in the home; empty: the project's locks alone
     code: CodeAccess | None = None
+    store: str = ""  # LangGraph's store, a file in the home

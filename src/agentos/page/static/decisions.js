@@ -8,6 +8,12 @@ import { difference, markdown } from "./documents.js";
 
 const PREVIEW_DELAY = 300; // ms
 
+function waitsFor(entry) {
+  const [first] = entry.questions;
+  if (first.breakpoint) return `stopped ${first.breakpoint}`;
+  return `asks ${count(entry.questions.length, "question")}`;
+}
+
 export async function decisionsView(main, wantedItem, wantedProject, onchange) {
   let queue = await get(path("reviews"));
   const state = { item: null, shown: null, isEditing: false };
@@ -26,7 +32,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
     clear(list, entries.map((entry) => h("li", {}, h("button", {
       type: "button", class: "queue-entry", "aria-current": same(entry, state.item) ? "true" : null, onclick: () => choose(entry),
     }, h("strong", {}, entry.item), h("span", { class: "ellipsis" }, entry.title),
-    h("span", { class: "quiet small-text" }, `${entry.gate} ${entry.round} · ${folderName(entry.project)} · ${ago(entry.waiting_since, now())}`)))));
+    h("span", { class: "quiet small-text" }, `${entry.gate === "question" ? waitsFor(entry) : `${entry.gate} ${entry.round}`} · ${folderName(entry.project)} · ${ago(entry.waiting_since, now())}`)))));
   }
 
   async function choose(entry) {
@@ -53,6 +59,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
 
   function drawDetail() {
     const { shown } = state;
+    if (shown.gate === "question") { drawQuestions(); return; }
     const subject = shown.verdict ? `Verdict on draft ${shown.round}: ${shown.approved ? "approved" : "needs revision"}` : `Draft ${shown.round}`;
     const buttons = queue.read_only ? h("p", { class: "quiet" }, "This page is read-only.") : h("div", { class: "row actions", role: "group", "aria-label": `Decide on ${shown.item}` },
       action("approve", "Approve", "a", "primary"), action("send back", "Send back", "s", ""), h("button", { type: "button", onclick: toggleEdit, "data-test": "edit" }, state.isEditing ? "Stop editing" : "Edit", h("kbd", {}, "e")), action("reject", "Reject", "r", "danger"));
@@ -62,6 +69,38 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
         h("p", { class: "quiet" }, `${subject}. ${shown.run_alive ? "Its run is in progress and picks your decision up." : "Its run has ended: after your decision, resume it."}`),
         buttons),
       state.isEditing ? editor() : reader());
+  }
+
+  function drawQuestions() {
+    const { shown } = state;
+    const isAsked = shown.questions.some((question) => !question.breakpoint);
+    const buttons = queue.read_only ? h("p", { class: "quiet" }, "This page is read-only.") : h("div", { class: "row actions", role: "group", "aria-label": `Decide on ${shown.item}` },
+      isAsked ? action("answer", "Answer", "a", "primary") : action("approve", "Go on", "a", "primary"), action("reject", "Reject", "r", "danger"));
+    clear(detail,
+      h("div", { class: "card" },
+        h("div", { class: "row between" }, h("h2", {}, `${shown.item}: ${shown.title}`), h("a", { href: `#/runs/${encodeURIComponent(shown.run)}/items/${encodeURIComponent(shown.item)}` }, "History of the item")),
+        h("p", { class: "quiet" }, `Its graph ${waitsFor(shown)}. ${shown.run_alive ? "Its run is in progress and picks your decision up." : "Its run has ended: after your decision, resume it."}`),
+        buttons),
+      shown.questions.filter((question) => !question.breakpoint).map((question, index) => h("div", { class: "card document-pane" },
+        h("h3", { class: "small-head" }, `Question ${index + 1}, ${question.node}`),
+        h("pre", {}, typeof question.value === "string" ? question.value : JSON.stringify(question.value, null, 2)),
+        question.schema ? h("p", { class: "quiet" }, "Expected: ", h("code", {}, JSON.stringify(question.schema))) : null,
+        h("label", { for: `answer-${index}`, class: "small-head" }, "Your answer, as JSON"),
+        h("textarea", { id: `answer-${index}`, rows: 4, spellcheck: "false", "data-question": question.id, disabled: queue.read_only ? "" : null }))));
+  }
+
+  function readAnswers() {
+    const answers = {};
+    for (const box of detail.querySelectorAll("[data-question]")) {
+      try {
+        answers[box.dataset.question] = JSON.parse(box.value);
+      } catch {
+        toast('That is not JSON: write true, a number, an object, or a text in quotes, such as "yes".', null, "bad");
+        box.focus();
+        return null;
+      }
+    }
+    return answers;
   }
 
   function reader() {
@@ -104,15 +143,18 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
   async function decide(name) {
     const { shown } = state;
     const draft = state.isEditing ? detail.querySelector("#draft-text").value : null;
+    const isQuestion = shown.gate === "question";
+    const answers = name === "answer" ? readAnswers() : {};
+    if (answers === null) return;
     let text = "";
     if (name === "send back") {
       text = await ask({ title: `Send ${shown.item} back`, confirm: "Send back", input: { label: shown.has_feedback ? "What should change (empty: the reviewer's feedback)" : "What should change", required: !shown.has_feedback } });
     } else if (name === "reject") {
-      text = await ask({ title: `Reject ${shown.item}?`, text: "It ends as needs revision.", confirm: "Reject", danger: true, input: { label: "Reason" } });
+      text = await ask({ title: `Reject ${shown.item}?`, text: isQuestion ? "It ends as failed." : "It ends as needs revision.", confirm: "Reject", danger: true, input: { label: "Reason" } });
     }
     if (text === null) return;
     try {
-      const answer = await post(path("reviews", shown.item), { project: shown.project, number: shown.number, action: name, text, ...(draft === null ? {} : { draft }) });
+      const answer = await post(path("reviews", shown.item), { project: shown.project, number: shown.number, action: name, text, ...(draft === null ? {} : { draft }), ...(name === "answer" ? { answers } : {}) });
       toast(`${answer.item}: ${answer.next}. ${answer.run_alive ? "Its run continues it." : `Resume with: ${answer.command}`}`);
       announce(`${answer.item} decided`);
     } catch (error) {
@@ -158,9 +200,11 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
         return;
       }
       if (!state.shown || queue.read_only) return;
-      const act = { a: "approve", s: "send back", r: "reject" }[event.key];
+      const isQuestion = state.shown.gate === "question";
+      const first = isQuestion && state.shown.questions.some((question) => !question.breakpoint) ? "answer" : "approve";
+      const act = { a: first, s: isQuestion ? null : "send back", r: "reject" }[event.key];
       if (act) { event.preventDefault(); decide(act); }
-      if (event.key === "e") { event.preventDefault(); toggleEdit(); }
+      if (event.key === "e" && !isQuestion) { event.preventDefault(); toggleEdit(); }
     },
   };
 }

@@ -1,0 +1,58 @@
+"""The SQLite store that a workflow's graphs share: LangGraph's long-term memory, in the home folder."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentos.regular_files import open_regular
+from agentos.storage.files import private_folder
+
+if TYPE_CHECKING:
+    import aiosqlite
+    from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+BUSY_TIMEOUT = 60  # seconds to wait for other workers that write
+
+
+@contextlib.asynccontextmanager
+async def open_graph_store(path: Path) -> "AsyncIterator[AsyncSqliteStore]":
+    """Opens or creates the store. Several workers may use it at a time; what was put is on disk afterwards."""
+    private_folder(path.parent)
+    if not os.path.exists(path):  # noqa: ASYNC240 - as quick as the open that follows
+        await _create(path)
+    os.close(open_regular(path, flags=os.O_RDWR))
+    async with _connect(path) as connection, _store(connection) as store:
+        await connection.execute("PRAGMA journal_mode=WAL")
+        await connection.execute("PRAGMA synchronous=FULL")
+        yield store
+
+
+async def _create(path: Path) -> None:
+    """Creates the tables in a file of our own first: two workers that migrate one file would hinder each other."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        os.close(open_regular(new, flags=os.O_RDWR | os.O_CREAT))
+        async with _connect(new) as connection, _store(connection):
+            pass
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
+
+
+@contextlib.asynccontextmanager
+async def _connect(path: Path) -> "AsyncIterator[aiosqlite.Connection]":
+    import aiosqlite
+
+    async with aiosqlite.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None) as connection:
+        yield connection
+
+
+@contextlib.asynccontextmanager
+async def _store(connection: "aiosqlite.Connection") -> "AsyncIterator[AsyncSqliteStore]":
+    from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+    async with AsyncSqliteStore(connection) as store:
+        await store.setup()
+        yield store

@@ -1,0 +1,55 @@
+"""Makes a user's graph runnable for one item: our checkpoints and store in place of its own, everything else as compiled."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from agentos.core.errors import ItemError
+from agentos.core.text.values import error_location
+from agentos.storage.graph_store import open_graph_store
+from agentos.workflows.base import GraphOptions
+
+
+@contextlib.asynccontextmanager
+async def runnable_graph(found: Any, saver: Any, store_path: Path) -> AsyncIterator[Any]:
+    """The graph with our saver. A store that lives in memory becomes the project's, which outlives workers."""
+    compiled = found.compile() if hasattr(found, "compile") else found
+    async with contextlib.AsyncExitStack() as stack:
+        changes: dict[str, Any] = {"checkpointer": saver}
+        if _is_in_memory(compiled.store):
+            changes["store"] = await stack.enter_async_context(open_graph_store(store_path))
+        yield compiled.copy(changes)
+
+
+def run_context(graph: Any, options: GraphOptions) -> Any:
+    """The run's context: what the workflow gives, or the defaults of the graph's context schema."""
+    schema, given = getattr(graph, "context_schema", None), options.context
+    if schema is None or (given is not None and not isinstance(given, dict)):
+        return given
+    if not (is_dataclass(schema) or hasattr(schema, "model_fields")):
+        return given or {}
+    try:
+        return schema(**(given or {}))
+    except (TypeError, ValueError) as error:
+        raise ItemError(
+            f"the graph's context cannot be made: {error_location(error)}",
+            (
+                f"give every value of {schema.__name__} that has no default: Workflow.from_graph(..., context=...)",
+            ),
+        ) from error
+
+
+def step_limit(graph: Any, options: GraphOptions) -> int | None:
+    """The most steps that the graph may take; None for LangGraph's own limit."""
+    return options.recursion_limit or (graph.config or {}).get("recursion_limit")
+
+
+def _is_in_memory(store: Any) -> bool:
+    """Whether it is LangGraph's InMemoryStore. One with a search index is kept: ours would need its embeddings."""
+    if store is None:
+        return False
+    from langgraph.store.memory import InMemoryStore
+
+    return isinstance(store, InMemoryStore) and not getattr(store, "index_config", None)

@@ -1,0 +1,106 @@
+"""What a stopped graph asks a person: its interrupts, its breakpoints, and the input that resumes it."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agentos.core.planning.gates import Answer, Question
+
+
+async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
+    """Every interrupt that has no answer yet; without one, the breakpoints before and after which the graph stops."""
+    snapshot = await graph.aget_state(config)
+    if not snapshot.next:
+        return ()
+    asked = {
+        interrupt.id: Question(interrupt.id, task.name, json_text(interrupt.value), _schema(interrupt))
+        for task in snapshot.tasks
+        for interrupt in task.interrupts
+    }
+    return tuple(asked.values()) or await _breakpoints(graph, config, snapshot)
+
+
+async def stopped_inside(graph: Any, config: Any) -> tuple[Question, ...]:
+    """The breakpoint of a subgraph at which the graph has stopped, if it has."""
+    snapshot = await graph.aget_state(config, subgraphs=True)
+    while snapshot.next:
+        inner = next(
+            (task for task in snapshot.tasks if hasattr(task.state, "next") and task.state.next), None
+        )
+        if inner is None:
+            break
+        snapshot = inner.state
+    if not snapshot.next or not snapshot.config["configurable"].get("checkpoint_ns"):
+        return ()
+    return (_breakpoint(snapshot, "before", snapshot.next[0]),)
+
+
+async def finished_tasks(saver: Any, snapshot: Any) -> set[str]:
+    """The tasks of the current step, also in subgraphs, that have ended: LangGraph announces them, but does not run them."""
+    from langgraph.checkpoint.base import WRITES_IDX_MAP
+
+    found = await saver.aget_tuple(snapshot.config)
+    finished = {
+        task
+        for task, channel, _ in (found.pending_writes or () if found else ())
+        if channel not in WRITES_IDX_MAP
+    }
+    for task in snapshot.tasks:
+        if hasattr(task.state, "tasks"):
+            finished |= await finished_tasks(saver, task.state)
+    return finished
+
+
+def resume_input(questions: Sequence[Question], answers: Iterable[Answer]) -> Any:
+    """The input that continues the graph with these answers; None, which passes a breakpoint, if none is needed."""
+    from langgraph.types import Command
+
+    asked = {question.id for question in questions if not question.breakpoint}
+    given = {answer.question: json.loads(answer.value) for answer in answers if answer.question in asked}
+    return Command(resume=given) if given else None
+
+
+async def _breakpoints(graph: Any, config: Any, snapshot: Any) -> tuple[Question, ...]:
+    """Found from the checkpoint alone, so that a crash right before a breakpoint does not skip it."""
+    found = [
+        _breakpoint(snapshot, "before", name)
+        for name in dict.fromkeys(snapshot.next)
+        if _is_named(name, graph.interrupt_before_nodes)
+    ]
+    if not found and graph.interrupt_after_nodes:
+        history = [each async for each in graph.aget_state_history(config, limit=2)]
+        ran = dict.fromkeys(history[1].next) if len(history) > 1 else ()
+        found = [
+            _breakpoint(snapshot, "after", name)
+            for name in ran
+            if _is_named(name, graph.interrupt_after_nodes)
+        ]
+    return tuple(found)
+
+
+def _breakpoint(snapshot: Any, where: str, node: str) -> Question:
+    checkpoint = snapshot.config["configurable"]["checkpoint_id"]
+    return Question(f"{checkpoint} {where} {node}", node, breakpoint=f"{where} {node}")
+
+
+def _is_named(node: str, nodes: Any) -> bool:
+    return not node.startswith("__") and (nodes == "*" or node in nodes)
+
+
+def _schema(interrupt: Any) -> str:
+    schema = getattr(interrupt, "response_schema", None)
+    return json_text(schema) if schema else ""
+
+
+def json_text(value: object) -> str:
+    """The value as JSON; what JSON has no type for, by its fields, or else as text."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)

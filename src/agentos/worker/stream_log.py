@@ -1,0 +1,41 @@
+"""What a graph streams while it runs, as whole lines for the item's log: `get_stream_writer` and models' tokens."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from agentos.worker.questions import json_text
+
+
+def custom_line(value: object) -> str:
+    """The line for what a node gave to its stream writer."""
+    return value if isinstance(value, str) else json_text(value)
+
+
+class TokenLog(BaseCallbackHandler):
+    """Logs the text of models that a node streams from, line by line. It makes no model stream that does not."""
+
+    run_inline = True
+
+    def __init__(self, echo: Callable[[str], None]) -> None:
+        self._echo = echo
+        self._texts: dict[UUID, str] = {}
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **_: Any) -> None:
+        text = self._texts.get(run_id, "") + (token if isinstance(token, str) else "")
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._echo(line)
+        self._texts[run_id] = rest
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        self._flush(run_id)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        self._flush(run_id)
+
+    def _flush(self, run_id: UUID) -> None:
+        if rest := self._texts.pop(run_id, ""):
+            self._echo(rest)

@@ -1,0 +1,146 @@
+"""Graphs that ask a person with LangGraph's own means: interrupt() and breakpoints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .harness import CompletedCommand, RunHarness
+
+TWO_AT_ONCE = """
+import operator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from agentos.workflows import Workflow
+
+class State(TypedDict, total=False):
+    topic: str
+    said: Annotated[list[str], operator.add]
+
+def editor(state):
+    return {"said": [f"editor: {interrupt({'ask': 'Publish it?', 'topic': state['topic']})}"]}
+
+def lawyer(state):
+    first = interrupt("Is it legal?")
+    second = interrupt("Is it legal?")
+    return {"said": [f"lawyer: {first}, then {second}"]}
+
+inner = StateGraph(State)
+inner.add_node("lawyer", lawyer)
+inner.add_edge(START, "lawyer")
+
+outer = StateGraph(State)
+outer.add_node("editor", editor)
+outer.add_node("legal", inner.compile())
+outer.add_edge(START, "editor")
+outer.add_edge(START, "legal")
+
+workflow = Workflow.from_graph(
+    outer,
+    items="topics/*.md",
+    input=lambda item: {"topic": item.title},
+    output=lambda state, item: {f"out/{item.id}.txt": "\\n".join(sorted(state["said"]))},
+)
+"""
+
+BREAKPOINTS = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+from agentos.workflows import Workflow
+
+class State(TypedDict, total=False):
+    text: str
+
+builder = StateGraph(State)
+builder.add_node("write", lambda state: {"text": "written"})
+builder.add_node("publish", lambda state: {"text": state["text"] + ", published"})
+builder.add_edge(START, "write")
+builder.add_edge("write", "publish")
+graph = builder.compile(interrupt_before=["publish"], interrupt_after=["publish"], name="press")
+
+workflow = Workflow.from_graph(
+    graph, items="topics/*.md", input=lambda item: {}, output=lambda state, item: {f"out/{item.id}.txt": state["text"]}
+)
+"""
+
+
+@pytest.fixture
+def project(harness: RunHarness) -> Path:
+    (harness.project / "topics").mkdir()
+    for number in (1, 2):
+        (harness.project / f"topics/{number}-topic.md").write_text(f"# Topic {number}\n\nSnow.\n")
+    return harness.project
+
+
+def run(harness: RunHarness, *arguments: object) -> CompletedCommand:
+    return harness.run("run", "flow:workflow", *arguments, "--offline", program="agentos")
+
+
+def review(harness: RunHarness, *arguments: object) -> CompletedCommand:
+    return harness.run("review", *arguments, program="agentos")
+
+
+def test_several_interrupts_at_once_also_in_a_subgraph_are_shown_and_answered(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(TWO_AT_ONCE)
+    first = run(harness, "1")
+    assert first.code == 0 and "Parked at" in first.out, first.out + first.err
+    shown = review(harness, "TOPICS-1", "--show")
+    assert '"ask": "Publish it?"' in shown.out and "Is it legal?" in shown.out, shown.out + shown.err
+    assert "draft" not in shown.out + review(harness).out
+    listed = json.loads(review(harness, "--json").out)["items"][0]
+    values = [question["value"] for question in listed["questions"]]
+    assert values == [{"ask": "Publish it?", "topic": "Topic 1"}, "Is it legal?"]
+
+    single = review(harness, "TOPICS-1", "--answer", "true")
+    assert single.code == 2 and "asks 2 questions: expected --answer NUMBER=JSON" in single.err
+    missing = review(harness, "TOPICS-1", "--answer", '1="yes"')
+    assert missing.code == 2 and "question 2 of TOPICS-1 has no answer" in missing.err
+    broken = review(harness, "TOPICS-1", "--answer", "1=yes", "--answer", "2=no")
+    assert broken.code == 2 and "not JSON" in broken.err
+    approved = review(harness, "TOPICS-1", "--approve")
+    assert approved.code == 2 and "waits for an answer, not for a review" in approved.err
+
+    answered = review(harness, "TOPICS-1", "--answer", '1="yes"', "--answer", '2="perhaps"')
+    assert answered.code == 0 and "goes on with your answer" in answered.out
+    second = run(harness, "1")
+    assert "Parked at legal" in second.out, second.out + second.err
+    review(harness, "TOPICS-1", "--answer", '"surely"')
+    assert run(harness, "1").code == 0
+    text = (project / "out/TOPICS-1.txt").read_text()
+    assert text == "editor: yes\nlawyer: perhaps, then surely"
+
+
+def test_an_item_whose_question_is_rejected_fails_and_is_not_counted_as_succeeded(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(TWO_AT_ONCE)
+    run(harness, "1")
+    assert "it ends as failed" in review(harness, "TOPICS-1", "--reject", "not now").out
+    done = run(harness, "1")
+    assert done.code == 1 and "Succeeded: 0" in done.out and "rejected by a person: not now" in done.out
+
+
+def test_breakpoints_of_a_compiled_graph_park_the_item_until_a_person_approves(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(BREAKPOINTS)
+    assert "Parked at write" in run(harness, "1").out
+    assert "TOPICS-1 is waiting for a person" in run(harness, "1").out, "another run does not pass it"
+    shown = review(harness, "TOPICS-1", "--show").out
+    assert "stopped before publish" in shown and "agentos review TOPICS-1 --approve" in shown
+    assert review(harness, "TOPICS-1", "--answer", "1").code == 2
+    assert "its graph goes on" in review(harness, "TOPICS-1", "--approve").out
+    assert run(harness, "1").code == 0
+    assert (project / "out/TOPICS-1.txt").read_text() == "written, published"
+
+
+def test_review_gates_that_a_graph_does_not_have_are_a_usage_error(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(BREAKPOINTS)
+    done = run(harness, "1", "--review", "draft")
+    assert done.code == 2 and "has no gates" in done.err, done.out + done.err
