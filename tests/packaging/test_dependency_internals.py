@@ -6,13 +6,14 @@ When one of these tests fails after an upgrade, change the module that it names 
 import asyncio
 import importlib.util
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import httpx2
 import pydantic
 import pytest
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 
 from agentos.models.client_base import bound_body
 from agentos.run.prestart import LAZY_PACKAGES
@@ -23,16 +24,54 @@ class State(TypedDict):
     text: str
 
 
-def test_the_runnable_of_a_graph_node_can_be_replaced() -> None:
-    """Used by worker/graph_runner.py."""
+@dataclass
+class Named:
+    text: str
+
+
+def test_a_task_is_announced_before_it_runs_and_its_writes_are_kept_apart_from_interrupts() -> None:
+    """Used by worker/graph_runner.py, which says what runs, and worker/questions.py, which knows what has ended."""
+    from langgraph.checkpoint.base import WRITES_IDX_MAP
+
+    seen = list[str]()
+
+    async def write(state: State) -> State:
+        seen.append("runs")
+        return {"text": "written"}
+
+    async def watch() -> None:
+        graph: StateGraph[State, Any, Any, Any] = StateGraph(State)
+        graph.add_node("write", write)
+        graph.add_edge(START, "write")
+        stream: Any = graph.compile().astream({"text": ""}, stream_mode=["tasks", "custom"], subgraphs=True)
+        async for _, mode, task in stream:
+            seen.append(f"{mode} {task['name']} {'starts' if 'input' in task else 'ends'}")
+
+    asyncio.run(watch())
+    assert seen == ["tasks write starts", "runs", "tasks write ends"]
+    assert {"__interrupt__", "__resume__", "__error__"} <= WRITES_IDX_MAP.keys()
+
+
+def test_each_interrupt_of_a_node_has_an_id_of_its_own() -> None:
+    """Used by worker/graph_runner.py: an answer must not be given to the next question of the same node."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command, interrupt
+
     graph: StateGraph[State, Any, Any, Any] = StateGraph(State)
-    graph.add_node("write", lambda state: {"text": "original"})
-    graph.add_edge(START, "write")
-    graph.add_edge("write", END)
-    other: StateGraph[State, Any, Any, Any] = StateGraph(graph.state_schema)
-    other.add_node("write", lambda state: {"text": "replaced"})
-    graph.nodes["write"].runnable = other.nodes["write"].runnable
-    assert graph.compile().invoke({"text": ""}) == {"text": "replaced"}
+    graph.add_node("ask", lambda state: {"text": interrupt("first") + interrupt("second")})
+    graph.add_edge(START, "ask")
+    compiled: Any = graph.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    first: Any = compiled.invoke({"text": ""}, config)["__interrupt__"][0]
+    second: Any = compiled.invoke(Command(resume={first.id: "a"}), config)["__interrupt__"][0]
+    assert (first.value, second.value) == ("first", "second") and first.id != second.id
+
+
+def test_the_types_in_a_schema_can_be_collected() -> None:
+    """Used by worker/state_serializer.py."""
+    from langgraph._internal._serde import collect_allowlist_from_schemas
+
+    assert collect_allowlist_from_schemas(schemas=[Named]) == {(Named.__module__, "Named")}
 
 
 def test_a_graph_run_can_be_drained() -> None:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from agentos.core.errors import UsageError
-from agentos.core.planning.gates import Answer, ReviewAction, ReviewDecision
+from agentos.core.planning.gates import QuestionAnswer, ReviewAction, ReviewDecision
 from agentos.core.protocol.codec import pack
 from agentos.core.text.line_assembler import one_line
 from agentos.review.queue import PendingReview, ReviewContext, undecided
@@ -27,7 +27,7 @@ def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, o
         raise UsageError(
             f"question {number} of {item} has no answer: expected such as --answer {number}=JSON"
         )
-    answers = tuple(Answer(question, json.dumps(value)) for question, value in values.items())
+    answers = tuple(QuestionAnswer(question, json.dumps(value)) for question, value in values.items())
     decision = ReviewDecision(ReviewAction.ANSWER, answers=answers)
     with undecided(context, review) as items:
         items.write_note(review.key, decision_note(review.request.number), json.dumps(pack(decision)))

@@ -13,11 +13,11 @@ from typing import Any
 from agentos.codebase.project_code import ProjectCode
 from agentos.core.errors import ItemError
 from agentos.core.planning.gates import (
-    Answer,
     Gate,
     GateRequest,
     ParkedItem,
     Question,
+    QuestionAnswer,
     ReviewAction,
     ReviewDecision,
 )
@@ -144,8 +144,9 @@ class GraphRun:
                     return failed(f"rejected by a person{reason}")
                 graph_input = resume_input(questions, _answers(questions, parked, decision))
                 await self._count_steps_from_here()
-            if interrupted := await self._invoke(graph_input):
+            if interrupted := await self._invoke(graph_input, is_resumed):
                 return interrupted
+            is_resumed = True
             questions = await open_questions(self.graph, self.config)
             if not questions:
                 questions = await stopped_inside(self.graph, self.config)
@@ -195,13 +196,13 @@ class GraphRun:
         answered = {answer.question for answer in decision.answers} if decision else set()
         return tuple(question for question in questions if question.id in answered) or questions
 
-    async def _invoke(self, graph_input: Any) -> Outcome | None:
+    async def _invoke(self, graph_input: Any, is_resumed: bool) -> Outcome | None:
         """Run to the next gate or to the end; returns an outcome only if stopped on the way."""
         from langgraph.errors import GraphDrained, GraphRecursionError, NodeCancelledError
         from langgraph.runtime import RunControl
 
         session, control = self.runner.session, RunControl()
-        running = asyncio.ensure_future(self._stream(graph_input, control))
+        running = asyncio.ensure_future(self._stream(graph_input, is_resumed, control))
         stopper = asyncio.create_task(self._stop_when_asked(running, control))
         try:
             await running
@@ -227,14 +228,16 @@ class GraphRun:
         await asyncio.sleep(CANCEL_GRACE)
         running.cancel()
 
-    async def _stream(self, graph_input: Any, control: Any) -> None:
-        snapshot = await self.graph.aget_state(self.config, subgraphs=True)
-        finished = await finished_tasks(self.checkpoint.saver, snapshot)
+    async def _stream(self, graph_input: Any, is_resumed: bool, control: Any) -> None:
+        finished, steps, is_unfinished = set[str](), 0, False
+        if is_resumed:
+            snapshot = await self.graph.aget_state(self.config, subgraphs=True)
+            finished = await finished_tasks(self.checkpoint.saver, snapshot)
+            steps, is_unfinished = (snapshot.metadata or {}).get("step", 0), bool(snapshot.next)
         config = {**self.config, "callbacks": [TokenLog(self.runner.echo)]}
         if limit := step_limit(self.graph, self.runner.workflow.options):
-            first = int(await self.checkpoint.noted(FIRST_STEP) or 0)
-            taken = max(0, (snapshot.metadata or {}).get("step", 0) - first)
-            if taken >= limit and snapshot.next:
+            taken = max(0, steps - int(await self.checkpoint.noted(FIRST_STEP) or 0))
+            if taken >= limit and is_unfinished:
                 raise self._too_many_steps()
             config["recursion_limit"] = max(1, limit - taken)
         stream = self.graph.astream(
@@ -283,11 +286,13 @@ class GraphRun:
 
 def _answers(
     questions: tuple[Question, ...], parked: ParkedItem, decision: ReviewDecision
-) -> tuple[Answer, ...]:
+) -> tuple[QuestionAnswer, ...]:
     """What to resume each interrupt with; a built-in gate gets the decision itself."""
     if parked.request.gate is Gate.QUESTION:
         return decision.answers
-    return tuple(Answer(question.id, json.dumps(json.dumps(pack(decision)))) for question in questions)
+    return tuple(
+        QuestionAnswer(question.id, json.dumps(json.dumps(pack(decision)))) for question in questions
+    )
 
 
 def _gate_number(parking: str | None) -> int:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentos.core.planning.gates import Answer, Question
+from agentos.core.planning.gates import Question, QuestionAnswer
 
 
 async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
@@ -52,7 +52,7 @@ async def finished_tasks(saver: Any, snapshot: Any) -> set[str]:
     return finished
 
 
-def resume_input(questions: Sequence[Question], answers: Iterable[Answer]) -> Any:
+def resume_input(questions: Sequence[Question], answers: Iterable[QuestionAnswer]) -> Any:
     """The input that continues the graph with these answers; None, which passes a breakpoint, if none is needed."""
     from langgraph.types import Command
 

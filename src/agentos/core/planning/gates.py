@@ -34,7 +34,7 @@ class ReviewAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionAnswer:
     """The answer to one question, as JSON text."""
 
     question: str
@@ -48,7 +48,7 @@ class ReviewDecision:
     action: ReviewAction
     text: str = ""
     draft: str | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[QuestionAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
