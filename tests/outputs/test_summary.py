@@ -23,16 +23,18 @@ def stopped(*before: events.Event) -> RunStats:
     return stats
 
 
-def worked(seconds: float, *before: events.Event, keys: tuple[str, ...] = ("key-1",)) -> RunStats:
-    """A run of one item: the worker's process takes 2 s to start, its only call all but 1 s of the rest."""
-    stats = RunStats()
+def worked(
+    seconds: float, *before: events.Event, keys: tuple[str, ...] = ("key-1",), calls: int = 1
+) -> RunStats:
+    """A run of one item: the worker's process takes 2 s to start, its calls take all but 1 s of the rest."""
+    stats, used = RunStats(), Usage(calls, 10, 10)
     happened: tuple[tuple[float, events.Event], ...] = (
         (0.0, events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, keys, "lld-workflow --all")),
         (1.0, events.WorkerStarted("LLD-1", 4711)),
         (3.0, events.NodeStarted("LLD-1", "N1_design", 1)),
         *((3.5, event) for event in before),
-        (seconds, events.LeaseReleased("LLD-1", "lease-1", seconds - 3.0, Usage(1, 10, 10))),
-        (seconds + 1.0, events.ItemEnded("LLD-1", Outcome(Ending.FINISHED), seconds, Usage(1, 10, 10), 1)),
+        (seconds, events.LeaseReleased("LLD-1", "lease-1", seconds - 3.0, used)),
+        (seconds + 1.0, events.ItemEnded("LLD-1", Outcome(Ending.FINISHED), seconds, used, 1)),
         (seconds + 1.0, events.RunEnded(0, seconds + 1.0, 0.0)),
     )
     for at, event in happened:
@@ -64,8 +66,9 @@ def test_overhead_is_the_share_of_the_time_after_start_up_that_is_no_call() -> N
         worked(11.0),
         worked(22.0, events.RunSuspended(), events.RunContinued(5.0)),
         worked(22.0, keys=()),
+        worked(22.0, calls=100),
     ],
-    ids=["no worker", "no call", "under ten seconds of work", "after Ctrl-Z", "exec"],
+    ids=["no worker", "no call", "under ten seconds of work", "after Ctrl-Z", "exec", "instant answers"],
 )
 def test_no_overhead_is_given_where_it_would_mean_nothing(stats: RunStats) -> None:
     assert "overhead" not in "\n".join(summary_lines(stats))

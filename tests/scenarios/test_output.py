@@ -131,6 +131,26 @@ def test_a_closed_pipe_does_not_affect_the_run(harness: RunHarness) -> None:
     assert ">>> Executing: N4_finalize" in (harness.home / "logs/parallel/latest/LLD-44.log").read_text()
 
 
+@pytest.mark.parametrize("command", [("lld-workflow", "--all", "--dry-run"), ("agentos", "--help")])
+def test_a_reader_that_leaves_early_as_head_does_is_no_error(
+    harness: RunHarness, command: tuple[str, ...]
+) -> None:
+    harness.issues(*range(1, 20))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [PROGRAMS / command[0], *command[1:]],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            cwd=harness.project,
+            env=harness.environment(),
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.slow
 def test_a_stalled_reader_never_blocks_the_work(harness: RunHarness) -> None:
     harness.issues(42, 43, 44)

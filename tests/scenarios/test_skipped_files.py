@@ -31,7 +31,7 @@ def test_issues_without_a_number_are_named_with_the_fix_and_the_fix_works(harnes
     assert "2 files skipped: not named .md: BIG.MD, old.markdown" in doctor.out
 
     before = snapshot(harness.project / "issues")
-    assert "Would give a number to 5 issues" in agentos(harness, "number", "--dry-run").out
+    assert "Would rename 5 issues." in agentos(harness, "number", "--dry-run").out
     assert snapshot(harness.project / "issues") == before
     numbered = agentos(harness, "number")
     assert numbered.code == 0 and "issues/add-2fa.md -> issues/003-add-2fa.md" in numbered.out, numbered.out
@@ -91,6 +91,9 @@ def test_dry_run_and_doctor_report_what_will_fail(harness: RunHarness) -> None:
         "issues/hidden.md, line 1: the front matter opened by --- is not closed",
     ):
         assert problem in doctor.out, doctor.out
+    assert doctor.out.count("a run cannot use it: correct it, or move it out of issues/") == 1, (
+        "one fix for all"
+    )
 
 
 def test_an_unknown_provider_in_a_role_fails_the_dry_run_and_doctor_as_it_fails_the_run(
@@ -102,7 +105,9 @@ def test_an_unknown_provider_in_a_role_fails_the_dry_run_and_doctor_as_it_fails_
     dry = harness.run("--all", "--dry-run")
     assert dry.code == 3 and f"the run would not start: {said}" in dry.out, dry.out
     assert "- LLD-1 " in dry.out, "the plan is still shown"
-    assert dry.lines[-1] == "[COORDINATOR] Fix this first. To start the run, leave out --dry-run."
+    assert (
+        dry.lines[-1] == "[COORDINATOR] Fix the problems above first. To start the run, leave out --dry-run."
+    )
     for env in ({}, {"GEMINI_API_KEY": "example-key-9f31"}):
         doctor = agentos(harness, "doctor", **env)
         assert doctor.code == 3 and said in doctor.out, doctor.out

@@ -42,12 +42,14 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
         ]
         print_json({"ready": not failures, "project": str(project.absolute()), "checks": checks})
         return 3 if failures else 0
+    # Twenty broken files have one fix.
+    fixes = list(dict.fromkeys((finding.what, finding.fix) for finding in failures))
     for finding in findings:
-        reference = f"  -> fix {failures.index(finding) + 1}" if finding.fix else ""
+        reference = f"  -> fix {fixes.index((finding.what, finding.fix)) + 1}" if finding.fix else ""
         result = "FAIL" if finding.fix else "ok"
         click.echo(f"{paint(f'{result:<5}')}{finding.what:<12} {shown(finding.found)}{reference}", color=True)
-    for number, finding in enumerate(failures, 1):
-        click.echo(f"{number}. {finding.what}: {shown(finding.fix)}")
+    for number, (what, fix) in enumerate(fixes, 1):
+        click.echo(f"{number}. {what}: {shown(fix)}")
     flag = " --offline" if offline else ""
     click.echo(
         f"Fix these, then run: agentos doctor{flag}"

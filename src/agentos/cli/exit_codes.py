@@ -26,8 +26,12 @@ def run_command(command: click.Command, args: list[str], name: str) -> int:
         _show(str(error))
         return error.exit_code
     except BrokenPipeError:
-        _discard_stdout()
-        return 0
+        return _reader_gone()
+    except SystemExit:
+        # click turns a broken pipe into exit code 1, which means here that an item failed.
+        if _is_unread(1):
+            return _reader_gone()
+        raise
     except Exception as error:
         from agentos.config.settings import wants_traceback
 
@@ -75,8 +79,18 @@ def _show(text: str) -> None:
     click.echo(f"Error: {with_paths_from_here(text, environment())}", err=True)
 
 
-def _discard_stdout() -> None:
-    """The reader of our output (such as head) is gone: flushing at exit must not fail."""
+def _is_unread(descriptor: int) -> bool:
+    """Whether this is a pipe whose reader is gone."""
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(happened & select.POLLERR for _, happened in poll.poll(0))
+
+
+def _reader_gone() -> int:
+    """The reader of our output, such as head, has what it wanted: flushing at exit must not fail."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

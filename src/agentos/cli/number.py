@@ -36,13 +36,13 @@ def _run(repo: Path | None, dry_run: bool) -> int:
         click.echo(one_line(f"  {renaming.source} -> {renaming.target}"))
     for line in skipped_lines(plan.left):
         click.echo(line)
-    given = count(len(plan.renamings), "issue")
+    renamed = count(len(plan.renamings), "issue")
     if not plan.renamings:
         click.echo("No issue lacks a number." if not plan.left else "No number was given.")
     elif dry_run:
-        click.echo(f"Would give a number to {given}. To rename the files, leave out --dry-run.")
+        click.echo(f"Would rename {renamed}. To do it, leave out --dry-run.")
     else:
-        click.echo(f"Gave a number to {given}. See what would run: lld-workflow --all --dry-run")
+        click.echo(f"Renamed {renamed}. See what would run: lld-workflow --all --dry-run")
     return 0
 
 

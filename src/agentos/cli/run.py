@@ -231,7 +231,7 @@ def _dry_run(request: "RunRequest") -> int:
         click.echo(json.dumps(forecast_json(forecast), ensure_ascii=False))
     would_start = forecast.unknown not in (Unknown.NO_START, Unknown.NO_KEY)
     start = "To start the run, leave out --dry-run."
-    last = start if would_start else f"Fix this first. {start}"
+    last = start if would_start else f"Fix the problems above first. {start}"
     for line in (*forecast_lines(forecast), *failing_lines(plan.entries), last):
         say(f"[COORDINATOR] {line}")
     # Without a key a plan is still worth having; with settings that no run accepts the dry run fails as the run would.

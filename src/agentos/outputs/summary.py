@@ -19,6 +19,7 @@ from agentos.outputs.resume_command import (
 )
 
 MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
+MIN_MEASURED_CALL = 0.2  # seconds of a call on average; no model answers faster, only the offline server does
 MAX_ADDRESSES = 3
 
 
@@ -140,14 +141,16 @@ def overhead(stats: RunStats) -> float | None:
     """Per cent of the workers' time, after their start-up, spent neither in model calls nor waiting for keys.
 
     None where the number would mean nothing: in a short run; after Ctrl-Z, when calls in flight went on without us;
-    and in a run without model calls of its own (`agentos exec`).
+    in a run without model calls of its own (`agentos exec`); with a server that answers at once, as `--offline` does.
     """
     if stats.was_suspended or stats.started is None or not stats.started.keys or not stats.usage.calls:
         return None
     total = sum(row.seconds - row.start_up for row in stats.rows.values())
     calling = sum(row.call_seconds for row in stats.rows.values())
     waited = stats.ended.waited_seconds if stats.ended else 0.0
-    return max(0.0, 100 * (total - calling - waited) / total) if total >= MIN_MEASURED_WORK else None
+    if total < MIN_MEASURED_WORK or calling / stats.usage.calls < MIN_MEASURED_CALL:
+        return None
+    return max(0.0, 100 * (total - calling - waited) / total)
 
 
 def overhead_text(stats: RunStats) -> str:
