@@ -293,3 +293,57 @@ def test_no_answer_is_paid_for_twice_when_workers_are_killed_between_their_calls
     answered = len(server.answered())
     # Three branches with three calls each and one at the end; a kill may lose those that were in flight.
     assert 10 <= answered <= 10 + 2 * 3, done.out
+
+
+OWN_CLIENT = """
+import os
+from typing import TypedDict
+import google.genai
+import openai
+from langgraph.graph import START, StateGraph
+from agentos.workflows import Workflow
+
+openai.OpenAI()  # raises without a key
+
+class State(TypedDict, total=False):
+    topic: str
+    text: str
+
+def write(state):
+    client = google.genai.Client()
+    answer = client.models.generate_content(model="gemini-2.5-pro", contents=state["topic"])
+    print("tool", os.environ["SEARCH_API_KEY"][::-1], os.environ.get("OTHER_TOKEN", "none"))
+    return {"text": answer.text}
+
+builder = StateGraph(State)
+builder.add_node("write", write)
+builder.add_edge(START, "write")
+workflow = Workflow.from_graph(
+    builder, items="notes/*.md", input=lambda item: {"topic": item.text}, env=["SEARCH_API_KEY"],
+    output=lambda state, item: {f"out/{item.name}.md": state["text"]},
+)
+"""
+
+
+@pytest.mark.slow
+def test_models_that_a_graph_makes_itself_use_the_pool_through_the_gateway(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(OWN_CLIENT)
+    server = harness.server()
+    unset = run(harness, "flow:workflow", "--all")
+    assert unset.code == 3 and "needs the environment variable SEARCH_API_KEY" in unset.err
+    keys = {"SEARCH_API_KEY": "search-1234567", "OTHER_TOKEN": "other-1234567"}
+    done = run(harness, "flow:workflow", "--all", "--parallel", "3", **keys)
+    assert done.code == 0, done.out + done.err
+    assert "as they look like credentials: OTHER_TOKEN. To pass one: --env OTHER_TOKEN" in done.out
+    assert "tool 7654321-hcraes none" in done.lines_of("NOTES-2")
+    assert len(server.answered()) == 3
+    items = harness.summary()["items"]
+    assert all(item["usage"]["calls"] == 1 and item["cost"] for item in items), items
+    again = run(
+        harness, "flow:workflow", "2", "--fresh", "--env", "OTHER_TOKEN", "--budget", "0.000001", **keys
+    )
+    assert again.code == 75 and "--budget" in again.out, again.out
+    taken = run(harness, "flow:workflow", "2", "--fresh", "--env", "GEMINI_API_KEY_1", **keys)
+    assert taken.code == 2 and "is a key of the pool" in taken.err, taken.err

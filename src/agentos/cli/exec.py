@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentos.cli.page import page_if_wanted
-from agentos.cli.param_types import AGENT_NAMES, Duration, Workers
+from agentos.cli.param_types import AGENT_NAMES, Duration, Workers, passed_variables
 from agentos.cli.trust import warn_held_back
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
@@ -111,7 +111,7 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         command=shlex.join(["agentos", *sys.argv[1:]]).encode("utf-8", "replace").decode(),
         retry_codes=codes,
         retry_any=any_code,
-        variables=_variables(options["env"]),
+        variables=passed_variables(options["env"]),
         joblog=options["joblog"],
         json=options["json"],
         display=settings.display,
@@ -184,20 +184,6 @@ def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
             f"invalid --retry-on {text!r}: expected exit codes such as 1,2 or the word any"
         )
     return (TEMPORARY_FAILURE, *(int(code) for code in text.split(",") if code)), False
-
-
-def _variables(definitions: tuple[str, ...]) -> dict[str, str]:
-    from agentos.config.settings import environment
-
-    found = {}
-    for definition in definitions:
-        name, equals, value = definition.partition("=")
-        if not equals and name not in environment():
-            raise click.UsageError(
-                f"--env {name}: the variable is not set; give a value with --env {name}=VALUE"
-            )
-        found[name] = value if equals else environment()[name]
-    return found
 
 
 def _dry_run(request: Any) -> int:

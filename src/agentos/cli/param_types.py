@@ -1,4 +1,4 @@
-"""Click parameter types: durations, sizes, addresses and worker counts."""
+"""Click parameter types: durations, sizes, addresses, worker counts and environment variables."""
 
 import re
 
@@ -104,3 +104,18 @@ class Workers(click.ParamType[int]):
             )
             self.fail(f"invalid worker count {text}: must be 1 to {MAX_PARALLEL}{optional}", param, ctx)
         return int(text)
+
+
+def passed_variables(definitions: tuple[str, ...]) -> dict[str, str]:
+    """The values of `--env NAME` and `--env NAME=VALUE`."""
+    from agentos.config.settings import environment
+
+    found = {}
+    for definition in definitions:
+        name, equals, value = definition.partition("=")
+        if not equals and name not in environment():
+            raise click.UsageError(
+                f"--env {name}: the variable is not set; give a value with --env {name}=VALUE"
+            )
+        found[name] = value if equals else environment()[name]
+    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentos.cli.page import page_if_wanted
-from agentos.cli.param_types import ImpliedInt, Workers
+from agentos.cli.param_types import ImpliedInt, Workers, passed_variables
 from agentos.cli.run_options import EXAMPLES, RunOptions, run_parameters
 from agentos.cli.shell_complete import completer, workflows
 from agentos.cli.trust import warn_held_back
@@ -117,6 +117,7 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
         options.json,
         display=settings.display,
         asks_review=options.review not in (None, "none"),
+        variables=tuple(passed_variables(options.env).items()),
     )
     if options.dry_run:
         return _dry_run(request)

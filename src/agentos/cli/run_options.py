@@ -24,6 +24,7 @@ Examples:
   {name} --all --budget 5              stop (resumable) before the cost exceeds five dollars
   {name} --all --review draft          park every draft for a person: agentos review
   {name} 42 --context docs/api.md      show the models this file whole
+  {name} --all --env TAVILY_API_KEY    pass this variable to the workers
   {name} --all --display plain         lines only, no footer
   {name} --all --on-done 'notify-send "agentos: $AGENTOS_APPROVED of $AGENTOS_TOTAL approved"'
   {name} --all --json                  one JSON event per line on stdout
@@ -59,6 +60,7 @@ class RunOptions:
     display: str | None
     on_done: str | None
     context: tuple[str, ...]
+    env: tuple[str, ...]
     json: bool
     repo: Path | None
     trust: bool
@@ -146,6 +148,12 @@ def run_parameters() -> list[click.Parameter]:
             multiple=True,
             metavar="PATH",
             help="Show this file of the project whole to the models; repeatable (see: agentos context).",
+        ),
+        click.Option(
+            ["--env"],
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="Environment variable to pass to the workers, such as the key of a tool; repeatable.",
         ),
         click.Option(
             ["--json"],

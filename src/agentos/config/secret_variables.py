@@ -99,6 +99,11 @@ def _is_replaced(name: str) -> bool:
     return name.startswith((*TRACING_PREFIXES, "AGENTOS_")) or _OWN_VARIABLES.fullmatch(name) is not None
 
 
+def withheld_from_workers(environment: Mapping[str, str]) -> list[str]:
+    """The variables that a worker does not inherit for their name, without those that agentos replaces by its own."""
+    return sorted(name for name in environment if is_secret_name(name) and not _is_replaced(name.upper()))
+
+
 def credential_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that may hold a credential, with their values; settings of agentos are none."""
     return {

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +41,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 DEBUG = "AGENTOS_DEBUG"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 GITHUB_URL = "https://api.github.com"
+CLIENT_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+"""The variables in which the vendors' SDKs look for a key."""
+PLACEHOLDER_KEY = "no-key-of-this-provider-in-the-run"
 _NO_TRACING = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
 
 
@@ -269,6 +272,28 @@ def direct_loopback(env: Mapping[str, str]) -> dict[str, str]:
 def reach_loopback_directly() -> None:
     """The same for calls that this process makes itself."""
     os.environ.update(direct_loopback(os.environ))
+
+
+@contextlib.contextmanager
+def placeholder_keys() -> Iterator[None]:
+    """While a user's module is loaded: the SDKs of models that it makes refuse to be created without some key.
+
+    In a worker the variables lead to the run's gateway. In the coordinator, which only asks a workflow for its items, a key
+    is never used; nor is it for a provider without one, to whom a call says so.
+    """
+    missing = [name for name in CLIENT_KEYS if not os.environ.get(name)]
+    os.environ.update(dict.fromkeys(missing, PLACEHOLDER_KEY))
+    try:
+        yield
+    finally:
+        for name in missing:
+            if os.environ.get(name) == PLACEHOLDER_KEY:
+                del os.environ[name]
+
+
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Set variables of this process, which is a worker's."""
+    os.environ.update(variables)
 
 
 def disable_tracing() -> None:

@@ -18,7 +18,6 @@ from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
     PLACEHOLDERS,
     ExecTask,
-    Variable,
     WorkspaceKind,
     WorkspaceSpec,
     exec_items,
@@ -27,6 +26,7 @@ from agentos.core.planning.exec_command import (
     workflow_name,
 )
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, Plan, Selection, make_plan
+from agentos.core.planning.worker_task import Variable
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.events import KeysFewerThanWorkers

@@ -29,6 +29,7 @@ class RunRequest:
     command: the command line, repeated in hints on how to resume.
     offline_arguments: extra arguments for the built-in model server.
     asks_review: --review was given, so that a workflow without gates is an error.
+    variables: environment variables to pass to the workers, with their values.
     """
 
     workflow: str
@@ -40,6 +41,7 @@ class RunRequest:
     offline_arguments: tuple[str, ...] = ()
     display: str = "auto"
     asks_review: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

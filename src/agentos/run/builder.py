@@ -23,7 +23,7 @@ from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
-from agentos.core.text.secrets import Redactor
+from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.fault_injection import Inject429Engine
 from agentos.engines.process import ProcessEngine
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
@@ -37,6 +37,7 @@ from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.run.prestart import Prestarted
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
+from agentos.run.worker_variables import WorkerVariables
 from agentos.storage.credentials.reader import CredentialWatch, no_key
 from agentos.storage.file_items import FileItems, FileItemStore, verdict_of
 from agentos.storage.files import ProjectFolder
@@ -85,6 +86,8 @@ class RunBuilder:
         self._home = Home(self._settings.home)
         self._workflow = _find_workflow(request)
         self._redact = Redactor()
+        self._variables = WorkerVariables(self._workflow, dict(request.variables), self._redact, self._say)
+        self._pool_secrets: list[Secret] = []
         self._prices = price_list(self._settings.prices)
         self._github: GitHubIssues | None = None
         self._items: dict[str, Item] = {}
@@ -111,6 +114,10 @@ class RunBuilder:
             explain_skipped(plan, self._origin.echo)
             pool = self._build_pool()
             self._select_models(pool)
+            self._variables.check(self._pool_secrets)
+            engine = self._variables.with_gateway(
+                engine, self._settings, plan.ids, stack, offline=self._request.offline
+            )
             signals.check()
             self._prepare_code(signals, stack)
             session = self._open_session(signals, stack)
@@ -208,7 +215,8 @@ class RunBuilder:
 
     def _check_credentials(self, credentials: list[Credential]) -> list[Credential]:
         """The same credentials, if a run can use them; their secrets are redacted from now on."""
-        self._redact.add(credential.secret for credential in credentials)
+        self._pool_secrets = [credential.secret for credential in credentials]
+        self._redact.add(self._pool_secrets)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
         check_sdks(credentials)
@@ -273,6 +281,8 @@ class RunBuilder:
             locks=str(self._home.locks(settings.project)),
             code=self._code.access if self._code else None,
             store=str(self._home.graph_store(settings.project, self._workflow.name)),
+            variables=self._variables.of(item.id),
+            gateway=self._variables.gateway_url,
         )
 
     def _database(self, item: Item) -> Path:

@@ -3,11 +3,11 @@
 import asyncio
 import importlib
 import json
-import os
 import signal
 import socket
 import sys
 
+from agentos.config.settings import set_variables
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.events import WorkerReported
@@ -17,6 +17,7 @@ from agentos.models.warmup import warm_up_imported_sdks
 from agentos.storage.checkpoints import prepare_database
 from agentos.storage.file_items import FileItemStore
 from agentos.worker.item_runner import run_item
+from agentos.worker.raw_calls import RawCalls, WatchedChannel
 from agentos.workflows.node_context import load_all_prompt_files
 
 # Everything that workers would otherwise import themselves, each at its first use.
@@ -64,9 +65,13 @@ async def _run_task(connection: socket.socket) -> None:
     if not line:
         return
     task: WorkerTask = unpack(WorkerTask, json.loads(line))
-    os.environ["AGENTOS_WORKFLOW_DB"] = task.database
+    variables = {variable.name: variable.value.reveal() for variable in task.variables}
+    set_variables({**variables, "AGENTOS_WORKFLOW_DB": task.database})
+    raw_calls = RawCalls(_print)
+    if task.gateway:
+        raw_calls.start()
     store = FileItemStore(task, _print)
-    outcome = await run_item(task, store, channel, _print)
+    outcome = await run_item(task, store, WatchedChannel(channel, raw_calls), _print)
     sys.stdout.flush()
     channel.send(WorkerReported(task.item.id, outcome))
     await channel.drain()

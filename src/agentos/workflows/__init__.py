@@ -4,7 +4,7 @@ from agentos.core.errors import InvalidSpec, ItemError
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
-from agentos.workflows.base import Conclusion, Workflow
+from agentos.workflows.base import Conclusion, GraphOptions, Workflow
 from agentos.workflows.graph_workflow import GraphItem
 from agentos.workflows.markdown import (
     Page,
@@ -21,6 +21,7 @@ __all__ = [
     "Conclusion",
     "Documents",
     "GraphItem",
+    "GraphOptions",
     "InvalidSpec",
     "Item",
     "ItemError",

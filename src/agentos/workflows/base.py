@@ -72,6 +72,12 @@ class WorkflowMembers(Protocol):
     options: GraphOptions = GraphOptions()
     """How its graph is run."""
 
+    env: tuple[str, ...] = ()
+    """Environment variables that its nodes need, such as the key of a tool; others that look like secrets are withheld."""
+
+    uses_gateway: bool = False
+    """Whether its nodes call models of their own: then the variables that SDKs read lead to a gateway of the run."""
+
     def candidates(self, project: Path) -> list[Candidate]:
         """All items with their status, in the order in which to process them. Must not write anything."""
         ...
@@ -131,6 +137,8 @@ class Workflow(WorkflowMembers, Protocol):
         items: str | Iterable[str],
         input: "Callable[[GraphItem], Any]",
         output: "Callable[[Any, GraphItem], Mapping[str, str | bytes] | None] | None" = None,
+        env: Iterable[str] = (),
+        gateway: bool = True,
         name: str = "",
         prefix: str = "",
         context: Any = None,
@@ -141,13 +149,15 @@ class Workflow(WorkflowMembers, Protocol):
         """A workflow that runs `graph`, compiled or not, once for each file that `items` matches.
 
         `items` is a pattern inside the project, or several. `input` returns the graph's input for an item. `output`
-        returns the documents to write when the graph has ended, by their path in the project. `name` and `prefix`
+        returns the documents to write when the graph has ended, by their path in the project. `env` names the environment
+        variables that the nodes need. With `gateway`, models that the graph makes itself find the run's keys. `name` and `prefix`
         come from the folder of the items unless they are given. `GraphOptions` describes the others.
         """
         from agentos.workflows.graph_workflow import GraphSpec, GraphWorkflow
 
         options = GraphOptions(context, recursion_limit, tuple(serde), retry_on)
-        return GraphWorkflow(GraphSpec(graph, items, input, output, name, prefix, options))
+        spec = GraphSpec(graph, items, input, output, tuple(env), gateway, name, prefix, options)
+        return GraphWorkflow(spec)
 
 
 def _archive_lineage(documents: Documents, name: str) -> None:

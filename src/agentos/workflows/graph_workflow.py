@@ -68,6 +68,8 @@ class GraphSpec:
     items: str | Iterable[str]
     input: Input
     output: Output | None = None
+    env: tuple[str, ...] = ()
+    gateway: bool = True
     name: str = ""
     prefix: str = ""
     options: GraphOptions = field(default_factory=GraphOptions)
@@ -85,6 +87,8 @@ class GraphWorkflow(Workflow):
         self.options = spec.options
         self._patterns = (spec.items,) if isinstance(spec.items, str) else tuple(spec.items)
         self.folders = tuple(dict.fromkeys(_literal_folder(pattern) for pattern in self._patterns))
+        self.env = spec.env
+        self.uses_gateway = spec.gateway
         self.name = spec.name or _default_name(self.folders[0])
         self.prefix = spec.prefix or re.sub(r"[^A-Z0-9]", "_", self.name.upper())[:16]
 

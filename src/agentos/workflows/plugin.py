@@ -17,6 +17,7 @@ from agentos.workflows.node_context import NodeContext
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 MISSING = object()
+OPTIONAL = ("folders", "uses_code", "uses_gateway", "env", "gates", "options")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 
 
@@ -32,6 +33,8 @@ class Plugin:
     prefix: str
     folders: tuple[str, ...]
     uses_code: bool
+    uses_gateway: bool
+    env: tuple[str, ...]
     gates: tuple[Gate, ...]
     options: GraphOptions
     _target: Any
@@ -47,8 +50,7 @@ class Plugin:
             except BaseException as error:
                 problem = f"could not be instantiated: {error_location(error)}"
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
-        optional = ("folders", "uses_code", "gates", "options")
-        found = {name: read_member(origin, target, name) for name in (*REQUIRED, *optional)}
+        found = {name: read_member(origin, target, name) for name in (*REQUIRED, *OPTIONAL)}
         if missing := [name for name in REQUIRED if found[name] is MISSING]:
             problem = f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
             if hasattr(target, "get_graph") or hasattr(target, "add_node"):
@@ -57,8 +59,9 @@ class Plugin:
         folders = () if found["folders"] is MISSING else found["folders"]
         gates = () if found["gates"] is MISSING else found["gates"]
         options = found["options"] if isinstance(found["options"], GraphOptions) else GraphOptions()
-        uses_code = found["uses_code"] is True
-        plugin = cls(origin, found["name"], found["prefix"], folders, uses_code, gates, options, target)
+        flags = (found["uses_code"] is True, found["uses_gateway"] is True)
+        env = () if found["env"] is MISSING else found["env"]
+        plugin = cls(origin, found["name"], found["prefix"], folders, *flags, env, gates, options, target)
         plugin._check_names()
         return plugin
 
@@ -135,9 +138,9 @@ class Plugin:
         for what, value, pattern in (("name", self.name, _NAME), ("prefix", self.prefix, _PREFIX)):
             if not isinstance(value, str) or not pattern.fullmatch(value):
                 raise _broken(self.origin, f"has {what} = {value!r}; expected {pattern.pattern}")
-        folders = self.folders
-        if not isinstance(folders, list | tuple) or not all(isinstance(name, str) for name in folders):
-            raise _broken(self.origin, f"has folders = {folders!r}; expected a tuple of folder names")
+        for what, names, of in (("folders", self.folders, "folder"), ("env", self.env, "variable")):
+            if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+                raise _broken(self.origin, f"has {what} = {names!r}; expected a tuple of {of} names")
 
     def _check_item(self, item: Item) -> None:
         has_number = type(item.number) is int and item.number >= 0

@@ -1,10 +1,12 @@
 """Finds workflows by name: built in, registered by an installed package, or given as `module:object`."""
 
+import contextlib
 import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentos.config.settings import placeholder_keys
 from agentos.core.errors import BrokenWorkflow, UsageError
 from agentos.core.text.values import error_location
 from agentos.workflows.plugin import MISSING, Plugin, read_member
@@ -97,7 +99,8 @@ def _load(origin: str) -> Plugin:
 
 def _import(module: str, origin: str) -> Any:
     try:
-        return importlib.import_module(module)
+        with placeholder_keys() if origin not in BUILT_IN.values() else contextlib.nullcontext():
+            return importlib.import_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

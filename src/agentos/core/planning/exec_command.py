@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agentos.core.planning.plan import Item, is_safe_id
-from agentos.core.text.secrets import Secret
+from agentos.core.planning.worker_task import Variable
 
 MAX_ID_LENGTH = 64  # characters
 TEMPORARY_FAILURE = 75
@@ -17,14 +17,6 @@ TEMPORARY_FAILURE = 75
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PLACEHOLDER = re.compile(r"\{\{(\w*)\}\}|\{(\w*)\}")
 PLACEHOLDERS = ("item", "id", "name", "stem", "folder", "number")
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """An environment variable of the program; its value may be a secret."""
-
-    name: str
-    value: Secret
 
 
 class WorkspaceKind(StrEnum):

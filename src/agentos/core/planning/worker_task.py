@@ -66,6 +66,14 @@ class CodeAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable of the program; its value may be a secret."""
+
+    name: str
+    value: Secret
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerTask:
     """The first message to a worker. `workflow` is the name as typed, `origin` where that workflow was found."""
 
@@ -88,3 +96,5 @@ class WorkerTask:
     locks: str = ""  # a folder in the home; empty: the project's locks alone
     code: CodeAccess | None = None
     store: str = ""  # LangGraph's store, a file in the home
+    variables: tuple[Variable, ...] = ()
+    gateway: str = ""  # its URL; empty: none

@@ -102,6 +102,10 @@ class Budget:
         self.spent += cost
         return cost
 
+    @property
+    def is_exceeded(self) -> bool:
+        return self.budget is not None and self.spent > self.budget
+
     def why_refused(self) -> str:
         budget = self.budget or 0.0
         option = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"

@@ -92,6 +92,8 @@ class LeaseManager:
     def release(self, event: events.LeaseReleased, now: float) -> list[events.SchedulerEvent]:
         lease = self.pool.release(event.lease)
         if lease is None:
+            if not event.lease:  # a call of the run's gateway, which has leases of its own
+                self.budget.settle("", event.model, event.usage)
             return []
         name = self.pool.keys.current_name(lease.credential)
         used = CallCost(event.usage.input_tokens, event.usage.output_tokens)

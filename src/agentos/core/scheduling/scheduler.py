@@ -223,6 +223,9 @@ class Scheduler:
             item.end_call()
             item.usage += event.usage
             step.events.extend(self._lease_manager.release(event, now))
+            if not event.lease and self._budget.is_exceeded:
+                # The gateway keeps to the budget by itself, but does not see what the run spends beside it.
+                self._gateway_stop = StopReason(75, "budget", self._budget.why_refused())
 
     def _handle_continued(self, event: events.RunContinued, step: StepResult) -> None:
         """Suspended time counts towards no deadline: shift every clock by it."""
