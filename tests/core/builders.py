@@ -22,8 +22,10 @@ def proven_pool(credentials: list[Credential]) -> Pool:
     return pool
 
 
-def lease_request(holder: str, requested_at: float = 0.0, not_before: float = 0.0) -> LeaseRequest:
-    return LeaseRequest(holder, "call-1", ("gemini",), requested_at, not_before)
+def lease_request(
+    holder: str, requested_at: float = 0.0, not_before: float = 0.0, models: tuple[str, ...] = ()
+) -> LeaseRequest:
+    return LeaseRequest(holder, "call-1", ("gemini",), requested_at, not_before, models)
 
 
 def steady() -> float:

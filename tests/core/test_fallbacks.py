@@ -61,7 +61,7 @@ def test_the_preferred_provider_is_used_again_after_its_cooldown() -> None:
 
 def open_breaker(run: SchedulerHarness) -> None:
     for _ in range(5):
-        run.pool.breaker("anthropic").record_failure(run.now, run.now, steady)
+        run.pool.breaker("anthropic", "claude-sonnet-4-5").record_failure(run.now, run.now, steady)
 
 
 def test_the_fallback_serves_while_the_breaker_is_open_except_for_probes() -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.protocol import events
+from agentos.core.protocol.peer_notes import CooldownStarted
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.key_status import key_statuses
 from agentos.core.quota.lease import Lease
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
@@ -239,6 +241,18 @@ def test_a_failing_provider_opens_the_breaker_until_it_answers() -> None:
     assert harness.monitor.hold_starts(60.0)
     assert harness.release(harness.acquire("LLD-9", 2.0), 3.0) == [events.BreakerClosed("gemini", 3.0)]
     assert not harness.monitor.hold_starts(5.0)
+
+
+def test_a_model_that_a_key_may_not_use_is_not_called_exhausted() -> None:
+    harness = LeaseHarness(keys(1))
+    harness.release(harness.acquire("LLD-1", 0.0), 0.0, Refusal(RefusalKind.NO_ACCESS, "403 forbidden"))
+    (status,) = key_statuses(harness.lease_manager.pool, "key-1", 1.0)
+    assert status.state == "not allowed"
+    (note,) = [note for note in harness.lease_manager.drain_notes() if isinstance(note, CooldownStarted)]
+    other = LeaseHarness(keys(1))
+    other.lease_manager.pool.apply_note(replace(note, run="there"))
+    (status,) = key_statuses(other.lease_manager.pool, "key-1", 1.0)
+    assert status.state == "not allowed", "other runs know it too"
 
 
 def test_closing_the_breaker_ends_all_backoffs() -> None:

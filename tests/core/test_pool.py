@@ -189,7 +189,17 @@ def test_an_open_breaker_admits_one_probe_when_it_is_due() -> None:
     assert granted(pool, 1.9) == []
     assert pool.wake_at(0.0) == 2.0
     assert granted(pool, 2.0) == [("LLD-1", "key-1")]
-    assert pool.open_breakers() == [("gemini", 0.0)]
+    assert pool.open_breakers() == [("gemini", "", 0.0)]
+
+
+def test_a_model_that_fails_does_not_hold_back_another_model_of_its_provider() -> None:
+    pool = Pool(keys(2))
+    for _ in range(8):
+        pool.breaker("gemini", "broken").record_failure(0.0, 0.0, steady)
+    pool.request(lease_request("LLD-1", models=("broken",)))
+    pool.request(lease_request("LLD-2", models=("sound",)))
+    assert granted(pool, 0.5) == [("LLD-2", "key-1")]
+    assert pool.open_breakers() == [("gemini", "broken", 0.0)]
 
 
 def test_a_probe_whose_holder_died_does_not_block_the_next_probe() -> None:

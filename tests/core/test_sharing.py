@@ -164,16 +164,16 @@ def test_if_the_probing_run_dies_another_may_probe() -> None:
 
 def test_failures_of_all_runs_count_together_and_any_answer_resets_them() -> None:
     run = SchedulerHarness(keys(1))
-    run.apply_notes(ProviderFailed("there", "gemini", 4, 0.0, "503", 999.0))
+    run.apply_notes(ProviderFailed("there", "gemini", 4, 0.0, "503", 999.0, "gemini-2.5-pro"))
     lease = run.request("LLD-1", **REQUEST)
     assert lease is not None
     run.answer(lease)
-    assert ProviderRecovered("", "gemini") in run.notes and not run.pool.open_breakers()
-    run.apply_notes(ProviderFailed("there", "gemini", 4, 0.0, "503", 1000.0))
+    assert ProviderRecovered("", "gemini", "gemini-2.5-pro") in run.notes and not run.pool.open_breakers()
+    run.apply_notes(ProviderFailed("there", "gemini", 4, 0.0, "503", 1000.0, "gemini-2.5-pro"))
     again = run.request("LLD-1", **REQUEST)
     assert again is not None
     run.refuse(again, PROVIDER_ERROR)
-    assert [name for name, _ in run.pool.open_breakers()] == ["gemini"]
+    assert [found.provider for found in run.pool.open_breakers()] == ["gemini"]
 
 
 def test_a_breaker_of_another_address_does_not_block_ours() -> None:

@@ -289,7 +289,7 @@ class PoolMachine(RuleBasedStateMachine):
             bucket.probe_at = self.now + HOUR
 
     def _check_no_servable_request_waits(self) -> None:
-        open_breakers = {provider for provider, _ in self.pool.open_breakers()}
+        open_breakers = {found.provider for found in self.pool.open_breakers()}
         for waiting_request in self.pool.waiting(self.now):
             for name, credential in self.keys.items():
                 # A fallback is for when the preferred provider has no usable key, not when it is busy.

@@ -62,7 +62,7 @@ class LeaseBroker:
         self._waiting[wanted.item] = pending
         self._update(lambda now: self._lease_manager.request(wanted, now))
         try:
-            return await self._wait_for_grant(wanted.providers[0], pending, on_wait)
+            return await self._wait_for_grant(wanted, pending, on_wait)
         except BaseException:
             if pending.granted.done():
                 # Marks a NoKey that nobody awaits any more as retrieved, so that asyncio does not log it.
@@ -71,16 +71,17 @@ class LeaseBroker:
             raise
 
     async def _wait_for_grant(
-        self, provider: str, pending: _PendingLease, on_wait: Callable[[str], None]
+        self, wanted: events.LeaseRequested, pending: _PendingLease, on_wait: Callable[[str], None]
     ) -> Lease:
+        provider, model = wanted.providers[0], wanted.models[0]
         if not pending.granted.done():
             await asyncio.wait([pending.granted], timeout=min(QUIET_WAIT, self._time_left(pending)))
         if not pending.granted.done():
-            on_wait(self._wait_reason(provider))
+            on_wait(self._wait_reason(provider, model))
             await asyncio.wait([pending.granted], timeout=self._time_left(pending))
         if not pending.granted.done():
-            error = GatewayError.FAILING if self._breaker_open(provider) else GatewayError.LIMITED
-            raise NoKey(error, self._wait_reason(provider), RETRY_AFTER_BUSY)
+            error = GatewayError.FAILING if self._breaker_open(provider, model) else GatewayError.LIMITED
+            raise NoKey(error, self._wait_reason(provider, model), RETRY_AFTER_BUSY)
         return pending.granted.result()
 
     def release(self, event: events.LeaseReleased) -> list[events.SchedulerEvent]:
@@ -155,16 +156,21 @@ class LeaseBroker:
             return NoKey(GatewayError.LIMITED, message, seconds)
         return None
 
-    def _wait_reason(self, provider: str) -> str:
+    def _wait_reason(self, provider: str, model: str) -> str:
         pool, now = self._lease_manager.pool, self._clock()
-        if self._breaker_open(provider):
-            return f"{provider} is failing on every key"
-        if not pool.keys.usable_slots(now) and (earliest := pool.keys.next_allowed(now)):
-            return f"all keys are rate limited; {earliest[1]} is the first available, in {earliest[0] - now:.0f} s"
+        if self._breaker_open(provider, model):
+            return f"{f'{provider} {model}'.rstrip()} is failing on every key"
+        if not pool.keys.usable_slots(now, (provider,)) and (
+            earliest := pool.keys.next_allowed(now, (provider,))
+        ):
+            return (
+                f"all {provider} keys are rate limited; {earliest[1]} is the first available, "
+                f"in {earliest[0] - now:.0f} s"
+            )
         return f"all {provider} keys are in use or at their rate limit"
 
-    def _breaker_open(self, provider: str) -> bool:
-        return any(name == provider for name, _ in self._lease_manager.pool.open_breakers())
+    def _breaker_open(self, provider: str, model: str) -> bool:
+        return self._lease_manager.pool.breaker(provider, model).opened_at is not None
 
     def _time_left(self, pending: _PendingLease) -> float:
         return max(0.0, pending.deadline - self._clock())

@@ -133,11 +133,11 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             )
         case events.BreakerOpened():
             return (
-                f"{event.provider} is failing for all calls ({event.reason}). Holding calls back; "
+                f"{_model_name(event)} is failing for all calls ({event.reason}). Holding calls back; "
                 f"next probe at {clock(at + event.seconds, at)}..."
             )
         case events.BreakerClosed():
-            return f"{event.provider} is back after {duration(event.seconds)}. {resuming}"
+            return f"{_model_name(event)} is back after {duration(event.seconds)}. {resuming}"
         case events.DiskWaitStarted():
             return (
                 f"No space left on the disk of {event.path}. Pausing all workflows; they resume when "
@@ -251,3 +251,7 @@ def _stopping(event: events.ShutdownStarted, at: float) -> str:
     if event.reason.startswith("SIG"):
         return "Shutting down... waiting for workers to checkpoint"
     return f"Stopping ({event.reason}): {stop_reason(event, at)}. Waiting for workers to checkpoint"
+
+
+def _model_name(event: events.BreakerOpened | events.BreakerClosed) -> str:
+    return f"{event.provider} {event.model}".rstrip()

@@ -44,7 +44,7 @@ class NoteCompactor:
     _cooldowns: dict[_BucketModel, CooldownStarted] = field(default_factory=dict)
     _limits: dict[_BucketModel, BucketLimitsLearned] = field(default_factory=dict)
     _rejected: dict[str, KeyRejected] = field(default_factory=dict)
-    _failing: dict[str, ProviderFailed] = field(default_factory=dict)
+    _failing: dict[tuple[str, str], ProviderFailed] = field(default_factory=dict)
 
     def add(self, note: Note) -> None:
         match note:
@@ -77,9 +77,9 @@ class NoteCompactor:
             case QuarantineLifted():
                 self._rejected.pop(note.key, None)
             case ProviderFailed() if note.open_until > self.now:
-                self._failing[note.provider] = note
+                self._failing[note.provider, note.model] = note
             case ProviderRecovered():
-                self._failing.pop(note.provider, None)
+                self._failing.pop((note.provider, note.model), None)
             case _:
                 pass
 

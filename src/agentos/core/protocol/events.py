@@ -469,19 +469,21 @@ class CallsThrottled:
 
 @dataclass(frozen=True, slots=True)
 class BreakerOpened:
-    """The provider fails for every call; calls to it are held back and a probe follows in `seconds`."""
+    """A model fails for every call; calls to it are held back and a probe follows in `seconds`."""
 
     provider: str
     reason: str
     seconds: float
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerClosed:
-    """The provider answers again, `seconds` after BreakerOpened."""
+    """The model answers again, `seconds` after BreakerOpened."""
 
     provider: str
     seconds: float
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

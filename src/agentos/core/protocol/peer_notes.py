@@ -34,7 +34,10 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class CooldownStarted:
-    """A bucket cools down `until` then (host clock), or `exhausted_until` if its daily quota is used up."""
+    """A bucket cools down `until` then (host clock), or `exhausted_until` if its daily quota is used up.
+
+    With `no_access` it may not use the model at all.
+    """
 
     run: str
     bucket: str
@@ -43,6 +46,7 @@ class CooldownStarted:
     exhausted_until: float
     reason: str
     at: float = 0.0
+    no_access: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,10 @@ class QuarantineLifted:
 
 @dataclass(frozen=True, slots=True)
 class ProviderFailed:
-    """The last `failures` calls to this address failed; with `open_until`, its breaker is open until then."""
+    """The last `failures` calls to this model failed; with `open_until`, its breaker is open until then.
+
+    `provider` is the provider's address.
+    """
 
     run: str
     provider: str
@@ -126,14 +133,16 @@ class ProviderFailed:
     open_until: float
     reason: str
     at: float
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRecovered:
-    """An address that had failed has answered again."""
+    """A model that had failed has answered again."""
 
     run: str
     provider: str
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class KeyState(StrEnum):
     RESERVED = "reserved"
     RATE_LIMITED = "rate limited"
     EXHAUSTED = "exhausted for the day"
+    NO_ACCESS = "not allowed"
     QUARANTINED = "quarantined"
     DISABLED = "disabled"
 

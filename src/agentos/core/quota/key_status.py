@@ -73,5 +73,5 @@ def _describe_limit(limit: LearnedLimit) -> str:
 
 def _state(cooldown: Cooldown, idle_state: KeyState, now: float) -> KeyState:
     if cooldown.exhausted(now):
-        return KeyState.EXHAUSTED
+        return KeyState.NO_ACCESS if cooldown.no_access else KeyState.EXHAUSTED
     return KeyState.RATE_LIMITED if cooldown.limited(now) else idle_state

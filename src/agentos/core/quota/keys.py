@@ -164,9 +164,13 @@ class Keys:
             if key.usable(now) and (providers is None or key.credential.provider in providers)
         ]
 
-    def next_allowed(self, now: float) -> KeyTime | None:
+    def next_allowed(self, now: float, providers: Collection[str] | None = None) -> KeyTime | None:
         """When the first key in cooldown may send a call, even if only a probe; None if none is in cooldown."""
-        ends = [KeyTime(key.next_allowed_at(), key.credential.name) for key, _ in self._in_cooldown(now)]
+        ends = [
+            KeyTime(key.next_allowed_at(), key.credential.name)
+            for key, _ in self._in_cooldown(now)
+            if providers is None or key.credential.provider in providers
+        ]
         return min([end for end in ends if end.at > now], default=None)
 
     def next_recovery(self, now: float) -> KeyTime | None:

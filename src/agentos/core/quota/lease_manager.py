@@ -57,7 +57,7 @@ class LeaseManager:
         self._notes: list[Note] = []
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
-        self._open_breakers: dict[str, float] = {}
+        self._open_breakers: dict[tuple[str, str], float] = {}
 
     def request(self, event: events.LeaseRequested, now: float) -> None:
         failures = self._failures.get((event.item, event.call), 0)
@@ -128,23 +128,24 @@ class LeaseManager:
 
     def breaker_events(self, now: float) -> list[events.SchedulerEvent]:
         """Report circuit breakers that opened or closed since the last call, in this run or another."""
-        before, current = self._open_breakers, dict(self.pool.open_breakers())
+        before = self._open_breakers
+        current = {(found.provider, found.model): found.since for found in self.pool.open_breakers()}
         if current.keys() == before.keys():
             return []
         self._open_breakers = current
-        opened = [self._breaker_opened(provider, now) for provider in current if provider not in before]
+        opened = [self._breaker_opened(*found, now) for found in current if found not in before]
         closed = [
-            events.BreakerClosed(provider, now - since)
-            for provider, since in before.items()
-            if provider not in current
+            events.BreakerClosed(provider, now - since, model)
+            for (provider, model), since in before.items()
+            if (provider, model) not in current
         ]
         for event in closed:
             self.pool.skip_backoff(event.provider, now)
         return [*opened, *closed]
 
-    def _breaker_opened(self, provider: str, now: float) -> events.BreakerOpened:
-        breaker = self.pool.breaker(provider)
-        return events.BreakerOpened(provider, breaker.reason, max(0.0, breaker.open_until - now))
+    def _breaker_opened(self, provider: str, model: str, now: float) -> events.BreakerOpened:
+        breaker = self.pool.breaker(provider, model)
+        return events.BreakerOpened(provider, breaker.reason, max(0.0, breaker.open_until - now), model)
 
     def drain_notes(self) -> list[Note]:
         """Return the notes for the other runs, and forget them."""
@@ -178,9 +179,9 @@ class LeaseManager:
         self._failures.pop((lease.request.holder, lease.request.call), None)
         self._cuts.pop((lease.request.holder, lease.request.call), None)
         self._answers[lease.credential.address] = self.answers_from(lease) + 1
-        breaker = self.pool.breaker(lease.credential.provider)
+        breaker = self.pool.breaker(lease.credential.provider, lease.model)
         if breaker.failures:
-            self._notes.append(ProviderRecovered(SELF, lease.credential.address))
+            self._notes.append(ProviderRecovered(SELF, lease.credential.address, lease.model))
         breaker.close()
         published = self.breaker_events(now)
         cooldown = bucket.cooldown
@@ -272,10 +273,12 @@ class LeaseManager:
     def _on_provider_error(self, lease: Lease, refusal: Refusal, now: float) -> list[events.SchedulerEvent]:
         call = (lease.request.holder, lease.request.call)
         self._failures[call] = self._failures.get(call, 0) + 1
-        breaker = self.pool.breaker(lease.credential.provider)
+        breaker = self.pool.breaker(lease.credential.provider, lease.model)
         breaker.record_failure(lease.granted_at, now, self._jitter, refusal.reason)
         address, until = lease.credential.address, breaker.open_until
-        self._notes.append(ProviderFailed(SELF, address, breaker.failures, until, refusal.reason, now))
+        self._notes.append(
+            ProviderFailed(SELF, address, breaker.failures, until, refusal.reason, now, lease.model)
+        )
         return self.breaker_events(now)
 
     def _call_cut(self, lease: Lease, name: str, event: events.LeaseReleased) -> events.CallCut:
@@ -287,7 +290,7 @@ class LeaseManager:
     # Notes for the other runs.
 
     def _call_sent(self, lease: Lease) -> CallStarted:
-        breaker = self.pool.breaker(lease.credential.provider)
+        breaker = self.pool.breaker(lease.credential.provider, lease.model)
         return CallStarted(
             run=SELF,
             lease=lease.id,
@@ -313,5 +316,7 @@ class LeaseManager:
         cooldown, quota = bucket.cooldown, lease.credential.quota
         ends = (cooldown.until, cooldown.exhausted_until)
         self._notes.append(
-            CooldownStarted(SELF, quota, lease.model, *ends, cooldown.reason, cooldown.refused_at)
+            CooldownStarted(
+                SELF, quota, lease.model, *ends, cooldown.reason, cooldown.refused_at, cooldown.no_access
+            )
         )

@@ -39,7 +39,9 @@ class PeerState:
     refusals, estimates and circuit breakers are taken over.
     """
 
-    def __init__(self, keys: Keys, buckets: Buckets, breakers: Mapping[str, CircuitBreaker]) -> None:
+    def __init__(
+        self, keys: Keys, buckets: Buckets, breakers: Mapping[tuple[str, str], CircuitBreaker]
+    ) -> None:
         self._keys = keys
         self._buckets = buckets
         self._breakers = breakers
@@ -95,7 +97,7 @@ class PeerState:
         self._calls[lease] = note
         for key in self._keys.find_by_fingerprint(note.key):
             key.add_lease(lease, note.at)
-        if note.probed_provider and (breaker := self._breaker(note.probed_provider)) is not None:
+        if note.probed_provider and (breaker := self._breaker(note.probed_provider, note.model)) is not None:
             breaker.record_send(lease)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
             self._reservations[lease] = bucket.limiter.reserve(note.cost, note.at, own=False)
@@ -107,7 +109,11 @@ class PeerState:
         if sent and note.used != CallCost():
             for key in self._keys.find_by_fingerprint(sent.key):
                 key.proven = True
-        if sent and sent.probed_provider and (breaker := self._breaker(sent.probed_provider)) is not None:
+        if (
+            sent
+            and sent.probed_provider
+            and (breaker := self._breaker(sent.probed_provider, sent.model)) is not None
+        ):
             breaker.record_end(lease)
         if sent and reservation and (bucket := self._bucket(sent.bucket, sent.model)) is not None:
             if note.refused:
@@ -131,7 +137,7 @@ class PeerState:
                 self._keys.retry_quarantined(key.credential.provider)
 
     def _apply_breaker_note(self, note: ProviderFailed | ProviderRecovered) -> None:
-        breaker = self._breaker(note.provider)
+        breaker = self._breaker(note.provider, note.model)
         if breaker is None:
             return
         if isinstance(note, ProviderFailed):
@@ -143,7 +149,9 @@ class PeerState:
         if note.model == EVERY_MODEL:
             self._buckets.cool_down_all_models(note)
         if (bucket := self._bucket(note.bucket, note.model)) is not None:
-            bucket.cooldown.merge(note.until, note.exhausted_until, note.reason, note.at)
+            bucket.cooldown.merge(
+                note.until, note.exhausted_until, note.reason, note.at, no_access=note.no_access
+            )
 
     def _on_bucket_limits_learned(self, note: BucketLimitsLearned) -> None:
         bucket = self._bucket(note.bucket, note.model)
@@ -156,10 +164,10 @@ class PeerState:
         if note.counting is not None:
             bucket.limiter.merge_counting(note.counting, note.window_start)
 
-    def _breaker(self, address: str) -> CircuitBreaker | None:
-        """Return the circuit breaker of the provider at this address, if one of our keys uses it."""
+    def _breaker(self, address: str, model: str) -> CircuitBreaker | None:
+        """Return the circuit breaker of a model at this address, if one of our keys uses it."""
         credentials = (key.credential for key in self._keys if key.credential.address == address)
-        return self._breakers[found.provider] if (found := next(credentials, None)) else None
+        return self._breakers[found.provider, model] if (found := next(credentials, None)) else None
 
     def _bucket(self, quota: str, model: str) -> Bucket | None:
         key = self._keys.find_by_quota(quota)

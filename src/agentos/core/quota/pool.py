@@ -11,7 +11,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.keys import Key, Keys, KeyTime, RequestedModels
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.peer_state import PeerState
-from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
+from agentos.core.ratelimit.circuit_breaker import CircuitBreaker, OpenBreaker
 from agentos.core.ratelimit.limits import CallCost
 
 MAX_OVERTAKING = 1.0  # seconds in which smaller requests may pass one that waits for a limit
@@ -39,7 +39,7 @@ class Pool:
         self.keys = Keys()
         self._buckets = Buckets()
         self._requested_models = RequestedModels(self.keys, self._buckets)
-        self._breakers: defaultdict[str, CircuitBreaker] = defaultdict(CircuitBreaker)
+        self._breakers: defaultdict[tuple[str, str], CircuitBreaker] = defaultdict(CircuitBreaker)
         self._peers = PeerState(self.keys, self._buckets, self._breakers)
         self._leases: dict[str, Lease] = {}
         self._kept_keys: dict[tuple[str, ...], str] = {}  # by affinity and models: the key of the last lease
@@ -72,7 +72,7 @@ class Pool:
             return None
         if name := self.keys.current_name(lease.credential):
             self.keys[name].leases.discard(lease_id)
-        self.breaker(lease.credential.provider).record_end(lease_id)
+        self.breaker(lease.credential.provider, lease.model).record_end(lease_id)
         return lease
 
     def drop_kept_key(self, request: LeaseRequest) -> None:
@@ -99,13 +99,16 @@ class Pool:
     def buckets(self) -> dict[tuple[str, str], Bucket]:
         return self._buckets.all()
 
-    def breaker(self, provider: str) -> CircuitBreaker:
-        return self._breakers[provider]
+    def breaker(self, provider: str, model: str = "") -> CircuitBreaker:
+        return self._breakers[provider, model]
 
-    def open_breakers(self) -> list[tuple[str, float]]:
-        """The providers whose circuit breaker is open, and since when."""
-        breakers = self._breakers.items()
-        return [(name, breaker.opened_at) for name, breaker in breakers if breaker.opened_at is not None]
+    def open_breakers(self) -> list[OpenBreaker]:
+        """The models whose circuit breaker is open, and since when."""
+        return [
+            OpenBreaker(provider, model, breaker.opened_at)
+            for (provider, model), breaker in self._breakers.items()
+            if breaker.opened_at is not None
+        ]
 
     def mark_proven(self, name: str) -> None:
         """Note that a key is valid: from now on all its slots may be used at once."""
@@ -218,10 +221,12 @@ class Pool:
         for key in self.keys:
             if not (key.active and key.proven and key.free):
                 continue
-            provider = key.credential.provider
-            if provider not in request.providers or self.breaker(provider).opened_at is not None:
+            if key.credential.provider not in request.providers:
                 continue
-            bucket = self._bucket(key, request.model_for(key.credential))
+            model = request.model_for(key.credential)
+            if self.breaker(key.credential.provider, model).opened_at is not None:
+                continue
+            bucket = self._bucket(key, model)
             if not bucket.limiter.may_probe:
                 continue
             if not bucket.cooldown.blocks(now) and not bucket.cooldown.exhausted(now):
@@ -231,18 +236,20 @@ class Pool:
 
     def _is_only_busy(self, key: Key, request: LeaseRequest, now: float) -> bool:
         """Return whether the key is merely in use or paced, so that its provider is worth waiting for."""
-        cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
+        model = request.model_for(key.credential)
+        cooldown = self._bucket(key, model).cooldown
         return (
-            self.breaker(key.credential.provider).opened_at is None
+            self.breaker(key.credential.provider, model).opened_at is None
             and not cooldown.limited(now)
             and not cooldown.exhausted(now)
         )
 
     def _next_allowed_at(self, key: Key, request: LeaseRequest, now: float) -> float:
-        breaker = self._breakers[key.credential.provider]
+        model = request.model_for(key.credential)
+        breaker = self._breakers[key.credential.provider, model]
         if breaker.opened_at is not None and not breaker.allows(now):
             return breaker.open_until if breaker.open_until > now else NEVER
-        bucket = self._bucket(key, request.model_for(key.credential))
+        bucket = self._bucket(key, model)
         if bucket.cooldown.blocks(now):
             return bucket.cooldown.next_allowed_at()
         if bucket.cooldown.exhausted(now) and key.leases:
@@ -263,7 +270,7 @@ class Pool:
         lease = Lease(f"lease-{next(self._lease_numbers)}", request, key.credential, now, reservation, model)
         key.add_lease(lease.id, now)
         self.keys.mark_used(key)
-        self._breakers[key.credential.provider].record_send(lease.id)
+        self._breakers[key.credential.provider, model].record_send(lease.id)
         bucket.cooldown.record_send(now)
         self._leases[lease.id] = lease
         if request.affinity:

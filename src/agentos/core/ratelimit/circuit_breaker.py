@@ -1,6 +1,7 @@
-"""Circuit breaker: stop sending to a provider that fails for every key, and probe until it recovers."""
+"""Circuit breaker: stop sending to a model that fails for every key, and probe until it recovers."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentos.core.backoff import Jitter, backoff
 
@@ -8,9 +9,20 @@ FAILURE_THRESHOLD = 5  # consecutive failures that open the breaker
 FIRST_PROBE_DELAY = 2.0  # seconds
 
 
+class OpenBreaker(NamedTuple):
+    """A breaker that is open, and since when; `model` is empty for calls that name none."""
+
+    provider: str
+    model: str
+    since: float
+
+
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Circuit breaker of one provider, shared by all its keys and, through peer notes, all runs on this host.
+    """Circuit breaker of one model of a provider, shared by all keys and, through peer notes, all runs on this host.
+
+    A prompt that always ends in a 500 says nothing about other models, so each model has a breaker of its own; in an
+    outage of the provider, that of every model in use opens.
 
     It guards against outages (5xx, broken connections), which are no key's fault; a key that is refused gets
     a `Cooldown` instead. It is closed at first. After `FAILURE_THRESHOLD` consecutive failures it opens:
@@ -54,7 +66,7 @@ class CircuitBreaker:
             self.open_until = max(self.open_until, open_until)
 
     def close(self) -> None:
-        """Forget all failures: the provider has answered."""
+        """Forget all failures: the model has answered."""
         self.failures, self.opened_at, self.open_until, self.probe = 0, None, 0.0, ""
 
     def allows(self, now: float) -> bool:

@@ -84,12 +84,15 @@ class Cooldown:
         self.consecutive_refusals, self.probation_until = 0, None
         self.probing = self.no_access = False
 
-    def merge(self, until: float, exhausted_until: float, reason: str, at: float) -> None:
+    def merge(
+        self, until: float, exhausted_until: float, reason: str, at: float, *, no_access: bool = False
+    ) -> None:
         """Take over a cooldown that another run reported at `at`; the later end wins."""
         self.until, self.reason = max(self.until, until), reason
         self.refused_at = max(self.refused_at, at)
         if exhausted_until > self.exhausted_until:
             self.exhausted_until, self.probe_at = exhausted_until, max(self.probe_at, exhausted_until)
+            self.no_access = no_access
 
     def record_send(self, now: float) -> None:
         """Note that a call was sent: the first one after a cooldown starts the probation."""

@@ -63,6 +63,12 @@ class Lane:
                 span.ended = at
         self.spans = [span for span in self.spans if not _too_short(span)]
 
+    def close_labelled(self, at: float, kind: SpanKind, label: str) -> None:
+        """End the open span of this kind that has this label: several models may fail at a time."""
+        for span in self.of(kind):
+            if span.ended is None and span.label == label:
+                span.ended = at
+
     def of(self, *kinds: SpanKind) -> list[Span]:
         return [span for span in self.spans if span.kind in kinds]
 
@@ -158,10 +164,18 @@ class Timeline:
 
     def _handle_run(self, event: events.Event, at: float) -> None:
         begun, ended = _BEGUN_BY.get(type(event)), _ENDED_BY.get(type(event))
-        if ended:
+        label = getattr(event, "key", "")
+        if isinstance(event, events.BreakerOpened | events.BreakerClosed):
+            label = f"{event.provider} {event.model}".rstrip()
+        if isinstance(event, events.BreakerClosed):
+            self.run.close_labelled(at, SpanKind.BREAKER_OPEN, label)
+        elif ended:
             self.run.close(at, ended)
-        if begun and all(span.ended is not None for span in self.run.of(begun)):
-            self.run.open(begun, at, getattr(event, "key", getattr(event, "provider", "")))
+        one_at_a_time = begun is not SpanKind.BREAKER_OPEN
+        if begun and not any(
+            span.ended is None and (one_at_a_time or span.label == label) for span in self.run.of(begun)
+        ):
+            self.run.open(begun, at, label)
 
     def _leave(self, item: str, at: float) -> None:
         """The item's worker has exited: end its spans and release its key."""
@@ -188,7 +202,6 @@ _BEGUN_BY: dict[type, SpanKind] = {
 _ENDED_BY: dict[type, SpanKind] = {
     events.PoolRestored: SpanKind.EXHAUSTED,
     events.KeysAvailable: SpanKind.LIMITED,
-    events.BreakerClosed: SpanKind.BREAKER_OPEN,
     events.RunResumed: SpanKind.PAUSED,
     events.RunContinued: SpanKind.SUSPENDED,
 }

@@ -67,9 +67,10 @@ class PoolMonitor:
     def stop_reason(self, now: float) -> StopReason | None:
         if not self._pool.keys.active():
             return StopReason(4, "no usable key", _why_none(self._pool))
-        for provider, since in self._pool.open_breakers():
+        for provider, model, since in self._pool.open_breakers():
             if now >= self._max_wait_end(since) and self._breakers_block_calls(now):
-                return StopReason(75, "provider failing", f"{provider} has failed for longer than --max-wait")
+                detail = f"{f'{provider} {model}'.rstrip()} has failed for longer than --max-wait"
+                return StopReason(75, "provider failing", detail)
         for request in self._pool.waiting(now):
             back = self._pool.recovery_for(request, now)
             if back is None:
@@ -83,8 +84,8 @@ class PoolMonitor:
         return None
 
     def _healthy_providers(self) -> set[str]:
-        """The providers that have a key and a closed circuit breaker."""
-        return set(self._pool.keys.providers()) - {provider for provider, _ in self._pool.open_breakers()}
+        """The providers that have a key and no open circuit breaker."""
+        return set(self._pool.keys.providers()) - {found.provider for found in self._pool.open_breakers()}
 
     def _breakers_block_calls(self, now: float) -> bool:
         """Whether open breakers leave no provider, or none for some waiting request."""
@@ -95,7 +96,8 @@ class PoolMonitor:
 
     def wake_at(self, now: float) -> float | None:
         """When an open breaker reaches --max-wait, or a key may serve again."""
-        moments = [at for _, since in self._pool.open_breakers() if (at := self._max_wait_end(since)) > now]
+        ends = (self._max_wait_end(found.since) for found in self._pool.open_breakers())
+        moments = [at for at in ends if at > now]
         if earliest := self._pool.keys.next_allowed(now):
             moments.append(earliest[0])
         if recovery := self._pool.keys.next_recovery(now):
