@@ -191,6 +191,10 @@ def test_in_a_terminal_review_shows_the_draft_and_prompts(harness: RunHarness) -
     harness.issue(42)
     harness.server()
     harness.run("--all", "--review", "draft")
+    left = harness.terminal("review", "LLD-42", program="agentos", PAGER="cat")
+    left.wait_for("decide later?")
+    os.write(left.keyboard, b"q\n")
+    assert "Nothing was decided. Come back with: agentos review LLD-42" in left.wait().out
     terminal = harness.terminal("review", "LLD-42", program="agentos", PAGER="cat")
     terminal.wait_for("decide later?")
     assert "Low-level design: Thing 42 can be used" in terminal.screen

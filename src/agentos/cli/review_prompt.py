@@ -24,7 +24,7 @@ HELP = """  a  approve: a draft goes to review; at a verdict, the document is ap
   v  view the item again
   d  show what changed since the previous draft
   n  next item, without deciding on this one
-  l  decide later: quit
+  l  decide later: quit (or q)
   ?  show these keys"""
 
 
@@ -33,7 +33,7 @@ BREAKPOINT_MENU = "Approve to go on, reject, or decide later? [a/r/l, ? for all 
 _OTHER_KEYS = """  r  reject: the item ends as failed, with your reason
   v  view the item again
   n  next item, without deciding on this one
-  l  decide later: quit
+  l  decide later: quit (or q)
   ?  show these keys"""
 QUESTION_HELP = f"""  a  answer here, as JSON on one line
   e  write the answer in $EDITOR
@@ -69,14 +69,14 @@ def ask_about(
 
 def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> Answer:
     while True:
-        match click.prompt(MENU, type=click.Choice(list("asrevdnl?")), show_choices=False):
+        match click.prompt(MENU, type=click.Choice(list("asrevdnlq?")), show_choices=False):
             case "e":
                 pending = edit(context, pending)
             case "n" if is_last:
                 click.echo("This is the last one that is waiting.")
             case "n":
                 return Answer.NEXT
-            case "l":
+            case "l" | "q":
                 click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
                 return Answer.QUIT
             case "a" | "s" | "r" as key:
@@ -91,14 +91,14 @@ def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool
     """The dialogue about what a graph asks: an answer to each question, or the choice to go on."""
     is_breakpoint = pending.request.is_breakpoint
     while True:
-        keys = "arvnl?" if is_breakpoint else "aervnl?"
+        keys = "arvnlq?" if is_breakpoint else "aervnlq?"
         menu = BREAKPOINT_MENU if is_breakpoint else QUESTION_MENU
         match click.prompt(menu, type=click.Choice(list(keys)), show_choices=False):
             case "n" if is_last:
                 click.echo("This is the last one that is waiting.")
             case "n":
                 return Answer.NEXT
-            case "l":
+            case "l" | "q":
                 click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
                 return Answer.QUIT
             case "a" if is_breakpoint:
