@@ -82,11 +82,15 @@ class Tab:
 
 
 @contextlib.contextmanager
-def open_tab(browser: Browser, harness: RunHarness, *flags: str, **options: object) -> Iterator[Tab]:
-    """Log in with the link, as a person does."""
+def open_tab(
+    browser: Browser, harness: RunHarness, *flags: str, script: str = "", **options: object
+) -> Iterator[Tab]:
+    """Log in with the link, as a person does. `script` runs in the page before its own."""
     served = serve(harness, *flags)
     context = browser.new_context(**options)  # type: ignore[arg-type]
     try:
+        if script:
+            context.add_init_script(script)
         tab = Tab(context.new_page(), served)
         tab.watch()
         tab.page.goto(served.link)

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.scenarios.harness import RunHarness, wait_until
+from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 from .served import serve
 
@@ -165,6 +165,43 @@ def test_read_only_refuses_every_change(harness: RunHarness) -> None:
         answer = page.post(path, body)
         assert answer.status == 403 and "read-only" in answer.json["error"], path
     assert page.get("/api/reviews").json["waiting"] == 1
+
+
+def test_a_key_is_disabled_enabled_and_cooled_down(harness: RunHarness) -> None:
+    harness.issue(1)
+    server = harness.server(keys=KEYS[:1])
+    harness.keys = ()
+    table = (
+        f'[[credential]]\nname = "work"\nprovider = "gemini"\nkey = "{KEYS[0]}"\nbase_url = "{server.url}"\n'
+    )
+    harness.home.mkdir(mode=0o700, exist_ok=True)
+    credentials = harness.home / "credentials.toml"
+    credentials.write_text(table)
+    credentials.chmod(0o600)
+    page = serve(harness)
+
+    def states() -> list[str]:
+        (key,) = page.get("/api/keys").json["keys"]
+        return [entry["state"] for entry in key["states"]]
+
+    assert states() == ["available"]
+    assert page.post("/api/keys/work", {"action": "disable"}).json == {"key": "work", "action": "disable"}
+    assert states() == ["disabled"] and "enabled = false" in credentials.read_text()
+    assert harness.run("--all").code == 4, "a run does not use it"
+    assert page.post("/api/keys/work", {"action": "enable"}).status == 200
+    assert states() == ["available"]
+    assert page.post("/api/keys/work", {"action": "cooldown", "seconds": 600}).status == 200
+    (key,) = page.get("/api/keys").json["keys"]
+    (state,) = key["states"]
+    assert (
+        state["state"] == "rate limited" and 500 < state["until"] - page.get("/api/keys").json["now"] <= 600
+    )
+    for body in (
+        {"action": "cooldown", "seconds": 0},
+        {"action": "rest"},
+        {"action": "cooldown", "seconds": True},
+    ):
+        assert page.post("/api/keys/work", body).status == 400, body
 
 
 def test_no_answer_contains_a_key(harness: RunHarness) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.scenarios.harness import RunHarness, wait_until
+from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 from .browser import open_tab
 
@@ -118,4 +118,80 @@ def test_a_read_only_page_offers_no_control(browser: Browser, harness: RunHarnes
         expect(tab.page.locator(STATE)).to_have_text("running")
         expect(tab.page.locator("[data-test=pause]")).to_be_hidden()
         expect(tab.page.locator("[data-test=stop]")).to_be_hidden()
+        tab.check()
+
+
+def test_a_key_is_disabled_with_undo_and_cooled_down(browser: Browser, harness: RunHarness) -> None:
+    harness.issue(1)
+    server = harness.server(keys=KEYS[:1])
+    harness.keys = ()
+    table = (
+        f'[[credential]]\nname = "work"\nprovider = "gemini"\nkey = "{KEYS[0]}"\nbase_url = "{server.url}"\n'
+    )
+    harness.home.mkdir(mode=0o700, exist_ok=True)
+    (harness.home / "credentials.toml").write_text(table)
+    (harness.home / "credentials.toml").chmod(0o600)
+    assert harness.run("--all").code == 0
+    with open_tab(browser, harness) as tab:
+        tab.page.locator("a.run-link").click()
+        tab.page.locator("#tab-keys").click()
+        key = tab.page.locator(".key-card", has_text="work")
+        expect(key.locator(".pill")).to_have_text("available")
+        key.get_by_role("button", name="Disable").click()
+        expect(key.locator(".pill")).to_have_text("disabled")
+        tab.page.locator(".toast", has_text="work: disabled.").get_by_text("Undo").click()
+        expect(key.locator(".pill")).to_have_text("available")
+        key.get_by_role("button", name="Cool down 10 min").click()
+        tab.page.get_by_role("button", name="Cool it down").click()
+        expect(tab.page.locator(".toast", has_text="work cools down for 10 minutes.")).to_be_visible()
+        expect(key.locator(".pill")).to_contain_text("rate limited")
+        tab.check()
+    listed = harness.run("keys", program="agentos").out
+    assert "rate limited" in listed, listed
+
+
+# What a desktop would show is kept in a list, and the tab counts as hidden.
+RECORDED_NOTIFICATIONS = """
+window.shown = [];
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { return (this.permission = "granted"); }
+  constructor(title, options) { window.shown.push(`${title}: ${options.body}`); }
+};
+Object.defineProperty(document, "hidden", { get: () => window.isHidden ?? true });
+"""
+
+
+def test_notifications_tell_of_a_decision_and_of_the_end_of_a_run(
+    browser: Browser, harness: RunHarness
+) -> None:
+    harness.issues(1, 2)
+    server = harness.server()
+    with open_tab(browser, harness, script=RECORDED_NOTIFICATIONS) as tab:
+        button = tab.page.get_by_role("button", name="Notify me")
+        expect(button).to_have_attribute("aria-pressed", "false")
+        button.click()
+        expect(tab.page.get_by_role("button", name="Notifications on")).to_have_attribute(
+            "aria-pressed", "true"
+        )
+        with server.frozen():
+            run = harness.start("--all", "--review", "draft")
+            expect(tab.page.locator(".run-card .pill")).to_have_text("running")
+        assert run.wait().code == 0
+
+        def is_shown(beginning: str) -> bool:
+            return any(text.startswith(beginning) for text in tab.page.evaluate("window.shown"))
+
+        wait_until(lambda: is_shown("Somebody is needed: LLD-"))
+        wait_until(lambda: is_shown("A run has ended: lld: "))
+        # Nobody is told what they can see, nor after they have switched it off.
+        tab.page.evaluate("window.isHidden = false; window.shown.length = 0")
+        for number in (1, 2):
+            assert harness.run("review", f"LLD-{number}", "--approve", program="agentos").code == 0
+        assert harness.run("--all").code == 0
+        expect(tab.page.locator(".run-card")).to_have_count(2)
+        expect(tab.page.locator(".run-card .pill", has_text="ended")).to_have_count(2)
+        assert tab.page.evaluate("window.shown") == []
+        tab.page.get_by_role("button", name="Notifications on").click()
+        expect(tab.page.get_by_role("button", name="Notify me")).to_be_visible()
         tab.check()

@@ -15,8 +15,8 @@ from agentos.page.reviews import DecisionRequest
 from agentos.page.views import Json
 
 STOP_SIGNAL = "SIGTERM"
-MAX_REST = 86400.0  # seconds
-KEY_ACTIONS = ("enable", "disable", "rest")
+MAX_COOLDOWN = 86400.0  # seconds
+KEY_ACTIONS = ("enable", "disable", "cooldown")
 
 
 def send_request(run: Path, body: Json) -> Json:
@@ -53,13 +53,17 @@ def keys_json() -> Json:
 
 
 def change_key(name: str, body: Json) -> Json:
-    """Enable, disable or rest a key, in every run on this host."""
+    """Enable, disable or cool down a key, in every run on this host."""
     action, seconds = body.get("action"), body.get("seconds", 600)
     if action not in KEY_ACTIONS:
         raise UsageError(f"invalid action: expected one of {', '.join(KEY_ACTIONS)}")
-    if action == "rest":
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_REST:
-            raise UsageError(f"invalid seconds: expected a number from 1 to {MAX_REST:.0f}")
+    if action == "cooldown":
+        if (
+            not isinstance(seconds, int | float)
+            or isinstance(seconds, bool)
+            or not 0 < seconds <= MAX_COOLDOWN
+        ):
+            raise UsageError(f"invalid seconds: expected a number from 1 to {MAX_COOLDOWN:.0f}")
         cool_down_key(name, float(seconds))
     else:
         set_key_enabled(name, enabled=action == "enable")

@@ -56,6 +56,8 @@ export function notifyEnd(run) {
   notify(run.state === "killed" ? "A run was killed" : "A run has ended", `${run.workflow}: ${run.done} of ${run.items} done`, `end-${run.run}`);
 }
 
-export function notifyWaiting(item) {
-  if (item) notify("Somebody is needed", `${item.item}: ${item.title}`, `wait-${item.item}-${item.number}`);
+export function notifyWaiting(items) {
+  const [first] = items;
+  const more = items.length > 1 ? ` (and ${items.length - 1} more)` : "";
+  notify("Somebody is needed", `${first.item}: ${first.title}${more}`, `wait-${first.item}-${first.number}`);
 }

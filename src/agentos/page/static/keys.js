@@ -71,7 +71,7 @@ function card(key, readOnly, reload) {
       isDisabled
         ? h("button", { type: "button", class: "small", onclick: () => change(key.name, { action: "enable" }, { action: "disable" }, reload) }, "Enable")
         : h("button", { type: "button", class: "small", onclick: () => change(key.name, { action: "disable" }, { action: "enable" }, reload) }, "Disable"),
-      h("button", { type: "button", class: "small", onclick: () => rest(key.name, reload) }, "Rest 10 min")));
+      h("button", { type: "button", class: "small", onclick: () => coolDown(key.name, reload) }, "Cool down 10 min")));
 }
 
 async function change(name, body, undo, reload) {
@@ -84,12 +84,12 @@ async function change(name, body, undo, reload) {
   }
 }
 
-async function rest(name, reload) {
-  const answer = await ask({ title: `Rest ${name}?`, text: `No run on this machine uses its quota for ${count(10, "minute")}. There is no undo.`, confirm: "Rest it" });
+async function coolDown(name, reload) {
+  const answer = await ask({ title: `Cool down ${name}?`, text: `No run on this machine uses its quota for ${count(10, "minute")}. There is no undo.`, confirm: "Cool it down" });
   if (answer === null) return;
   try {
-    await post(path("keys", name), { action: "rest", seconds: 600 });
-    toast(`${name} rests for 10 minutes.`);
+    await post(path("keys", name), { action: "cooldown", seconds: 600 });
+    toast(`${name} cools down for 10 minutes.`);
     await reload();
   } catch (error) {
     toast(error.message, null, "bad");

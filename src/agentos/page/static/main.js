@@ -14,6 +14,7 @@ const SHORTCUTS = "agentos-shortcuts";
 const main = document.getElementById("main");
 let current = { unmount() {} };
 let waiting = 0;
+let announced = new Set();
 let pendingPrefix = false;
 
 const routes = [
@@ -65,7 +66,10 @@ function drawNavigation() {
 export async function refreshWaiting() {
   try {
     const answer = await get(path("reviews"));
-    if (answer.waiting > waiting) notifyWaiting(answer.items.find((item) => item.decision === null));
+    const undecided = answer.items.filter((item) => item.decision === null);
+    const fresh = undecided.filter((item) => !announced.has(gateOf(item)));
+    if (fresh.length) notifyWaiting(fresh);
+    announced = new Set(undecided.map(gateOf));
     if (answer.waiting !== waiting) {
       waiting = answer.waiting;
       drawNavigation();
@@ -73,6 +77,10 @@ export async function refreshWaiting() {
   } catch {
     // The view that is open says what is wrong.
   }
+}
+
+function gateOf(item) {
+  return `${item.project} ${item.item} ${item.number}`;
 }
 
 function shortcutsOn() {
