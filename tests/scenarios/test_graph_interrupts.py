@@ -82,6 +82,7 @@ def review(harness: RunHarness, *arguments: object) -> CompletedCommand:
     return harness.run("review", *arguments, program="agentos")
 
 
+@pytest.mark.slow
 def test_several_interrupts_at_once_also_in_a_subgraph_are_shown_and_answered(
     harness: RunHarness, project: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_several_interrupts_at_once_also_in_a_subgraph_are_shown_and_answered(
     assert text == "editor: yes\nlawyer: perhaps, then surely"
 
 
+@pytest.mark.slow
 def test_an_item_whose_question_is_rejected_fails_and_is_not_counted_as_succeeded(
     harness: RunHarness, project: Path
 ) -> None:

@@ -76,11 +76,13 @@ def execute(workflow: str, options: RunOptions, name: str) -> int:
 
 def _execute(workflow: str, options: RunOptions, name: str) -> int:
     from agentos.cli.worker_limit import limit_workers
-    from agentos.config.settings import Flags, read_settings
+    from agentos.config.settings import Flags, read_settings, show_tracebacks
     from agentos.core.planning.plan import Selection
     from agentos.run.api import RunRequest, run_workflow
 
     _check_selection(options, name)
+    if options.verbose:
+        show_tracebacks()
     settings = read_settings(
         Flags(
             repo=options.repo,

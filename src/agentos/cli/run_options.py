@@ -57,6 +57,7 @@ class RunOptions:
     max_wait: float | None
     budget: float | None
     review: str | None
+    verbose: bool
     display: str | None
     on_done: str | None
     context: tuple[str, ...]
@@ -159,6 +160,11 @@ def run_parameters() -> list[click.Parameter]:
             ["--json"],
             is_flag=True,
             help="One JSON event per line on stdout; text for people on stderr.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            help="Show errors of a workflow's own code with their whole traceback.",
         ),
         click.Option(
             ["--repo"],

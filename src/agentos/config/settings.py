@@ -359,6 +359,11 @@ def wants_traceback() -> bool:
     return os.environ.get(DEBUG, "").casefold() not in ("", "0", "false", "no")
 
 
+def show_tracebacks() -> None:
+    """What `AGENTOS_DEBUG=1` does, for this process and those that it starts."""
+    os.environ[DEBUG] = "1"
+
+
 def wants_portable_calls() -> bool:
     """Whether the calls that only Linux has are to be avoided, as on another system."""
     return _switch(os.environ, PORTABLE)

@@ -20,17 +20,32 @@ from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel, Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
-from agentos.core.text.values import error_location, too_many_processes
+from agentos.core.text.values import error_details, error_location, too_many_processes
 from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
+from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
 from agentos.workflows.registry import load_workflow
 
 # Something else lies in the place of a file or folder, or it may not be used: another attempt finds the same.
 PERMANENT_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS)
+
+# Raised by the code itself: another attempt, with the same stored answers, raises them again.
+REPEATED_ERRORS = (
+    *(
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        NameError,
+        NotImplementedError,
+    ),
+    *(RecursionError, SyntaxError, TypeError, ValueError),
+)
 
 
 async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> Outcome:
@@ -44,17 +59,20 @@ async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: S
         return failed(f"cannot acquire its lock: {error}")
     if isinstance(claim, Outcome):
         return claim
+    retry_on: RetryOn | None = None
     try:
-        return await ItemRunner(task, store, channel, echo, claim).run()
+        runner = ItemRunner(task, store, channel, echo, claim)
+        retry_on = runner.retry_on
+        return await runner.run()
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        return _failure(error, echo)
+        return _failure(error, echo, retry_on)
     finally:
         await store.release()
 
 
-def _failure(error: BaseException, echo: Say) -> Outcome:
+def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outcome:
     """What an error means for its item. Transient if trying again may help."""
     match error:
         case InvalidSpec() | ItemError():
@@ -69,7 +87,7 @@ def _failure(error: BaseException, echo: Say) -> Outcome:
             return failed_transient(str(error))
         case BadRequest() | PreflightError():
             return failed(str(error))
-        case OSError() if error.strerror:
+        case OSError() if error.strerror and retry_on is None:
             where = f": {error.filename}" if error.filename else ""
             is_permanent = error.errno in PERMANENT_ERRORS
             return (failed if is_permanent else failed_transient)(f"{error.strerror}{where}")
@@ -77,7 +95,21 @@ def _failure(error: BaseException, echo: Say) -> Outcome:
             return failed_transient(too_many_processes(error))
     if wants_traceback():
         echo("".join(traceback.format_exception(error)))
-    return failed_transient(error_location(error))
+    is_transient = _is_transient(error, retry_on)
+    return (failed_transient if is_transient else failed)(error_location(error), error_details(error))
+
+
+def exit_failure(error: SystemExit) -> Outcome:
+    """A node that called `sys.exit`: its text is the reason."""
+    said = str(error.code) if isinstance(error.code, str) else f"its code called sys.exit({error.code or ''})"
+    return failed(said, error_details(SystemExit().with_traceback(error.__traceback__)))
+
+
+def _is_transient(error: BaseException, retry_on: RetryOn | None) -> bool:
+    """Whether another attempt may succeed. `retry_on` is the workflow's own answer."""
+    if retry_on is None:
+        return not isinstance(error, REPEATED_ERRORS)
+    return isinstance(error, retry_on) if isinstance(retry_on, tuple) else bool(retry_on(error))
 
 
 async def _claim(task: WorkerTask, store: ItemStore, channel: Channel) -> Claim | Outcome:
@@ -113,6 +145,10 @@ class ItemRunner:
         self._workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
         self._session = ModelSession(task, channel, store)
         self._graph_runner = GraphRunner(task, self._workflow, store, self._session, echo)
+
+    @property
+    def retry_on(self) -> RetryOn | None:
+        return self._workflow.options.retry_on
 
     async def run(self) -> Outcome:
         listener = asyncio.create_task(self._session.listen())

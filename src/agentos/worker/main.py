@@ -3,20 +3,22 @@
 import asyncio
 import importlib
 import json
+import os
 import signal
 import socket
 import sys
+import traceback
 
-from agentos.config.settings import set_variables
+from agentos.config.settings import set_variables, wants_traceback
 from agentos.core.planning.worker_task import WorkerTask
-from agentos.core.protocol.codec import unpack
+from agentos.core.protocol.codec import dumps, unpack
 from agentos.core.protocol.events import WorkerReported
 from agentos.engines.channel import SocketChannel
 from agentos.models.registry import tls_context
 from agentos.models.warmup import warm_up_imported_sdks
 from agentos.storage.checkpoints import prepare_database
 from agentos.storage.file_items import FileItemStore
-from agentos.worker.item_runner import run_item
+from agentos.worker.item_runner import exit_failure, run_item
 from agentos.worker.raw_calls import RawCalls, WatchedChannel
 from agentos.workflows.node_context import load_all_prompt_files
 
@@ -54,17 +56,46 @@ def warm_up() -> None:
 
 def main(connection: socket.socket) -> None:
     """Run one item: read the task from `connection`, report the outcome over it."""
+    _leave_signals_to_the_coordinator()
+    items, reports = list[str](), connection.dup()
+    try:
+        asyncio.run(_run_task(connection, items))
+    except SystemExit as error:  # from a node: it ends the event loop, whatever waits for the node
+        if wants_traceback():
+            traceback.print_exc()
+        _report_exit(reports, items, error)
+
+
+def _leave_signals_to_the_coordinator() -> None:
+    """Ignore what a terminal sends to all processes, by a handler: it ends with this process.
+
+    Signals that are ignored as such stay ignored in children, which could then not be ended.
+    """
+    worker = os.getpid()
+
+    def ignore(number: int, frame: object) -> None:
+        if os.getpid() != worker:  # a fork of this process
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_run_task(connection))
+        signal.signal(number, ignore)
 
 
-async def _run_task(connection: socket.socket) -> None:
+def _report_exit(connection: socket.socket, items: list[str], error: SystemExit) -> None:
+    sys.stdout.flush()
+    if items:
+        connection.settimeout(None)
+        connection.sendall(dumps(WorkerReported(items[0], exit_failure(error))).encode() + b"\n")
+
+
+async def _run_task(connection: socket.socket, items: list[str]) -> None:
     channel = await SocketChannel.open(connection)
     line = await channel.first_line()
     if not line:
         return
     task: WorkerTask = unpack(WorkerTask, json.loads(line))
+    items.append(task.item.id)
     variables = {variable.name: variable.value.reveal() for variable in task.variables}
     set_variables({**variables, "AGENTOS_WORKFLOW_DB": task.database})
     raw_calls = RawCalls(_print)

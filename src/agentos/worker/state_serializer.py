@@ -60,7 +60,18 @@ class StateSerializer:
         logging.getLogger("langgraph.checkpoint.serde.jsonplus").addFilter(_is_not_about_blocked_types)
 
     def dumps_typed(self, value: Any) -> tuple[str, bytes]:
-        return self._inner.dumps_typed(value)
+        try:
+            return self._inner.dumps_typed(value)
+        except TypeError as error:
+            raise ItemError(
+                f"its state cannot be kept in a checkpoint: {error}",
+                ("use plain data, dataclasses or pydantic models in the state",),
+            ) from error
+
+    def with_msgpack_allowlist(self, types: Iterable[tuple[str, ...] | type]) -> "StateSerializer":
+        """LangGraph adds the types in the schema of a subgraph."""
+        self._inner = self._inner.with_msgpack_allowlist(types)
+        return self
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         while True:

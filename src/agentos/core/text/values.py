@@ -1,12 +1,15 @@
 """Values from outside, such as those of environment variables: read without raising, shown at bounded length."""
 
 import signal
+import sysconfig
 import traceback
 import unicodedata
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 MAX_SHOWN = 80  # characters
+MAX_DETAILS = 20  # lines of an error's text
+_LIBRARIES = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[2]) + "/")
 MORE_PROCESSES = "raise the limit of processes (ulimit -u 256)"
 # Invisible, although Unicode does not classify them as format characters: fillers and the like.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -49,10 +52,35 @@ def too_many_processes(error: Exception) -> str:
 
 
 def error_location(error: BaseException) -> str:
-    """An error on one line, with the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    """An error on one line, with the file and line of the user's code that led to it, or else that raised it."""
+    frame = _own_frame(error)
+    location = f" ({Path(frame.filename).name}, line {frame.lineno})" if frame else ""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
+
+
+def error_details(error: BaseException) -> tuple[str, ...]:
+    """The rest of the error's text, then the line of the user's code, then where in a library it was raised."""
+    frames, own = traceback.extract_tb(error.__traceback__), _own_frame(error)
+    details = str(error).splitlines()[1:MAX_DETAILS]
+    if own and not _is_library(own.filename):
+        details.append(f"{own.filename}, line {own.lineno}, in {own.name}: {own.line}")
+        if frames[-1] is not own and (frames[-1].filename, frames[-1].lineno) != (own.filename, own.lineno):
+            last = Path(frames[-1].filename)
+            where = f"{last.parent.name}/{last.name}, line {frames[-1].lineno}"
+            details.append(f"raised in {where}; -v shows the frames between")
+    return tuple(details)
+
+
+def _own_frame(error: BaseException) -> traceback.FrameSummary | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    found = own or list(frames)
+    return found[-1] if found else None
+
+
+def _is_library(filename: str) -> bool:
+    """Whether this is code of Python, of an installed package or of agentos, rather than the user's."""
+    return filename.startswith(("<", *_LIBRARIES)) or "site-packages" in Path(filename).parts
 
 
 def with_visible_characters(text: str) -> str:
