@@ -10,7 +10,7 @@ import tomllib
 from .tree import ROOT
 
 TEST_TOOLS = ("flit_core", "hypothesis", "pyte", "pytest", "pytest-timeout", "pytest-xdist")
-REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<lowest>[^,;]+)")
+REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[a-z,]+\])?>=(?P<lowest>[^,;]+)")
 
 
 def requirements() -> list[str]:

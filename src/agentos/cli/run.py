@@ -5,6 +5,7 @@ import os.path
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,11 +122,27 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
         asks_review=options.review not in (None, "none"),
         variables=tuple(passed_variables(options.env).items()),
     )
+    if options.detach and not options.fleet:
+        raise click.UsageError("--detach needs --fleet: a run of this machine ends with its terminal")
     if options.dry_run:
         return _dry_run(request)
     echo = partial(click.echo, err=options.json)
     with page_if_wanted(options.page, echo):
-        return run_workflow(request, echo)
+        return _run_on_fleet(request, echo, options.detach) if options.fleet else run_workflow(request, echo)
+
+
+def _run_on_fleet(request: "RunRequest", echo: Callable[[str], None], detach: bool) -> int:
+    from agentos.cli.fleet import require_fleet
+    from agentos.run.api import RunOrigin, run_with_signals
+
+    require_fleet()
+    from agentos.fleet.follow import run_on_fleet
+
+    settings = request.settings
+    origin = RunOrigin(
+        request.command, echo, request.json, request.display, settings.on_done, settings.notify != "none"
+    )
+    return run_with_signals(origin, lambda signals: run_on_fleet(request, origin, signals, detach=detach))
 
 
 def _check_selection(options: RunOptions, name: str) -> None:

@@ -30,6 +30,7 @@ Examples:
   {name} --all --json                  one JSON event per line on stdout
   {name} --all --repo ../shop          another project
   {name} --all --page                  watch and control it in a browser
+  {name} --all --fleet                 on the machines of a fleet
 
 \b
 Exit codes: 0 every item reached a verdict or is waiting for a person; 1 an item failed; 2 usage error;
@@ -66,6 +67,8 @@ class RunOptions:
     repo: Path | None
     trust: bool
     page: bool = False
+    fleet: bool = False
+    detach: bool = False
 
 
 def run_parameters() -> list[click.Parameter]:
@@ -180,5 +183,15 @@ def run_parameters() -> list[click.Parameter]:
             ["--page"],
             is_flag=True,
             help="Serve the page beside the run and print its address (see: agentos page).",
+        ),
+        click.Option(
+            ["--fleet"],
+            is_flag=True,
+            help="Hand the items to the fleet, follow them and collect their documents (see: agentos worker).",
+        ),
+        click.Option(
+            ["--detach"],
+            is_flag=True,
+            help="With --fleet: return after submitting; the same command without it follows and collects.",
         ),
     ]

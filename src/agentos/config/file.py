@@ -36,6 +36,18 @@ class OwnRole:
         return f"{self.name}: {', '.join(self.models)}"
 
 
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """The `[fleet]` table: the name under which the machines of a fleet know the project, and the gateway's address."""
+
+    project: str = ""
+    gateway: str = ""
+
+    def __str__(self) -> str:
+        found = (("project", self.project), ("gateway", self.gateway))
+        return ", ".join(f"{name}: {value}" for name, value in found if value)
+
+
 MAX_CODE_TOKENS = 1_000_000
 FILE_KEYS: dict[str, type] = {
     "drafter": tuple,
@@ -60,6 +72,7 @@ FILE_KEYS: dict[str, type] = {
     "call_timeout": NamedValue,
     "code_tokens": int,
     "context": list,
+    "fleet": FleetSettings,
 }
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 ROLES = ("drafter", "reviewer")
@@ -77,6 +90,7 @@ _BOUNDS: dict[str, tuple[float, float | None]] = {
     "max_output_tokens": (16, 10_000_000),
     "call_timeout": (1, 86_400),  # seconds
 }
+_FLEET_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 MAX_LINES = 2000  # lines of a file that are searched
 
 
@@ -123,6 +137,8 @@ def _check(location: _SettingLocation, value: object) -> object:
         return _prices(location, value)
     if kind is OwnRole:
         return _own_roles(location, value)
+    if kind is FleetSettings:
+        return _fleet(location, value)
     if kind is NamedValue:
         return _named_values(location, value)
     if kind is str:
@@ -165,6 +181,18 @@ def _role_value(location: _SettingLocation, value: object) -> int | str:
     number = _number(location, int, value)
     assert isinstance(number, int)
     return number
+
+
+def _fleet(location: _SettingLocation, value: object) -> FleetSettings:
+    table = value if isinstance(value, dict) else {"": value}
+    if unknown := [name for name in table if name not in ("project", "gateway")]:
+        raise location.invalid(unknown[0], "a table with project and gateway")
+    project, gateway = table.get("project", ""), table.get("gateway", "")
+    if not isinstance(project, str) or (project and not _FLEET_PROJECT.fullmatch(project)):
+        raise location.invalid(project, "a project name of letters, digits, - and _, at most 40")
+    if not isinstance(gateway, str) or not gateway.isprintable():
+        raise location.invalid(gateway, "the gateway's address, such as https://10.0.0.5:8484")
+    return FleetSettings(project, gateway.rstrip("/"))
 
 
 def _models(location: _SettingLocation, value: object) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.file import FILE_KEYS, NamedValue, OwnRole, read_file
+from agentos.config.file import FILE_KEYS, FleetSettings, NamedValue, OwnRole, read_file
 from agentos.config.project import PROJECT_FILE, find_project, working_folder
 from agentos.config.secret_variables import TRACING_PREFIXES, is_harmless, is_secret_name, is_secret_value
 from agentos.config.trust import NEEDS_TRUST, VettedSettings, is_trusted, vet
@@ -44,6 +44,7 @@ GITHUB_URL = "https://api.github.com"
 CLIENT_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 """The variables in which the vendors' SDKs look for a key."""
 PLACEHOLDER_KEY = "no-key-of-this-provider-in-the-run"
+_NO_FLEET = FleetSettings()
 _NO_TRACING = {"LANGSMITH_TRACING_V2": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
 
 
@@ -84,6 +85,7 @@ class Settings:
     simulate_429: int | None = None
     step_summary: Path | None = None
     engine: str = "process"
+    fleet: FleetSettings = _NO_FLEET
     held_back: tuple[str, ...] = ()
 
     def limits(self, prices: PriceList) -> Limits:
@@ -354,6 +356,26 @@ def _shows_progress(env: Mapping[str, str]) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FleetAccess:
+    """What the environment says about a fleet: the connection string of Postgres, the gateway and its token."""
+
+    postgres: Secret
+    gateway: str
+    token: Secret | None
+
+
+def fleet_access(environment: Mapping[str, str] | None = None) -> FleetAccess:
+    """An empty connection string leaves everything to libpq's own variables and files (PGHOST, PGSERVICE, .pgpass)."""
+    env = os.environ if environment is None else environment
+    token = env.get("AGENTOS_GATEWAY_TOKEN", "").strip()
+    return FleetAccess(
+        Secret(env.get("AGENTOS_POSTGRES", "")),
+        env.get("AGENTOS_GATEWAY", "").rstrip("/"),
+        Secret(token) if token else None,
+    )
+
+
 def wants_traceback() -> bool:
     """Whether unexpected errors are shown with their traceback."""
     return os.environ.get(DEBUG, "").casefold() not in ("", "0", "false", "no")
@@ -402,6 +424,9 @@ def _project_settings(home: Path, project: Path, user: dict[str, object], truste
     if "prices" in user and "prices" in vetted.settings:
         prices = {**dict(user["prices"]), **dict(vetted.settings["prices"])}  # type: ignore[call-overload]
         vetted.settings["prices"] = tuple(prices.items())
+    own, shared = user.get("fleet"), vetted.settings.get("fleet")
+    if isinstance(own, FleetSettings) and isinstance(shared, FleetSettings):
+        vetted.settings["fleet"] = FleetSettings(shared.project or own.project, shared.gateway or own.gateway)
     return vetted
 
 

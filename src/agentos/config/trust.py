@@ -11,9 +11,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentos.config.file import FleetSettings
 from agentos.core.constants import MAX_PARALLEL
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
@@ -28,6 +29,7 @@ NEEDS_TRUST: Mapping[str, str] = {
     "prices": "a price below the known one weakens --budget",
     "budget": "it is higher than the budget in your own settings",
     "max_parallel": "it is higher than your own settings allow",
+    "fleet": "your token and your prompts would go to its gateway",
 }
 
 
@@ -63,6 +65,10 @@ def vet(
     if "max_parallel" in project and _count(project) <= _count(user):
         allowed["max_parallel"] = project["max_parallel"]
         held_back.remove("max_parallel")
+    if isinstance(fleet := project.get("fleet"), FleetSettings):
+        allowed["fleet"] = replace(fleet, gateway="")
+        if not fleet.gateway:
+            held_back.remove("fleet")
     return VettedSettings(allowed, tuple(held_back))
 
 

@@ -1,11 +1,12 @@
 """Request handler of the gateway: authenticates a request, forwards it, and reports how the call ended."""
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentos.gateway.dialects import DIALECTS
-from agentos.gateway.dialects.base import GatewayError, plain_error, send_error, send_response
+from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
 from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
 from agentos.gateway.lease_broker import LeaseBrokers, NoKey
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
@@ -19,6 +20,7 @@ _NOT_AUTHENTICATED = (
     "invalid token: use the one this gateway printed, which is valid only while it runs, or for a shared gateway "
     'one that "agentos gateway token" has issued and nobody has revoked'
 )
+PROVIDERS_PATH = "/providers"
 _UNKNOWN_PATH = f"unknown path: expected one that starts with /{', /'.join(DIALECTS)}"
 _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgrade header"
 
@@ -29,7 +31,7 @@ class CallPolicy:
 
     `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
     calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_end` once for
-    every forwarded call. `scheme` is the one of the gateway's own URL.
+    every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for.
     """
 
     max_wait: float  # seconds
@@ -38,6 +40,7 @@ class CallPolicy:
     on_end: Callable[[CallRecord], None]
     on_budget: Callable[[str], None]
     scheme: str = "http"
+    providers: tuple[str, ...] = ()
 
 
 class RequestHandler:
@@ -67,6 +70,8 @@ class RequestHandler:
             plain_error(
                 connection, 403, "only requests to a loopback host name such as localhost are accepted"
             )
+        elif head.target == PROVIDERS_PATH:
+            self._send_providers(head, connection)
         elif (request := parse_request(head, self._policy.scheme)) is None:
             plain_error(connection, 404, _UNKNOWN_PATH)
         elif self._item(request) is None and head.method == "HEAD":
@@ -79,6 +84,15 @@ class RequestHandler:
         else:
             return True
         return False
+
+    def _send_providers(self, head: HttpRequest, connection: Connection) -> None:
+        """For the workers of a fleet, which have nothing but a token."""
+        authorization = next((value for name, value in head.headers if name.lower() == "authorization"), "")
+        if self._tokens.item(authorization.removeprefix("Bearer ").strip()) is None:
+            plain_error(connection, 401, _NOT_AUTHENTICATED)
+        else:
+            body = json.dumps({"providers": self._policy.providers}).encode()
+            send_response(connection, 200, (JSON,), body)
 
     async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
         request = parse_request(incoming, self._policy.scheme)

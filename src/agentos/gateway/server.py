@@ -153,6 +153,7 @@ class _Gateway:
             self._call_ended,
             lambda reason: self._emit(events.BudgetReached(reason)),
             "https" if tls else "http",
+            tuple({credential.provider: None for credential in credentials if credential.enabled}),
         )
         handler = RequestHandler(
             self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy

@@ -37,6 +37,7 @@ class ExternalInputs:
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
     taken: given the ids of the items about to start, those that another run holds or has finished.
     background: looks after work that goes on beside the run.
+    membership: the items of a fleet that have come to this worker or are to leave it.
     """
 
     signals: list[str]
@@ -46,6 +47,7 @@ class ExternalInputs:
     suspend: Callable[[], None] = lambda: None
     taken: Callable[[list[str]], list[TakenItem]] = lambda items: []
     background: Callable[[], object] = lambda: None
+    membership: Callable[[], list[events.ItemJoined | events.ItemWithdrawn]] = list
 
 
 class EventLoop:
@@ -101,6 +103,8 @@ class EventLoop:
             case credentials:
                 self._skip_taken(inputs)
                 self._decide(lambda now: self._scheduler.change_credentials(credentials, now))
+        if changes := inputs.membership():
+            self._handle(changes, inputs)
         self._poll_decisions(inputs)
         inputs.background()
 

@@ -82,6 +82,9 @@ class FileItemStore:
     def is_unavailable(self, error: BaseException) -> bool:
         return is_full(error, *self._folders)
 
+    def is_lost(self, error: BaseException) -> bool:
+        return False  # nobody takes a file lock from its holder
+
     async def unavailable(self) -> str:
         return next((str(folder) for folder in self._folders if not has_space(folder)), "")
 

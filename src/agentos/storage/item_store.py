@@ -91,6 +91,10 @@ class ItemStore(Protocol):
         """Whether the error means that the store takes no writes for now, as a full disk does."""
         ...
 
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether the error means that the claim has passed to somebody else."""
+        ...
+
     async def unavailable(self) -> str:
         """The place that takes no writes; empty if all do."""
         ...

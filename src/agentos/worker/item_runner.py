@@ -67,7 +67,7 @@ async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: S
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        return _failure(error, echo, retry_on)
+        return Outcome(Ending.HELD_BY_OTHER_RUN) if store.is_lost(error) else _failure(error, echo, retry_on)
     finally:
         await store.release()
 

@@ -8,16 +8,20 @@ import signal
 import socket
 import sys
 import traceback
+from dataclasses import replace
 
 from agentos.config.settings import set_variables, wants_traceback
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import dumps, unpack
-from agentos.core.protocol.events import WorkerReported
+from agentos.core.protocol.commands import Command
+from agentos.core.protocol.events import WorkerEvent, WorkerReported
+from agentos.core.protocol.ports import Channel
 from agentos.engines.channel import SocketChannel
 from agentos.models.registry import tls_context
 from agentos.models.warmup import warm_up_imported_sdks
 from agentos.storage.checkpoints import prepare_database
 from agentos.storage.file_items import FileItemStore
+from agentos.storage.item_store import ItemStore
 from agentos.worker.item_runner import exit_failure, run_item
 from agentos.worker.raw_calls import RawCalls, WatchedChannel
 from agentos.workflows.node_context import load_all_prompt_files
@@ -90,22 +94,45 @@ def _report_exit(connection: socket.socket, items: list[str], error: SystemExit)
 
 
 async def _run_task(connection: socket.socket, items: list[str]) -> None:
-    channel = await SocketChannel.open(connection)
-    line = await channel.first_line()
+    own_channel = await SocketChannel.open(connection)
+    line = await own_channel.first_line()
     if not line:
         return
     task: WorkerTask = unpack(WorkerTask, json.loads(line))
-    items.append(task.item.id)
+    items.append(task.fleet.key if task.fleet else task.item.id)
     variables = {variable.name: variable.value.reveal() for variable in task.variables}
-    set_variables({**variables, "AGENTOS_WORKFLOW_DB": task.database})
+    set_variables({**variables, **({"AGENTOS_WORKFLOW_DB": task.database} if task.database else {})})
     raw_calls = RawCalls(_print)
     if task.gateway:
         raw_calls.start()
-    store = FileItemStore(task, _print)
-    outcome = await run_item(task, store, WatchedChannel(channel, raw_calls), _print)
+    watched = WatchedChannel(own_channel, raw_calls)
+    channel = FleetChannel(watched, task.fleet.key) if task.fleet else watched
+    outcome = await run_item(task, _item_store(task), channel, _print)
     sys.stdout.flush()
     channel.send(WorkerReported(task.item.id, outcome))
-    await channel.drain()
+    await own_channel.drain()
+
+
+def _item_store(task: WorkerTask) -> ItemStore:
+    if task.fleet is None:
+        return FileItemStore(task, _print)
+    from agentos.storage.postgres.claimed_item import PostgresItemStore
+
+    return PostgresItemStore(task, task.fleet)
+
+
+class FleetChannel:
+    """Sends events under the name that the item has on its machine: two projects of a fleet may have an LLD-42."""
+
+    def __init__(self, channel: Channel, key: str) -> None:
+        self._channel = channel
+        self._key = key
+
+    def send(self, event: WorkerEvent) -> None:
+        self._channel.send(replace(event, item=self._key))
+
+    async def next(self) -> Command | None:
+        return await self._channel.next()
 
 
 def _print(text: str) -> None:

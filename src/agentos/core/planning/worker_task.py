@@ -74,6 +74,27 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetTask:
+    """Where an item of a fleet is kept, and the claim with which its worker may write. The connection string may hold a
+    password; it is sent only through the worker's channel.
+
+    claim: submission, turn and attempt; a greater one outranks it.
+    key: names the item on its machine, where several projects may have an LLD-42.
+    inputs: files of the project that the item needs, by path: its source, the project's own prompts.
+    """
+
+    conninfo: Secret
+    thread_id: str
+    claim: tuple[int, int, int]
+    machine: str
+    key: str
+    inputs: tuple[tuple[str, str], ...] = ()
+
+    def files(self) -> dict[str, bytes]:
+        return {path: text.encode("utf-8", "surrogateescape") for path, text in self.inputs}
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerTask:
     """The first message to a worker. `workflow` is the name as typed, `origin` where that workflow was found."""
 
@@ -98,3 +119,4 @@ class WorkerTask:
     store: str = ""  # LangGraph's store, a file in the home
     variables: tuple[Variable, ...] = ()
     gateway: str = ""  # its URL; empty: none
+    fleet: FleetTask | None = None

@@ -44,6 +44,8 @@ WIRE_NAMES: dict[type, str] = {
     events.RunContinued: "run_continued",
     events.CredentialsRejected: "credentials_rejected",
     events.ItemDecided: "item_decided",
+    events.ItemJoined: "item_joined",
+    events.ItemWithdrawn: "item_withdrawn",
     events.RunStarted: "run_started",
     events.KeysFewerThanWorkers: "keys_fewer_than_workers",
     events.ItemStarted: "item_started",

@@ -210,6 +210,21 @@ class WorkerCountRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemJoined:
+    """An item of a fleet came to this worker; `timeout` is its own, in seconds of active time."""
+
+    item: str
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWithdrawn:
+    """An item of a fleet is to stop here: cancelled, or already at work on another machine."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunSuspended:
     """Ctrl-Z: the run and its workers are stopped until the shell continues them."""
 
@@ -638,7 +653,9 @@ WorkerEvent = (
 )
 EngineEvent = WorkerStarted | WorkerExited | WorkerStartFailed | LineWritten
 Request = StopRequested | PauseRequested | ResumeRequested | RetryRequested | WorkerCountRequested
-ExternalEvent = Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided
+ExternalEvent = (
+    Request | RunSuspended | RunContinued | CredentialsRejected | ItemDecided | ItemJoined | ItemWithdrawn
+)
 SchedulerEvent = (
     RunStarted
     | KeysFewerThanWorkers

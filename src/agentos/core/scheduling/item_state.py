@@ -32,6 +32,8 @@ class ItemState:
         self.ended: Outcome | None = None
         self.timed_out = False
         self.suspended = False
+        self.withdrawn = False
+        self.timeout: float | None = None  # seconds; None: the run's
         self._exit_by: float | None = None
         self._active_since: float | None = None
         self._waiting_since: float | None = None
@@ -104,6 +106,11 @@ class ItemState:
     def suspend(self, exit_by: float) -> None:
         """The worker was told to exit for a pause; it is killed if it has not by `exit_by`."""
         self.suspended, self._exit_by = True, exit_by
+
+    def withdraw(self, exit_by: float) -> None:
+        """The worker was told to exit for good; it is killed if it has not by `exit_by`."""
+        self.withdrawn = True
+        self.suspend(exit_by)
 
     def try_again(self, now: float) -> bool:
         """Makes a failed item ready to run with all its retries. False if it did not fail."""

@@ -62,6 +62,15 @@ class WorkQueue:
     def has_queued(self) -> bool:
         return bool(self._queue)
 
+    def join(self, item: ItemState) -> None:
+        """Adds a new item, last in the queue."""
+        self.items[item.id] = item
+        self._queue.append(item)
+
+    def forget_ended(self) -> None:
+        self.items = {name: item for name, item in self.items.items() if item.ended is None}
+        self._parked_items.clear()
+
     def queue_first(self, item: ItemState) -> None:
         self._queue.appendleft(item)
         self._requeued.append(item)

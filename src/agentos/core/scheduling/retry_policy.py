@@ -32,7 +32,7 @@ class RetryPolicy:
         item.stop_clock(now)
         self._release_slot(item, event.reason, step, now)
         item.not_before = now + START_RETRY_DELAY
-        if self._shutdown:
+        if self._shutdown or item.withdrawn:
             step.events.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
         else:
             self._queue.queue_first(item)
@@ -42,7 +42,7 @@ class RetryPolicy:
         item.stop_clock(now)
         outcome = item.outcome(event.cause, bool(self._shutdown) or item.suspended)
         self._release_slot(item, "" if item.reported else event.cause, step, now)
-        if self._shutdown or not self._requeue(item, outcome, step, now):
+        if self._shutdown or item.withdrawn or not self._requeue(item, outcome, step, now):
             step.events.append(self._queue.end(item, outcome))
 
     def _requeue(self, item: ItemState, outcome: Outcome, step: StepResult, now: float) -> bool:

@@ -16,14 +16,16 @@ from agentos.core.protocol.commands import (
     FreezeWorker,
     StartWorker,
     StepResult,
+    StopWorker,
     ThawWorker,
 )
-from agentos.core.protocol.results import Ending, TakenItem, failed_transient
+from agentos.core.protocol.results import Ending, Outcome, TakenItem, failed_transient
 from agentos.core.quota.budget import Budget, Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.control import Control, Shutdown
+from agentos.core.scheduling.control import STOP_TIMEOUT, Control, Shutdown
+from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.pool_monitor import PoolMonitor, StopReason
 from agentos.core.scheduling.queue import WorkQueue
 from agentos.core.scheduling.retry_policy import RetryPolicy
@@ -66,6 +68,7 @@ class Scheduler:
         self._control = Control(self._queue, self._shutdown, limits.max_parallel)
         self._retry_policy = RetryPolicy(self._queue, self._shutdown, limits.retries, jitter)
         self._watchdog = Watchdog(limits.timeout)
+        self._is_endless = False
         self._started_at = now
         self._heartbeat_at = now + HEARTBEAT_INTERVAL
         self.over = False
@@ -75,6 +78,10 @@ class Scheduler:
     def set_roles(self, roles: Sequence[RoleModel]) -> None:
         """Before `begin`: the models that the items call, to say at the start which calls have too few keys."""
         self._roles = roles
+
+    def keep_open(self) -> None:
+        """Before `begin`: items join and leave, one attempt each, and the run ends only when it is stopped."""
+        self._is_endless = True
 
     def begin(self, now: float) -> StepResult:
         """The first step: start the first items."""
@@ -186,8 +193,28 @@ class Scheduler:
             case _:
                 self._handle_worker_event(event, step, now)
 
+    def _handle_membership(
+        self, event: events.ItemJoined | events.ItemWithdrawn, step: StepResult, now: float
+    ) -> None:
+        item = self._queue.items.get(event.item)
+        if isinstance(event, events.ItemJoined):
+            item = ItemState(event.item)
+            item.timeout = event.timeout
+            self._queue.join(item)
+            if self._shutdown:
+                step.events.extend(self._queue.end_queued(Outcome(Ending.INTERRUPTED)))
+        elif item and item.ended is None and item in self._queue.running():
+            if not item.withdrawn:
+                item.withdraw(now + STOP_TIMEOUT)
+                step.commands.append(StopWorker(item.id))
+        elif item and item.ended is None:
+            self._queue.remove(item)
+            step.events.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
+
     def _handle_worker_event(self, event: events.Event, step: StepResult, now: float) -> None:
         match event:
+            case events.ItemJoined() | events.ItemWithdrawn():
+                self._handle_membership(event, step, now)
             case events.WorkerExited():
                 self._handle_worker_exit(event, step, now)
             case events.WorkerStartFailed():
@@ -312,6 +339,10 @@ class Scheduler:
             step.events.append(events.Heartbeat(now - self._started_at))
 
     def _finish(self, step: StepResult, now: float) -> None:
+        if self._is_endless:
+            self._queue.forget_ended()
+            if not self._shutdown:
+                return
         if not self.over and not self._queue.is_unfinished():
             self.over = True
             step.events.append(

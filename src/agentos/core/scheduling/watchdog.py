@@ -34,13 +34,14 @@ class Watchdog:
         due = self.deadline(item)
         if due is None or due > now:
             return
-        if item.expire_deadlines(self._timeout, now):
+        if item.expire_deadlines(self._timeout if item.timeout is None else item.timeout, now):
             step.commands.append(KillWorker(item.id))
         if quiet := item.next_quiet_event(self._usual_silence, now):
             step.events.append(quiet)
 
     def deadline(self, item: ItemState) -> float | None:
-        return item.deadline(self._timeout, self._usual_silence)
+        timeout = self._timeout if item.timeout is None else item.timeout
+        return item.deadline(timeout, self._usual_silence)
 
 
 class DiskWait:

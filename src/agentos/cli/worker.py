@@ -1,0 +1,64 @@
+"""`agentos worker`: one machine of a fleet."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from agentos.cli.fleet import require_fleet
+from agentos.cli.param_types import ImpliedInt, Workers
+from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
+
+if TYPE_CHECKING:
+    from agentos.config.settings import Settings
+    from agentos.run.signals import Signals
+
+EPILOG = """\b
+Examples:
+  agentos worker --parallel 10
+  AGENTOS_GATEWAY=https://10.0.0.5:8484 AGENTOS_GATEWAY_TOKEN=... agentos worker
+
+\b
+Ctrl-C or SIGTERM stops its items at their next node and hands them to the other workers;
+a second one kills them. Exit codes: 130, 143 stopped; 3 Postgres, Temporal or the gateway
+cannot be used; 4 the gateway no longer accepts the token.
+"""
+
+
+def _run(parallel: int | None) -> int:
+    """Work for a fleet: take items from Temporal, keep them in Postgres, call models through the gateway."""
+    require_fleet()
+    from agentos.cli.worker_limit import limit_workers
+    from agentos.config.settings import Flags, read_settings
+    from agentos.run.api import RunOrigin, run_with_signals
+
+    settings = limit_workers(read_settings(Flags(parallel=parallel or DEFAULT_PARALLEL)))
+    origin = RunOrigin("agentos worker", partial(click.echo))
+    return run_with_signals(origin, partial(_work, settings, origin))
+
+
+def _work(settings: "Settings", origin: "object", signals: "Signals") -> int:
+    from agentos.config.settings import fleet_access
+    from agentos.fleet.gateway_access import prestart_worker
+    from agentos.fleet.machine import FleetWorker, WorkerParts
+
+    access = fleet_access()
+    with prestart_worker(settings, access) as prestarted:
+        return FleetWorker(WorkerParts(settings, prestarted, access.postgres, click.echo)).run(signals)
+
+
+command = click.Command(
+    "worker",
+    callback=_run,
+    help=_run.__doc__,
+    epilog=EPILOG,
+    params=[
+        click.Option(
+            ["--parallel", "-j"],
+            type=Workers(),
+            is_flag=False,
+            flag_value=ImpliedInt(DEFAULT_PARALLEL),
+            help=f"Number of items at a time, at most {MAX_PARALLEL} (max_parallel). Default: {DEFAULT_PARALLEL}.",
+        ),
+    ],
+)

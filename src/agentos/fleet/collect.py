@@ -1,0 +1,83 @@
+"""Writes the documents of finished items into the project: whole, once, and never over a file with other content."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.storage.files import Folder, ProjectFolder, private_folder
+from agentos.storage.home import Home, project_key
+from agentos.storage.postgres.fleet_items import FleetDatabase, FleetDocument, FleetItem
+
+RECORD = "collected.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A file of the project that has another content than the fleet's document or any earlier version of it."""
+
+    item: str
+    path: str
+
+
+class Collector:
+    """Collects for one project folder. What has been written there is recorded in the home, so that a document which
+    somebody deletes afterwards does not come back."""
+
+    def __init__(self, database: FleetDatabase, project: Path, home: Home) -> None:
+        self._database = database
+        self._project = ProjectFolder(project)
+        folder = private_folder(home.path / "fleet" / project_key(project))
+        self._record_folder = Folder(folder, file_mode=0o600, folder_mode=0o700)
+        self.conflicts: list[Conflict] = []
+
+    def collect_all(self, say: Callable[[str], None] = lambda text: None) -> int:
+        """Everything that is done and not here yet; returns how many items."""
+        recorded, self.conflicts = self._recorded(), []
+        done = [
+            item
+            for item in self._database.items().values()
+            if item.done_at and recorded.get(item.item) != item.done_at
+        ]
+        return sum(self._collect(item, recorded, say) for item in done)
+
+    def _collect(self, item: FleetItem, recorded: dict[str, str], say: Callable[[str], None]) -> bool:
+        documents = self._database.documents(item.item)
+        conflicts = [document.path for document in documents if self._is_foreign(document)]
+        if conflicts:
+            self.conflicts += [Conflict(item.item, path) for path in conflicts]
+            return False
+        # The lineage first and what records that the item is done last: a collection that is cut short is repeated.
+        for document in sorted(documents, key=lambda each: not each.path.startswith("docs/lineage/")):
+            self._write(document)
+        recorded[item.item] = item.done_at
+        self._record_folder.write(RECORD, json.dumps(recorded, indent=1).encode())
+        say(f"{item.item}: collected")
+        return True
+
+    def _is_foreign(self, document: FleetDocument) -> bool:
+        """Whether the project has another file there. What was removed is left alone unless it is the fleet's own."""
+        if document.content is None or not self._project.exists(document.path):
+            return False
+        found = self._project.read(document.path)
+        return found != document.content and hashlib.sha256(found).hexdigest() not in document.earlier
+
+    def _write(self, document: FleetDocument) -> None:
+        if document.content is not None:
+            if (
+                not self._project.exists(document.path)
+                or self._project.read(document.path) != document.content
+            ):
+                self._project.write(document.path, document.content)
+        elif self._project.exists(document.path):
+            found = hashlib.sha256(self._project.read(document.path)).hexdigest()
+            if found in document.earlier:
+                self._project.remove(document.path)
+
+    def _recorded(self) -> dict[str, str]:
+        try:
+            found = json.loads(self._record_folder.read(RECORD))
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(at) for name, at in found.items()} if isinstance(found, Mapping) else {}

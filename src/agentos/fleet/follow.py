@@ -1,0 +1,216 @@
+"""Follows the items of a submission: feeds the workers' events to the listeners of a run, and collects documents."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from agentos.config.settings import fleet_access
+from agentos.core.planning.submission import thread_id
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.core.scheduling.control import EXIT_CODES
+from agentos.core.text.secrets import Redactor
+from agentos.fleet.collect import Collector
+from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project, is_running
+from agentos.fleet.temporal import connect_temporal
+from agentos.outputs.format import count
+from agentos.run.api import RunOrigin, RunRequest
+from agentos.run.session import RunSession
+from agentos.run.signals import Signals
+from agentos.storage.home import Home
+from agentos.storage.postgres.connecting import is_away
+from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase
+from agentos.storage.postgres.schema import check_tables
+
+POLL_INTERVAL = 0.25  # seconds
+STOP_TIMEOUT = 5.0  # seconds after Ctrl-C in which the items are to be checkpointed
+CHECK_INTERVAL = 10.0  # seconds between two looks for items whose workflow is gone
+HEARTBEAT_INTERVAL = 60.0  # seconds
+
+
+def run_on_fleet(request: RunRequest, origin: RunOrigin, signals: Signals, *, detach: bool) -> int:
+    """Submit, follow and collect; returns the exit code."""
+    check_request(request)
+    name = fleet_project(request.settings)
+    database = FleetDatabase(fleet_access().postgres, name)
+    with contextlib.closing(database):
+        check_tables(database.connection)
+        return asyncio.run(_run(request, origin, signals, database, detach))
+
+
+async def _run(
+    request: RunRequest, origin: RunOrigin, signals: Signals, database: FleetDatabase, detach: bool
+) -> int:
+    settings = request.settings
+    client = await connect_temporal()
+    collector = Collector(database, settings.project, Home(settings.home).open())
+    collector.collect_all(lambda text: origin.echo(f"[COORDINATOR] {text}"))
+    cursor = database.horizon()
+    submitted = await Submitter(request, origin, database).submit(signals, client)
+    if isinstance(submitted, int):
+        return _report_conflicts(collector, origin) or submitted
+    if detach:
+        origin.echo(
+            f"[COORDINATOR] Submitted {count(len(submitted.items), 'item')} (S{submitted.submission}). "
+            f"Follow and collect with: {origin.command.replace(' --detach', '')}"
+        )
+        return _report_conflicts(collector, origin)
+    with contextlib.ExitStack() as stack:
+        session = RunSession(Home(settings.home), origin, Redactor(), signals, stack)
+        started = replace(
+            session.run_started(request.workflow, settings, submitted.plan),
+            items=submitted.items,
+            titles=submitted.titles,
+            skipped=submitted.skipped,
+            code_tokens=submitted.code_tokens,
+        )
+        follower = FleetFollower(session, database, client, collector, submitted)
+        code = await follower.run(started, cursor, signals)
+    return code or _report_conflicts(collector, origin)
+
+
+def _report_conflicts(collector: Collector, origin: RunOrigin) -> int:
+    for conflict in collector.conflicts:
+        origin.echo(
+            f"[COORDINATOR] {conflict.item} is done, but {conflict.path} has other content, which is not overwritten. "
+            "Move it away, then: agentos collect"
+        )
+    return int(bool(collector.conflicts))
+
+
+class FleetFollower:
+    """One pass reads what is new, publishes it, and collects what has ended."""
+
+    def __init__(
+        self,
+        session: RunSession,
+        database: FleetDatabase,
+        client: Client,
+        collector: Collector,
+        submitted: Submitted,
+    ) -> None:
+        self._listeners = session.listeners
+        self._database = database
+        self._client = client
+        self._collector = collector
+        self._submitted = submitted
+        self._unfinished = dict.fromkeys(submitted.items)
+        self._endings: list[Ending] = []
+        self._started_at = time.monotonic()
+        self._is_collected = True
+        self._exit_code: int | None = None
+        self._leave_at: float | None = None
+        self._check_at = self._started_at + CHECK_INTERVAL
+        self._heartbeat_at = self._started_at + HEARTBEAT_INTERVAL
+
+    async def run(self, started: events.RunStarted, cursor: EventCursor, signals: Signals) -> int:
+        self._publish(started, time.time())
+        while self._unfinished:
+            cursor = await self._read(cursor)
+            while signals.arrived:
+                await self._stop(signals.arrived.pop(0))
+            now = time.monotonic()
+            if self._leave_at is not None and now >= self._leave_at:
+                self._end_all(Outcome(Ending.INTERRUPTED))
+            if now >= self._heartbeat_at:
+                self._heartbeat_at = now + HEARTBEAT_INTERVAL
+                self._publish(events.Heartbeat(now - self._started_at), time.time())
+            if now >= self._check_at and self._unfinished:
+                self._check_at = now + CHECK_INTERVAL
+                cursor = await self._end_lost(cursor)
+            if self._unfinished:
+                await asyncio.sleep(POLL_INTERVAL)
+        while not self._is_collected:
+            await self._collect()
+            await asyncio.sleep(0 if self._is_collected else POLL_INTERVAL)
+        code = self._code()
+        self._publish(events.RunEnded(code, time.monotonic() - self._started_at, 0.0), time.time())
+        return code
+
+    async def _read(self, cursor: EventCursor) -> EventCursor:
+        """Publish what is new. While Postgres is away, there is nothing."""
+        while self._unfinished:
+            try:
+                found, cursor = await asyncio.to_thread(
+                    self._database.events_after, cursor, self._submitted.items
+                )
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                return cursor
+            if not found:
+                return cursor
+            for entry in found:
+                self._publish(entry.event, entry.at)
+                if isinstance(entry.event, events.ItemEnded):
+                    self._unfinished.pop(entry.item, None)
+                    self._endings.append(entry.event.outcome.ending)
+                    self._is_collected = False
+            await self._collect()
+        return cursor
+
+    async def _collect(self) -> None:
+        """Everything that is done; if Postgres is away, at the next pass or at the end."""
+        try:
+            await asyncio.to_thread(self._collector.collect_all)
+            self._is_collected = True
+        except Exception as error:
+            if not is_away(error):
+                raise
+
+    async def _stop(self, signal: str) -> None:
+        if signal not in EXIT_CODES:
+            return
+        if self._exit_code is not None:
+            self._end_all(Outcome(Ending.INTERRUPTED))
+            return
+        self._exit_code = EXIT_CODES[signal]
+        self._leave_at = time.monotonic() + STOP_TIMEOUT
+        self._publish(events.ShutdownStarted(signal), time.time())
+        own = [item for item in self._submitted.own if item in self._unfinished]
+        await asyncio.gather(*(self._cancel(item) for item in own))
+        # Somebody else has submitted the others: they go on, only we leave.
+        for item in [item for item in self._unfinished if item not in own]:
+            self._end(item, Outcome(Ending.INTERRUPTED))
+
+    async def _cancel(self, item: str) -> None:
+        with contextlib.suppress(RPCError):
+            await self._client.get_workflow_handle(self._thread(item)).cancel()
+
+    async def _end_lost(self, cursor: EventCursor) -> EventCursor:
+        """An item whose workflow has ended without a word: given up by Temporal, or terminated by an operator."""
+        waiting = list(self._unfinished)
+        running = await asyncio.gather(*(is_running(self._client, self._thread(item)) for item in waiting))
+        cursor = await self._read(cursor)  # its last events may have been written meanwhile
+        for item, runs in zip(waiting, running, strict=True):
+            if not runs and item in self._unfinished:
+                outcome = failed("the fleet has given it up: see its workflow in Temporal for the reason")
+                with contextlib.suppress(Exception):
+                    self._database.fail(item, outcome)
+                self._end(item, outcome)
+        return cursor
+
+    def _end_all(self, outcome: Outcome) -> None:
+        for item in list(self._unfinished):
+            self._end(item, outcome)
+
+    def _end(self, item: str, outcome: Outcome) -> None:
+        self._unfinished.pop(item, None)
+        self._endings.append(outcome.ending)
+        self._publish(events.ItemEnded(item, outcome, 0.0, Usage(), 0), time.time())
+
+    def _code(self) -> int:
+        if self._exit_code is not None:
+            return self._exit_code
+        return 75 if Ending.INTERRUPTED in self._endings else int(Ending.FAILED in self._endings)
+
+    def _publish(self, event: events.Event, at: float) -> None:
+        for listener in self._listeners:
+            listener.on_event(event, round(at, 3))
+
+    def _thread(self, item: str) -> str:
+        return thread_id(self._submitted.project, item)

@@ -1,0 +1,227 @@
+"""`agentos worker`: composition root of one machine of a fleet. Temporal brings items; the coordinator runs them."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentos.config.file import price_list
+from agentos.config.settings import Settings, environment
+from agentos.core.planning.submission import SharedTask
+from agentos.core.planning.worker_task import CodeAccess, FleetTask, GitHubAccess, RoleModel, WorkerTask
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import pack
+from agentos.core.protocol.commands import StartWorker
+from agentos.core.quota.pool import Pool
+from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.secrets import Redactor, Secret
+from agentos.engines.process import ProcessEngine
+from agentos.fleet.gateway_access import PreparedWorker
+from agentos.fleet.poller import TemporalPoller
+from agentos.fleet.visits import Visit, Visits
+from agentos.outputs.format import prefixed
+from agentos.outputs.run_log import log_line
+from agentos.platform_support import host_clock
+from agentos.run.event_loop import EventLoop, ExternalInputs
+from agentos.run.model_selection import resolve_role
+from agentos.run.prestart import github_token
+from agentos.run.session import HOST_CLOCK
+from agentos.run.signals import Signals
+from agentos.storage.files import private_folder
+from agentos.storage.home import Home
+from agentos.storage.locks import LockFile, is_locked
+from agentos.storage.peer_log import NoPeers
+from agentos.storage.postgres.event_writer import EventWriter
+from agentos.storage.postgres.fleet_items import FleetDatabase
+from agentos.storage.postgres.schema import check_tables
+from agentos.workflows.registry import find_workflow, workflow_names
+
+NEVER = 1e9  # seconds; a worker waits for keys as long as it takes
+LOCK = "in-use.lock"
+WRITER_TIMEOUT = 2.0  # seconds for the last events of a worker that ends
+_UNFORWARDED = (events.ItemEnded, events.ItemJoined, events.ItemWithdrawn)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What the command line has prepared. `echo` prints one line for people."""
+
+    settings: Settings
+    prepared: PreparedWorker
+    conninfo: Secret
+    echo: Callable[[str], None]
+
+
+class FleetWorker:
+    """Runs the items that Temporal hands to this machine, until it is told to stop.
+
+    The main thread runs the scheduler and the processes, as every run does; `TemporalPoller` has a thread of its own.
+    """
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._settings = parts.settings
+        self._prepared = parts.prepared
+        self._credentials = parts.prepared.credentials
+        self._conninfo = parts.conninfo
+        self._echo = parts.echo
+        self._redact = Redactor(credential.secret for credential in self._credentials)
+        self._redact.add([parts.conninfo] if parts.conninfo.reveal() else [])
+        self._visits = Visits()
+        self._machine = f"{socket.gethostname()}:{os.getpid()}"
+        self._workflows = workflow_names()
+        self._database = FleetDatabase(parts.conninfo)
+
+    def run(self, signals: Signals) -> int:
+        settings = self._settings
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._database.close)
+            check_tables(self._database.connection)
+            scratch = stack.enter_context(_scratch_folder(Home(settings.home).path / "fleet"))
+            self._code = CodeCache(scratch / "code", FleetDatabase(self._conninfo))
+            self._writer = EventWriter(self._conninfo, self._redact)
+            stack.callback(self._writer.close, WRITER_TIMEOUT)
+            engine = ProcessEngine(
+                self._prepared.spec,
+                lambda command: json.dumps(pack(self._worker_task(command))),
+                self._redact,
+                self._prepared.fork_server,
+            )
+            stack.callback(engine.close)
+            self._visits.wake = engine.wake
+            self._poller = TemporalPoller(
+                self._visits, self._writer, self._database, scratch, self._workflows, settings.parallel
+            )
+            self._poller.start()
+            stack.callback(self._poller.join)
+            stack.callback(self._poller.drain)
+            limits = replace(settings.limits(price_list()), retries=0, max_wait=NEVER, budget=None)
+            scheduler = Scheduler((), Pool(self._credentials), limits, random.random, host_clock())
+            scheduler.keep_open()
+            signals.check()
+            signals.wake = engine.wake
+            loop = EventLoop(scheduler, engine, [self], HOST_CLOCK, NoPeers())
+            self._echo(
+                f"[WORKER] {self._machine} takes {settings.parallel} items at a time; workflows: "
+                f"{', '.join(self._workflows)}. Ctrl-C hands its items to the other workers and ends it."
+            )
+            started = events.RunStarted("", "", "", (), settings.parallel, ())
+            return loop.run(started, ExternalInputs(signals.arrived, membership=self._visits.take_moves))
+
+    # The one listener of the run.
+
+    def on_event(self, event: events.Event, at: float) -> None:
+        if isinstance(event, events.ShutdownStarted):
+            self._poller.drain()
+        visit = self._visits.get(getattr(event, "item", ""))
+        if line := log_line(event, at):
+            self._echo(self._redact(prefixed(f"[{line.item or 'WORKER'}]", line.text)))
+        if visit and not isinstance(event, _UNFORWARDED):
+            self._writer.write(visit.claim, _as_published(event, visit), at)
+        if visit and isinstance(event, events.ItemEnded):
+            self._visits.leave(visit.key)
+            visit.ended.set_result(event)
+
+    def close(self) -> None:
+        pass
+
+    # What an item's process is told.
+
+    def _worker_task(self, command: StartWorker) -> WorkerTask:
+        visit = self._visits.get(command.item)
+        assert visit is not None
+        shared, task = visit.loaded.shared, visit.loaded.task
+        is_first_turn = visit.claim.claim[1:] == (1, 1)
+        return WorkerTask(
+            run=f"S{visit.turn.submission}",
+            coordinator=os.getpid(),
+            project=str(visit.scratch),
+            workflow=shared.workflow,
+            origin=find_workflow(shared.workflow, Path("/")).origin,
+            item=task.item,
+            database="",
+            max_iterations=shared.max_iterations,
+            models=self._roles(shared),
+            call_timeouts=shared.call_timeouts,
+            fresh=task.fresh and is_first_turn,
+            redo=task.redo and is_first_turn,
+            gates=shared.gates,
+            text=task.text,
+            github=self._github(shared) if task.filed else None,
+            filed=task.filed,
+            code=self._code.access(shared),
+            store=str(visit.scratch.with_name(f"{visit.key}.store.db")),
+            fleet=FleetTask(
+                self._conninfo,
+                visit.claim.thread_id,
+                visit.claim.claim,
+                self._machine,
+                visit.key,
+                (*shared.prompts, *task.inputs),
+            ),
+        )
+
+    def _roles(self, shared: SharedTask) -> tuple[RoleModel, ...]:
+        providers = [credential.provider for credential in self._credentials]
+        return tuple(
+            replace(
+                resolve_role(role.role, role.models, providers),
+                max_output_tokens=role.max_output_tokens,
+                effort=role.effort,
+            )
+            for role in shared.roles
+        )
+
+    def _github(self, shared: SharedTask) -> GitHubAccess:
+        token = github_token(shared.github, shared.github_url, environment())
+        self._redact.add([token])
+        return GitHubAccess(shared.github, shared.github_url, token)
+
+
+def _as_published(event: Any, visit: Visit) -> events.Event:
+    """The event under the item's own name; leases are numbered on each machine, so theirs gets the claim as well."""
+    changes: dict[str, str] = {"item": visit.turn.item}
+    if lease := getattr(event, "lease", ""):
+        changes["lease"] = f"{visit.claim.text}{lease}"
+    published: events.Event = replace(event, **changes)
+    return published
+
+
+class CodeCache:
+    """The code indexes that came with submissions, one file each."""
+
+    def __init__(self, folder: Path, database: FleetDatabase) -> None:
+        self._folder = private_folder(folder)
+        self._database = database
+
+    def access(self, shared: SharedTask) -> CodeAccess | None:
+        if (code := shared.code) is None:
+            return None
+        path = self._folder / f"{code.digest}.db"
+        if not path.exists():
+            path.write_bytes(zlib.decompress(self._database.code(code.digest)))
+        return CodeAccess(str(path), code.snapshot, code.commit, code.tokens, code.named)
+
+
+@contextlib.contextmanager
+def _scratch_folder(parent: Path) -> Iterator[Path]:
+    """A folder for the items' files; those that killed workers have left are removed."""
+    private_folder(parent)
+    for left in parent.glob("worker-*"):
+        if not is_locked(left / LOCK):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="worker-", dir=parent))
+    lock = LockFile(folder / LOCK)
+    lock.acquire()
+    try:
+        yield folder
+    finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)

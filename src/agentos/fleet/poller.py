@@ -1,0 +1,188 @@
+"""Temporal's side of a worker: polls for items in a thread of its own and reports how each turn ended."""
+
+import asyncio
+import contextlib
+import random
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+from agentos.core.backoff import backoff
+from agentos.core.planning.submission import thread_id
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome
+from agentos.fleet.item_workflow import (
+    ACTIVITY,
+    DRAINED,
+    FINISHED,
+    PARKED,
+    RETRY,
+    ItemWorkflow,
+    Turn,
+    TurnResult,
+)
+from agentos.fleet.temporal import connect_temporal, queue_of
+from agentos.fleet.visits import Visit, Visits
+from agentos.storage.postgres.connecting import is_away
+from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
+from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
+
+HEARTBEAT_INTERVAL = 1.0  # seconds
+DRAIN_TIMEOUT = 9.0  # seconds
+RETRY_INTERVAL = 0.5  # seconds
+
+
+class TemporalPoller:
+    """Runs one Temporal worker per installed workflow. `start` returns once it is connected, or raises."""
+
+    def __init__(  # noqa: PLR0913 - built in one place
+        self,
+        visits: Visits,
+        writer: EventWriter,
+        database: FleetDatabase,
+        scratch: Path,
+        workflows: Sequence[str],
+        parallel: int,
+    ) -> None:
+        self._visits = visits
+        self._writer = writer
+        self._database = database
+        self._database_lock = asyncio.Lock()  # one connection, many activities
+        self._scratch = scratch
+        self._workflows = workflows
+        self._parallel = parallel
+        self._connected: Future[Client] = Future()
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="temporal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._connected.result()
+
+    def drain(self) -> None:
+        """Take no more items; those that are here return as drained when their processes have ended."""
+        self._visits.is_draining = True
+        if self._loop and self._stopping:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def join(self) -> None:
+        self._thread.join(DRAIN_TIMEOUT)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            client = await connect_temporal()
+        except BaseException as error:
+            self._connected.set_exception(error)
+            return
+        workers = [self._worker(client, workflow) for workflow in self._workflows]
+        running = [asyncio.ensure_future(worker.run()) for worker in workers]
+        self._connected.set_result(client)
+        await asyncio.wait(
+            [asyncio.ensure_future(self._stopping.wait()), *running], return_when=asyncio.FIRST_COMPLETED
+        )
+        await asyncio.gather(*(worker.shutdown() for worker in workers))
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _worker(self, client: Client, workflow: str) -> Worker:
+        return Worker(
+            client,
+            task_queue=queue_of(workflow),
+            workflows=[ItemWorkflow],
+            activities=[self.run_item],
+            max_concurrent_activities=self._parallel,
+            max_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_INTERVAL),
+            default_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_INTERVAL),
+            graceful_shutdown_timeout=timedelta(seconds=DRAIN_TIMEOUT),
+            sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
+        )
+
+    @activity.defn(name=ACTIVITY)
+    async def run_item(self, turn: Turn) -> TurnResult:
+        """One turn: claim, run, report. Heartbeats from start to end, also while Postgres is away."""
+        heartbeat = asyncio.create_task(_heartbeat())
+        try:
+            return await self._run_item(turn)
+        finally:
+            heartbeat.cancel()
+
+    async def _run_item(self, turn: Turn) -> TurnResult:
+        thread = thread_id(turn.project, turn.item)
+        loaded = await self._load(thread, turn.submission)
+        if loaded is None:
+            raise ApplicationError(f"{thread} is not in Postgres", non_retryable=True)
+        claim = ItemClaim(thread, (turn.submission, turn.turn, activity.info().attempt))
+        visit = Visit(
+            f"{turn.project}.{turn.item}", turn, claim, loaded, self._scratch / f"{turn.project}.{turn.item}"
+        )
+        while not self._visits.enter(visit):
+            if self._visits.is_draining:
+                return TurnResult(DRAINED)
+            await asyncio.sleep(RETRY_INTERVAL)  # an outranked turn of the same item is still ending here
+        ended = asyncio.wrap_future(visit.ended)
+        try:
+            event = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            # Cancelled, or the deadline of a drain: the process ends at its next node, checkpointed.
+            self._visits.withdraw(visit)
+            event = await ended
+            if not self._visits.is_draining:
+                await self._record(visit, event)
+                raise
+        finally:
+            shutil.rmtree(visit.scratch, ignore_errors=True)
+        return await self._record(visit, event)
+
+    async def _load(self, thread: str, submission: int) -> LoadedTask | None:
+        while True:
+            try:
+                async with self._database_lock:
+                    return await asyncio.to_thread(self._database.load, thread, submission)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+            await asyncio.sleep(RETRY_INTERVAL)
+
+    async def _record(self, visit: Visit, event: events.ItemEnded) -> TurnResult:
+        """Writes what this turn came to, and tells Temporal what to do next."""
+        outcome = event.outcome
+        shown: events.Event
+        match outcome:
+            case Outcome(ending=Ending.HELD_BY_OTHER_RUN):
+                return TurnResult(FINISHED)  # outranked: another attempt is at work, and nobody reads this
+            case Outcome(ending=Ending.INTERRUPTED) if self._visits.is_draining:
+                result, state, kept = TurnResult(DRAINED), "submitted", None
+                shown = events.ItemSuspended(event.item, event.node)
+            case Outcome(ending=Ending.FAILED, retryable=True) if not visit.is_last_try:
+                seconds = backoff(visit.turn.tries + 1, random.random)
+                result, state, kept = TurnResult(RETRY, seconds), "submitted", None
+                tries, most = visit.turn.tries + 2, visit.turn.retries + 1
+                shown = events.ItemRetried(event.item, outcome.error or "", tries, most, seconds)
+            case Outcome(ending=Ending.PARKED):
+                result, state, kept, shown = TurnResult(PARKED), "parked", outcome, event
+            case _:
+                result, state, kept, shown = TurnResult(FINISHED), "ended", outcome, event
+        self._writer.write(visit.claim, replace(shown, item=visit.turn.item), round(time.time(), 3))
+        await asyncio.wrap_future(self._writer.end(visit.claim, state, kept))
+        return result
+
+
+async def _heartbeat() -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(HEARTBEAT_INTERVAL)

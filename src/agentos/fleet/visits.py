@@ -1,0 +1,67 @@
+"""The items that are on this machine, and what their coordinator and Temporal's thread tell each other about them."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentos.core.protocol import events
+from agentos.fleet.item_workflow import Turn
+from agentos.storage.postgres.event_writer import ItemClaim
+from agentos.storage.postgres.fleet_items import LoadedTask
+
+
+@dataclass(slots=True)
+class Visit:
+    """One item while it is here: from the activity's start to the exit of its process."""
+
+    key: str
+    turn: Turn
+    claim: ItemClaim
+    loaded: LoadedTask
+    scratch: Path
+    ended: "Future[events.ItemEnded]" = field(default_factory=Future)
+
+    @property
+    def is_last_try(self) -> bool:
+        return self.turn.tries >= self.turn.retries
+
+
+class Visits:
+    """Shared by two threads: the coordinator's event loop takes the moves, Temporal's thread makes them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # protects both fields from the two threads
+        self._visits: dict[str, Visit] = {}
+        self._moves: list[events.ItemJoined | events.ItemWithdrawn] = []
+        self.wake: Callable[[], None] = lambda: None
+        self.is_draining = False
+
+    def enter(self, visit: Visit) -> bool:
+        """False if the item is still here from an earlier turn."""
+        with self._lock:
+            if visit.key in self._visits or self.is_draining:
+                return False
+            self._visits[visit.key] = visit
+            self._moves.append(events.ItemJoined(visit.key, visit.loaded.shared.timeout))
+        self.wake()
+        return True
+
+    def withdraw(self, visit: Visit) -> None:
+        with self._lock:
+            self._moves.append(events.ItemWithdrawn(visit.key))
+        self.wake()
+
+    def leave(self, key: str) -> Visit | None:
+        with self._lock:
+            return self._visits.pop(key, None)
+
+    def get(self, key: str) -> Visit | None:
+        with self._lock:
+            return self._visits.get(key)
+
+    def take_moves(self) -> list[events.ItemJoined | events.ItemWithdrawn]:
+        with self._lock:
+            moves, self._moves = self._moves, []
+        return moves

@@ -1,0 +1,1 @@
+"""What a fleet keeps in Postgres: items, checkpoints, answers, documents, events. Needs the extra `fleet`."""

@@ -1,0 +1,249 @@
+"""The item store of a fleet: one item in Postgres, over one connection, behind the fence of its claim."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow
+
+from agentos.core.planning.plan import ItemStatus
+from agentos.core.planning.worker_task import FleetTask, WorkerTask
+from agentos.core.protocol.ports import Documents
+from agentos.core.protocol.results import Ending, Outcome, Verdict
+from agentos.storage.item_store import Claim, Tidy
+from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of
+from agentos.storage.postgres.documents import ScratchDocuments
+
+TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
+
+
+class PostgresItemStore:
+    """What is kept about one item. `claim` connects; after a torn connection every call connects again."""
+
+    def __init__(self, task: WorkerTask, access: FleetTask) -> None:
+        self._scratch = ScratchDocuments(Path(task.project))
+        self.documents: Documents = self._scratch
+        self.thread_id = access.thread_id
+        self.place = place_of(access.conninfo)
+        self._item = task.item
+        self._access = access
+        self._by = uuid.uuid4().hex  # tells our own claim from another's if its commit was not confirmed
+        self._connection: AsyncConnection[DictRow] | None = None
+        self._saver: AsyncPostgresSaver | None = None
+
+    async def claim(self) -> Claim | Outcome:
+        connection = await self._connected()
+        cursor = await connection.execute(
+            "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = %(by)s, state = 'running', "
+            "machine = %(machine)s WHERE thread_id = %(thread)s AND "
+            "(claim < %(claim)s::bigint[] OR (claim = %(claim)s::bigint[] AND claimed_by = %(by)s)) RETURNING 1",
+            {
+                "claim": list(self._access.claim),
+                "by": self._by,
+                "machine": self._access.machine,
+                "thread": self.thread_id,
+            },
+        )
+        if await cursor.fetchone() is None:
+            return TAKEN_OVER
+        rows = await connection.execute(
+            "SELECT path, content FROM agentos_documents WHERE thread_id = %s AND content IS NOT NULL",
+            (self.thread_id,),
+        )
+        kept = {str(row["path"]): bytes(row["content"]) for row in await rows.fetchall()}
+        self._scratch.load({**dict(self._access.files()), **kept})
+        # A later attempt of the same submission: an earlier one may have died right after finishing the item.
+        return Claim(is_retry=self._access.claim[1:] != (1, 1))
+
+    async def release(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                await self._connection.close()
+            self._connection = None
+
+    async def earlier_verdict(self, status: Callable[[], ItemStatus]) -> Verdict | None:
+        """What Postgres says, whatever files there are; a changed text is another item."""
+        connection = await self._connected()
+        cursor = await connection.execute(
+            "SELECT verdict FROM agentos_items WHERE thread_id = %s AND verdict_digest = %s",
+            (self.thread_id, self._item.digest),
+        )
+        row = await cursor.fetchone()
+        return Verdict(row["verdict"]) if row and row["verdict"] else None
+
+    async def check(self) -> str:
+        return ""
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator["PostgresCheckpoint"]:
+        saver = _DocumentsFirstSaver(await self._connected(), self)
+        self._saver = saver
+        try:
+            yield PostgresCheckpoint(self, saver)
+        finally:
+            self._saver = None
+
+    async def clean_up(self, tidy: Tidy) -> None:
+        tidy(self.documents)
+        await self._in_transaction(self._delete_checkpoint)
+
+    async def finish(self, tidy: Tidy, outcome: Outcome) -> None:
+        """Documents, verdict and clean-up in one transaction: done is what the row says."""
+        tidy(self.documents)
+
+        async def finish(connection: AsyncConnection[DictRow]) -> None:
+            await connection.execute(
+                "UPDATE agentos_items SET verdict = %s, verdict_digest = %s, done_at = now() WHERE thread_id = %s",
+                (
+                    outcome.verdict.value if outcome.verdict else Verdict.APPROVED.value,
+                    self._item.digest,
+                    self.thread_id,
+                ),
+            )
+            await self._delete_checkpoint(connection)
+
+        await self._in_transaction(finish)
+
+    def is_unavailable(self, error: BaseException) -> bool:
+        return is_away(error)
+
+    def is_lost(self, error: BaseException) -> bool:
+        return is_outranked(error)
+
+    async def unavailable(self) -> str:
+        try:
+            connection = await self._connected()
+            await connection.execute("SELECT 1")
+        except Exception as error:
+            if not is_away(error):
+                raise
+            return self.place
+        return ""
+
+    async def flush_documents(self) -> None:
+        changes = self._scratch.take_changes()
+        if not changes:
+            return
+        try:
+            connection = await self._connected()
+            async with connection.transaction():
+                await self._write_documents(connection, changes)
+        except BaseException:
+            self._scratch.put_back(changes)
+            raise
+
+    async def run(self, statement: bytes, values: tuple[Any, ...]) -> list[DictRow]:
+        connection = await self._connected()
+        cursor = await connection.execute(statement, values)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _connected(self) -> AsyncConnection[DictRow]:
+        """The item's one connection. A new one carries the claim, and the open saver goes on with it."""
+        if self._connection is None or self._connection.closed:
+            connection = await connect_async(self._access.conninfo)
+            claim = "{" + ",".join(map(str, self._access.claim)) + "}"
+            await connection.execute("SELECT set_config('agentos.claim', %s, false)", (claim,))
+            self._connection = connection
+            if self._saver is not None:
+                self._saver.conn = connection
+        return self._connection
+
+    async def _in_transaction(self, write: Callable[[AsyncConnection[DictRow]], Any]) -> None:
+        changes = self._scratch.take_changes()
+        try:
+            connection = await self._connected()
+            async with connection.transaction():
+                await self._check_claim(connection)
+                await self._write_documents(connection, changes)
+                await write(connection)
+        except BaseException:
+            self._scratch.put_back(changes)
+            raise
+
+    async def _check_claim(self, connection: AsyncConnection[DictRow]) -> None:
+        """For writes to the item's own row, which has no trigger."""
+        await connection.execute("SELECT agentos_check_claim(%s)", (self.thread_id,))
+
+    async def _write_documents(
+        self, connection: AsyncConnection[DictRow], changes: list[tuple[str, bytes | None]]
+    ) -> None:
+        for path, content in changes:
+            await connection.execute(
+                "INSERT INTO agentos_documents AS old (thread_id, path, content) VALUES (%s, %s, %s) "
+                "ON CONFLICT (thread_id, path) DO UPDATE SET content = excluded.content, earlier = CASE "
+                "WHEN old.content IS NULL THEN old.earlier "
+                "ELSE array_append(old.earlier, encode(sha256(old.content), 'hex')) END",
+                (self.thread_id, path, content),
+            )
+
+    async def _delete_checkpoint(self, connection: AsyncConnection[DictRow]) -> None:
+        for statement in (
+            b"DELETE FROM checkpoints WHERE thread_id = %s",
+            b"DELETE FROM checkpoint_blobs WHERE thread_id = %s",
+            b"DELETE FROM checkpoint_writes WHERE thread_id = %s",
+            b"DELETE FROM agentos_notes WHERE thread_id = %s",
+        ):
+            await connection.execute(statement, (self.thread_id,))
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresCheckpoint:
+    """The open checkpoint of one item. A note that finds the connection torn connects again."""
+
+    store: PostgresItemStore
+    saver: AsyncPostgresSaver
+
+    async def note(self, name: str, text: str) -> None:
+        async with self.saver.lock:
+            await self.store.run(
+                b"INSERT INTO agentos_notes VALUES (%s, %s, %s) "
+                b"ON CONFLICT (thread_id, name) DO UPDATE SET text = excluded.text",
+                (self.store.thread_id, name, text.replace("\x00", "")),
+            )
+
+    async def noted(self, name: str) -> str | None:
+        async with self.saver.lock:
+            rows = await self.store.run(
+                b"SELECT text FROM agentos_notes WHERE thread_id = %s AND name = %s",
+                (self.store.thread_id, name),
+            )
+        return str(rows[0]["text"]) if rows else None
+
+    async def forget(self, name: str) -> None:
+        async with self.saver.lock:
+            await self.store.run(
+                b"DELETE FROM agentos_notes WHERE thread_id = %s AND name = %s", (self.store.thread_id, name)
+            )
+
+    async def count_answers(self) -> int:
+        async with self.saver.lock:
+            rows = await self.store.run(
+                b"SELECT count(*) AS number FROM agentos_notes WHERE thread_id = %s AND name LIKE 'answer %%'",
+                (self.store.thread_id,),
+            )
+        return int(rows[0]["number"])
+
+
+class _DocumentsFirstSaver(AsyncPostgresSaver):
+    """LangGraph's saver. What a node wrote to its documents is in Postgres before the node's checkpoint is."""
+
+    def __init__(self, connection: AsyncConnection[DictRow], store: PostgresItemStore) -> None:
+        super().__init__(connection)
+        self._store = store
+
+    async def aput(self, *args: Any, **kwargs: Any) -> Any:
+        await self._flush()
+        return await super().aput(*args, **kwargs)
+
+    async def aput_writes(self, *args: Any, **kwargs: Any) -> None:
+        await self._flush()
+        await super().aput_writes(*args, **kwargs)
+
+    async def _flush(self) -> None:
+        async with self.lock:
+            await self._store.flush_documents()

@@ -1,0 +1,81 @@
+"""Connections to Postgres that notice a dead network, and what their errors mean."""
+
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
+
+from agentos.core.errors import PreflightError
+from agentos.core.text.line_assembler import one_line
+from agentos.core.text.secrets import Secret
+
+CONNECT_TIMEOUT = 10  # seconds
+OUTRANKED = "AG001"
+"""SQLSTATE of a write whose claim is no longer the item's."""
+# The system's defaults take hours to notice that the other end is gone.
+_NETWORK = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives": 1,
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,  # seconds
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+# A frozen machine must not hold a row lock for longer than this.
+_OPTIONS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=20s -c statement_timeout=60s"
+
+
+def connection_parameters(conninfo: Secret) -> dict[str, Any]:
+    """libpq's parameters: what the connection string or libpq's own variables say, with ours added."""
+    try:
+        given = conninfo_to_dict(conninfo.reveal())
+    except psycopg.Error as error:
+        raise PreflightError(
+            f"invalid AGENTOS_POSTGRES: {one_line(str(error))}; expected postgresql://user@host:port/database"
+        ) from error
+    options = f"{_OPTIONS} {given.get('options') or ''}".strip()
+    return {**_NETWORK, "application_name": "agentos", **given, "options": options}
+
+
+async def connect_async(conninfo: Secret) -> AsyncConnection[DictRow]:
+    return await AsyncConnection.connect(
+        **connection_parameters(conninfo), autocommit=True, prepare_threshold=0, row_factory=dict_row
+    )
+
+
+def connect(conninfo: Secret) -> Connection[DictRow]:
+    """A connection for a command: raises PreflightError, with what was tried, if there is none."""
+    parameters = connection_parameters(conninfo)
+    try:
+        return Connection.connect(**parameters, autocommit=True, row_factory=dict_row)
+    except psycopg.OperationalError as error:
+        raise PreflightError(
+            f"Postgres cannot be used ({one_line(str(error))}): check that it runs and accepts you, and set "
+            "AGENTOS_POSTGRES=postgresql://user@host:port/database or PGHOST, PGUSER, PGDATABASE, PGPASSWORD"
+        ) from error
+
+
+def reconnect(conninfo: Secret) -> Connection[DictRow]:
+    """The same for a process at work: raises psycopg's own errors, which `is_away` knows."""
+    return Connection.connect(**connection_parameters(conninfo), autocommit=True, row_factory=dict_row)
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether Postgres cannot be reached or takes nothing for now: restarting, cut off, out of connections, full."""
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+def is_outranked(error: BaseException) -> bool:
+    return isinstance(error, psycopg.Error) and error.sqlstate == OUTRANKED
+
+
+def place_of(conninfo: Secret) -> str:
+    """Where Postgres is, for messages; never with a password."""
+    try:
+        given = conninfo_to_dict(conninfo.reveal())
+    except psycopg.Error:
+        given = {}
+    host, port = given.get("host") or "PGHOST", given.get("port")
+    return f"Postgres at {host}{f':{port}' if port else ''}"

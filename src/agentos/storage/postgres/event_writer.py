@@ -1,0 +1,131 @@
+"""Writes the events and outcomes of a worker's items to Postgres, in batches, each behind its item's claim."""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from psycopg import Connection
+from psycopg.rows import DictRow
+
+from agentos.core.protocol.codec import EventEncoder, pack
+from agentos.core.protocol.events import Event
+from agentos.core.protocol.results import Outcome
+from agentos.core.text.secrets import Secret
+from agentos.storage.postgres.connecting import is_away, is_outranked, reconnect
+
+BATCH_INTERVAL = 0.15  # seconds
+RETRY_INTERVAL = 0.5  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ItemClaim:
+    thread_id: str
+    claim: tuple[int, int, int]
+
+    @property
+    def text(self) -> str:
+        return "{" + ",".join(map(str, self.claim)) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    claim: ItemClaim
+    at: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    claim: ItemClaim
+    state: str
+    outcome: Outcome | None
+    done: "Future[bool]"
+
+
+class EventWriter:
+    """A thread with a connection of its own. While Postgres is away, everything waits in memory, in order."""
+
+    def __init__(self, conninfo: Secret, redact: Callable[[str], str]) -> None:
+        self._conninfo = conninfo
+        self._encoder = EventEncoder(redact)
+        self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
+        self._connection: Connection[DictRow] | None = None
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def write(self, claim: ItemClaim, event: Event, at: float) -> None:
+        self._queue.put(_Written(claim, at, event))
+
+    def end(self, claim: ItemClaim, state: str, outcome: Outcome | None) -> "Future[bool]":
+        """After all events so far: the item's state and outcome. The result is False if the claim was outranked."""
+        done: Future[bool] = Future()
+        self._queue.put(_Ended(claim, state, outcome, done))
+        return done
+
+    def close(self, timeout: float) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            batch = [self._queue.get()]
+            if isinstance(batch[0], _Written):
+                time.sleep(BATCH_INTERVAL)
+            while not self._queue.empty():
+                batch.append(self._queue.get())
+            is_open = None not in batch
+            self._write_batch([entry for entry in batch if entry is not None])
+
+    def _write_batch(self, batch: list[_Written | _Ended]) -> None:
+        """One transaction for each item, in the order of its entries."""
+        by_claim: dict[ItemClaim, list[_Written | _Ended]] = {}
+        for entry in batch:
+            by_claim.setdefault(entry.claim, []).append(entry)
+        for claim, entries in by_claim.items():
+            is_written = self._write_item(claim, entries)
+            for entry in entries:
+                if isinstance(entry, _Ended):
+                    entry.done.set_result(is_written)
+
+    def _write_item(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> bool:
+        while True:
+            try:
+                self._write_transaction(claim, entries)
+                return True
+            except Exception as error:
+                if is_outranked(error):
+                    return False
+                if not is_away(error):
+                    raise
+            time.sleep(RETRY_INTERVAL)
+
+    def _write_transaction(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> None:
+        if self._connection is None or self._connection.closed:
+            self._connection = reconnect(self._conninfo)
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('agentos.claim', %s, true)", (claim.text,))
+            cursor.execute("SELECT agentos_check_claim(%s)", (claim.thread_id,))
+            rows = [
+                (claim.thread_id, entry.at, self._encoder.line(entry.event, entry.at))
+                for entry in entries
+                if isinstance(entry, _Written)
+            ]
+            if rows:
+                cursor.executemany(
+                    "INSERT INTO agentos_events (thread_id, at, event) VALUES (%s, %s, %s)", rows
+                )
+            for entry in entries:
+                if isinstance(entry, _Ended):
+                    cursor.execute(
+                        "UPDATE agentos_items SET state = %s, outcome = %s WHERE thread_id = %s",
+                        (
+                            entry.state,
+                            json.dumps(pack(entry.outcome)) if entry.outcome else None,
+                            claim.thread_id,
+                        ),
+                    )

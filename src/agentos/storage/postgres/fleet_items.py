@@ -1,0 +1,240 @@
+"""A fleet's submissions, items and outcomes in Postgres, for those who submit, follow, collect and decide."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import DictRow
+
+from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
+from agentos.core.protocol.codec import loads, pack, unpack
+from agentos.core.protocol.events import Event
+from agentos.core.protocol.results import Outcome
+from agentos.core.text.secrets import Secret
+from agentos.storage.postgres.connecting import connect, reconnect
+
+LIVE = ("submitted", "running", "parked")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetItem:
+    """The row of one item. `verdict` is that of its text with the digest `verdict_digest`."""
+
+    item: str
+    workflow: str
+    submission: int
+    digest: str
+    state: str
+    machine: str
+    verdict: str
+    verdict_digest: str
+    outcome: Outcome | None
+    done_at: str
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTask:
+    """What a worker needs to start an item."""
+
+    shared: SharedTask
+    task: ItemTask
+    verdict_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventCursor:
+    """How far a follower has read: transaction and event."""
+
+    transaction: int
+    event: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvent:
+    item: str
+    at: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDocument:
+    """A document of a finished item; without content it was removed. `earlier` are hashes of its earlier versions."""
+
+    path: str
+    content: bytes | None
+    earlier: tuple[str, ...]
+
+
+class FleetDatabase:
+    """One connection, made again when it is torn. Not for use by two threads at once."""
+
+    def __init__(self, conninfo: Secret, project: str = "") -> None:
+        self._conninfo = conninfo
+        self._project = project
+        self._connection: Connection[DictRow] | None = None
+
+    @property
+    def connection(self) -> Connection[DictRow]:
+        if self._connection is None:
+            self._connection = connect(self._conninfo)
+        elif self._connection.closed:
+            self._connection = reconnect(self._conninfo)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    # Submitting.
+
+    def submit(self, shared: SharedTask, tasks: Sequence[ItemTask], code: bytes | None) -> int:
+        """Stores the submission and its items in one transaction, and returns its number."""
+        connection = self.connection
+        with connection.transaction():
+            if code is not None and shared.code:
+                connection.execute(
+                    "INSERT INTO agentos_code VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                    (shared.code.digest, code),
+                )
+            row = connection.execute(
+                "INSERT INTO agentos_submissions (project, workflow, shared, code) VALUES (%s, %s, %s, %s) RETURNING id",
+                (
+                    shared.project,
+                    shared.workflow,
+                    json.dumps(pack(shared)),
+                    shared.code.digest if shared.code else None,
+                ),
+            ).fetchone()
+            assert row is not None
+            submission = int(row["id"])
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO agentos_items (thread_id, project, item, workflow, submission, digest, task) "
+                    "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (thread_id) DO UPDATE SET "
+                    "workflow = excluded.workflow, submission = excluded.submission, digest = excluded.digest, "
+                    "task = excluded.task, state = 'submitted', outcome = NULL",
+                    [_item_row(shared, submission, task) for task in tasks],
+                )
+        return submission
+
+    def items(self, names: Sequence[str] | None = None) -> dict[str, FleetItem]:
+        """The project's items, or those of these names."""
+        rows = self.connection.execute(
+            "SELECT item, workflow, submission, digest, state, machine, verdict, verdict_digest, outcome, done_at "
+            "FROM agentos_items WHERE project = %s AND (%s::text[] IS NULL OR item = ANY(%s::text[])) ORDER BY item",
+            (self._project, names, names),
+        )
+        return {str(row["item"]): _fleet_item(row) for row in rows}
+
+    # Working.
+
+    def load(self, thread: str, submission: int) -> LoadedTask | None:
+        row = self.connection.execute(
+            "SELECT shared, task, verdict_digest FROM agentos_items JOIN agentos_submissions ON id = %s "
+            "WHERE thread_id = %s",
+            (submission, thread),
+        ).fetchone()
+        if row is None:
+            return None
+        return LoadedTask(
+            unpack(SharedTask, row["shared"]), unpack(ItemTask, row["task"]), row["verdict_digest"] or ""
+        )
+
+    def code(self, digest: str) -> bytes:
+        row = self.connection.execute(
+            "SELECT content FROM agentos_code WHERE digest = %s", (digest,)
+        ).fetchone()
+        return bytes(row["content"]) if row else b""
+
+    # Following.
+
+    def horizon(self) -> EventCursor:
+        """Where a follower starts who has seen everything up to now."""
+        row = self.connection.execute(
+            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon"
+        ).fetchone()
+        assert row is not None
+        return EventCursor(int(row["horizon"]))
+
+    def events_after(
+        self, cursor: EventCursor, items: Sequence[str], limit: int = 2000
+    ) -> tuple[list[FleetEvent], EventCursor]:
+        """The events that follow, in an order that never changes any more, and the new cursor.
+
+        Numbers of a sequence become visible out of order. Below the snapshot's horizon every transaction has ended, so
+        nothing can appear there later.
+        """
+        rows = self.connection.execute(
+            "SELECT id, written::text AS transaction, thread_id, at, event::text AS event FROM agentos_events "
+            "WHERE (written, id) > (%s::xid8, %s) AND written < pg_snapshot_xmin(pg_current_snapshot()) "
+            "AND thread_id = ANY(%s) ORDER BY written, id LIMIT %s",
+            (
+                str(cursor.transaction),
+                cursor.event if cursor.event else -1,
+                [thread_id(self._project, item) for item in items],
+                limit,
+            ),
+        ).fetchall()
+        found = [
+            FleetEvent(str(row["thread_id"]).partition("/")[2], float(row["at"]), loads(row["event"]))
+            for row in rows
+        ]
+        last = EventCursor(int(rows[-1]["transaction"]), int(rows[-1]["id"])) if rows else cursor
+        return found, last
+
+    # Collecting.
+
+    def documents(self, item: str) -> list[FleetDocument]:
+        rows = self.connection.execute(
+            "SELECT path, content, earlier FROM agentos_documents WHERE thread_id = %s ORDER BY path",
+            (thread_id(self._project, item),),
+        )
+        return [
+            FleetDocument(
+                str(row["path"]),
+                None if row["content"] is None else bytes(row["content"]),
+                tuple(row["earlier"]),
+            )
+            for row in rows
+        ]
+
+    def fail(self, item: str, outcome: Outcome) -> None:
+        """Records the end of an item that no worker could record."""
+        self.connection.execute(
+            "UPDATE agentos_items SET state = 'ended', outcome = %s WHERE thread_id = %s AND state = ANY(%s)",
+            (json.dumps(pack(outcome)), thread_id(self._project, item), list(LIVE)),
+        )
+
+
+def _item_row(shared: SharedTask, submission: int, task: ItemTask) -> tuple[Any, ...]:
+    item = task.item
+    return (
+        thread_id(shared.project, item.id),
+        shared.project,
+        item.id,
+        shared.workflow,
+        submission,
+        item.digest,
+        json.dumps(pack(task)),
+    )
+
+
+def _fleet_item(row: DictRow) -> FleetItem:
+    return FleetItem(
+        str(row["item"]),
+        str(row["workflow"]),
+        int(row["submission"]),
+        str(row["digest"]),
+        str(row["state"]),
+        str(row["machine"]),
+        row["verdict"] or "",
+        row["verdict_digest"] or "",
+        unpack(Outcome, row["outcome"]) if row["outcome"] else None,
+        str(row["done_at"] or ""),
+    )
