@@ -40,7 +40,7 @@ def providers(package: str) -> set[str]:
 
 @pytest.mark.slow
 def test_every_imported_package_is_declared() -> None:
-    declared = {plain(re.split(r"[><=]", requirement)[0]) for requirement in DECLARED}
+    declared = {plain(re.split(r"[\[><=]", requirement)[0]) for requirement in DECLARED}
     assert {package for package in imported() if not providers(package) & declared} == set()
 
 
@@ -48,12 +48,12 @@ def test_every_imported_package_is_declared() -> None:
 def test_every_declared_package_is_imported() -> None:
     packages = imported() | {grammar.package for grammar in GRAMMARS.values()}  # imported by name
     used = {name for package in packages for name in providers(package)}
-    assert {plain(re.split(r"[><=]", requirement)[0]) for requirement in DECLARED} <= used
+    assert {plain(re.split(r"[\[><=]", requirement)[0]) for requirement in DECLARED} <= used
 
 
 @pytest.mark.parametrize("requirement", DECLARED)
 def test_every_requirement_has_a_lower_and_an_upper_bound(requirement: str) -> None:
-    assert re.fullmatch(r"[a-z0-9-]+>=[\d.]+,<[\d.]+", requirement)
+    assert re.fullmatch(r"[a-z0-9-]+(?:\[[a-z]+\])?>=[\d.]+,<[\d.]+", requirement)
 
 
 def test_the_lowest_versions_pin_every_runtime_requirement() -> None:

@@ -97,6 +97,7 @@ EXAMPLES = {
     "prices": "{ 'gemini-2.5-pro' = { input = 0.0, output = 0.0 } }",
     "budget": "500",
     "max_parallel": "60",
+    "fleet": '{ gateway = "https://evil.example" }',
 }
 TABLE = [
     [cell.strip() for cell in line.strip("|").split("|")]
