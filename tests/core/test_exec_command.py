@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentos.core.planning.exec_command import exec_items, record_name, render_command, workflow_name
-from agentos.core.planning.plan import is_safe_id
+from agentos.core.planning.plan import Column, is_safe_id
 
 
 def rendered(*command: str, source: str = "ideas/17-dark mode.md") -> tuple[str, ...]:
@@ -23,6 +23,26 @@ def test_every_placeholder_is_replaced() -> None:
         "1",
         "ideas/17-dark mode.md",
     )
+
+
+def test_the_placeholders_of_gnu_parallel_and_their_long_names_work() -> None:
+    words = ("{.}", "{/}", "{//}", "{/.}", "{#}", "{suffix}", "{item.stem}", "{item.folder}", "{item.name}")
+    expected = ("a/b.tar", "b.tar.gz", "a", "b.tar", "1", ".gz", "b.tar", "a", "b.tar.gz")
+    assert rendered(*words, source="a/b.tar.gz") == expected
+
+
+def test_columns_of_a_table_are_placeholders_and_come_before_parts_of_the_same_name() -> None:
+    columns = (Column("title", "Dark mode"), Column("name", "mine"), Column("due date", "{item}"))
+    item = exec_items(["17.md"], "exec-1", {"17.md": columns})[0]
+    assert render_command(("x", "{title}", "{name}", "{item.name}", "{due date}", "{item}"), item) == (
+        "x",
+        "Dark mode",
+        "mine",
+        "17.md",
+        "{item}",
+        "17.md",
+    )
+    assert render_command(("x", "{title}"), item) == ("x", "Dark mode"), "no item is appended"
 
 
 def test_without_a_placeholder_the_item_is_the_last_argument() -> None:

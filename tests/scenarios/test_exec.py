@@ -42,6 +42,52 @@ def calls(project: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def test_items_that_changed_are_done_again_on_request(harness: RunHarness, project: Path) -> None:
+    work(project, a="exit 0", b="exit 0", c="exit 0")
+    assert exec_(harness).code == 0
+    assert "every item is done" in exec_(harness, "--rerun-changed").out
+    work(project, b="exit 0 # changed")
+    assert "every item is done" in exec_(harness).out
+    assert "b  changed since it was done" in exec_(harness, "--rerun-changed", "--dry-run").out
+    assert exec_(harness, "--rerun-changed").code == 0
+    assert sorted(calls(project)) == ["work/a.sh", "work/b.sh", "work/b.sh", "work/c.sh"]
+    assert "every item is done" in exec_(harness, "--rerun-changed").out
+
+
+def test_a_program_that_edits_its_own_item_is_not_run_for_ever(harness: RunHarness, project: Path) -> None:
+    work(project, a="echo '# edited' >> work/a.sh")
+    assert exec_(harness).code == 0
+    assert "every item is done" in exec_(harness, "--rerun-changed").out
+
+
+def test_output_is_shown_in_the_order_of_the_items_on_request(harness: RunHarness, project: Path) -> None:
+    """The first item ends last: it waits until the others are done."""
+    work(
+        project,
+        a="while ! [ -e b.done ] || ! [ -e c.done ]; do sleep 0.05; done; echo A",
+        b="echo B; touch b.done",
+        c="echo C; touch c.done",
+    )
+    done = exec_(harness, "--parallel", "3", "--keep-order")
+    assert done.code == 0
+    lines = [line for line in done.lines if line.startswith(("[a]", "[b]", "[c]"))]
+    assert [line[1] for line in lines] == sorted(line[1] for line in lines)
+    assert "[b] B" in lines and "[c] C" in lines
+
+
+def test_columns_of_a_table_reach_the_command_and_the_environment(harness: RunHarness, project: Path) -> None:
+    (project / "tasks.csv").write_text("id,title,due date\n7,Dark mode,May\n8,Light mode,June\n")
+    words = ("sh", "-c", 'echo "$1 by $AGENTOS_COLUMN_DUE_DATE as $AGENTOS_ITEM"', "sh", "{title}")
+    done = harness.run("exec", "--items-from", "tasks.csv", "--", *words, program="agentos")
+    assert done.code == 0, done.err
+    assert "Dark mode by May as 7" in done.lines_of("7") and "Light mode by June as 8" in done.lines_of("8")
+    (project / "tasks.csv").write_text("id,title,due date\n7,Dark mode,May\n8,Light mode,July\n")
+    again = harness.run(
+        "exec", "--items-from", "tasks.csv", "--rerun-changed", "--", *words, program="agentos"
+    )
+    assert again.lines_of("7") == [] and "Light mode by July as 8" in again.lines_of("8")
+
+
 def test_exit_codes_decide_and_the_same_command_resumes(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0", b="echo oops >&2; exit 3", c="exit 0")
     first = exec_(harness, "--parallel", "3")

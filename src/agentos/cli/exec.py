@@ -19,6 +19,7 @@ from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 if TYPE_CHECKING:
     from agentos.core.planning.exec_command import WorkspaceKind
+    from agentos.core.planning.plan import Column
     from agentos.exec.agents import AgentChoice
 
 EXAMPLES = """\b
@@ -34,7 +35,8 @@ Examples:
   agentos exec --agent codex 'src/*.py' -- --model gpt-5.4 "Add docstrings to {item}"
 
 \b
-Placeholders in the command: {item} (or {}), {id}, {name}, {stem}, {folder}, {number}; {{item}} is a literal {item}.
+Placeholders in the command: {item} (or {}), {id}, {name}, {stem}, {suffix}, {folder}, {number}, the columns of a table,
+{gateway}; as in GNU parallel {.}, {/}, {//}, {/.}, {#}; also {item.stem} and so on. {{item}} is a literal {item}.
 Without a placeholder, the item is appended as the last argument. The command is not run by a shell;
 if you need one, write: sh -c '...' sh {item}.
 
@@ -96,7 +98,8 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         raise click.UsageError("--no-gateway: --budget, --max-wait and --offline need the gateway; drop one")
     codes, any_code = _retry_codes(options["retry_on"])
     source = options["items_from"]
-    listed = () if source is None else tuple(_split_list(source.read()))
+    rows = _table_rows(source)
+    listed = () if source is None else tuple(rows or _split_list(source.read()))
     if source is not None and not listed:
         raise NothingMatches(f"{'standard input' if source.name == '<stdin>' else source.name} names no item")
     sources = (*_sources(options, settings.project), *listed)
@@ -122,6 +125,9 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         max_wait=options["max_wait"],
         isolation=_isolation(options["worktree"], options["copy"]),
         agent=agent,
+        columns=rows,
+        rerun_changed=options["rerun_changed"],
+        keep_order=options["keep_order"],
     )
     if options["dry_run"]:
         return _dry_run(request)
@@ -166,6 +172,15 @@ def _sources(options: dict[str, Any], project: Path) -> list[str]:
             raise NothingMatches(f"nothing matches {pattern!r} in {project}")
         found += matches or [pattern]
     return found
+
+
+def _table_rows(source: Any) -> "dict[str, tuple[Column, ...]]":
+    """The columns of each item of a table; empty if the file is a plain list."""
+    from agentos.exec.item_table import is_table, read_table
+
+    if source is None or not is_table(source.name):
+        return {}
+    return {row.source: row.columns for row in read_table(source.name, source.read())}
 
 
 def _split_list(text: str) -> Iterable[str]:
@@ -216,7 +231,8 @@ command = ExecCommand(
             ["--items-from"],
             type=click.File("r", errors="surrogateescape"),
             metavar="FILE",
-            help="File with one item per line, or separated by NULs; - is stdin.",
+            help="File with one item per line, or separated by NULs; - is stdin. A .csv, .tsv, .json or .jsonl file is a "
+            "table, whose columns are placeholders.",
         ),
         click.Option(
             ["--agent"],
@@ -226,6 +242,16 @@ command = ExecCommand(
         click.Option(["--limit"], type=click.IntRange(min=1), help="Select at most this many items."),
         click.Option(["--failed"], is_flag=True, help="Only items that failed in the last run."),
         click.Option(["--fresh"], is_flag=True, help="Include items that are already done."),
+        click.Option(
+            ["--rerun-changed"],
+            is_flag=True,
+            help="Include items that are done, but whose file or row has changed since.",
+        ),
+        click.Option(
+            ["--keep-order"],
+            is_flag=True,
+            help="Show the output of the items in their order, each after those before it.",
+        ),
         click.Option(
             ["--parallel", "-j"],
             type=Workers(),

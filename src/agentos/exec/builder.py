@@ -16,16 +16,16 @@ from agentos.config.secret_variables import is_secret_name, is_secret_value, wit
 from agentos.config.settings import Settings, environment, program_environment, user_home
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
-    PLACEHOLDERS,
     ExecTask,
     WorkspaceKind,
     WorkspaceSpec,
     exec_items,
+    has_placeholder,
     record_name,
     render_command,
     workflow_name,
 )
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, Plan, Selection, make_plan
+from agentos.core.planning.plan import Candidate, Column, Item, ItemStatus, Plan, Selection, make_plan
 from agentos.core.planning.worker_task import Variable
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
@@ -81,6 +81,9 @@ class ExecRequest:
     repo: the folder the user named; None: where they stand, with the settings of the project around it.
     isolation: what each item gets to work in; None: the project itself.
     agent: the agent that `program` starts, if the user named one of those that we know.
+    columns: the rows of the items that come from a table.
+    rerun_changed: whether items are done again if their content changed since.
+    keep_order: whether output is shown in the order of the items.
     """
 
     sources: tuple[str, ...]
@@ -101,6 +104,9 @@ class ExecRequest:
     offline: bool = False
     max_wait: float | None = None  # seconds
     agent: AgentChoice | None = None
+    columns: Mapping[str, tuple[Column, ...]] | None = None
+    rerun_changed: bool = False
+    keep_order: bool = False
 
     @property
     def name(self) -> str:
@@ -113,16 +119,19 @@ def plan_exec(request: ExecRequest) -> Plan:
     _check_program(request)
     home, project = Home(request.settings.home), request.settings.project
     records = home.program(project, request.name)
-    done, held = DoneMarkers(records).names(), ItemLocks.inside(records).held()
+    markers, held = DoneMarkers(records), ItemLocks.inside(records).held()
+    done = markers.names()
     failed = failed_before(home.runs, request.name, project, required=request.selection.failed)
     candidates = []
-    for item in exec_items(request.sources, request.name):
+    for item in exec_items(request.sources, request.name, request.columns):
         name = record_name(item.source)
         is_done = name in done and not request.selection.fresh
+        is_changed = is_done and request.rerun_changed and markers.is_outdated(item, project)
+        status = ItemStatus.APPROVED if is_done else ItemStatus.PENDING
         candidates.append(
             Candidate(
                 item,
-                ItemStatus.APPROVED if is_done else ItemStatus.PENDING,
+                ItemStatus.OUTDATED if is_changed else status,
                 failed_before=item.id in failed,
                 held_by="another run" if name in held else None,
             )
@@ -139,6 +148,7 @@ def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
         request.display,
         request.settings.on_done,
         request.settings.notify != "none",
+        request.keep_order,
     )
     return run_with_signals(origin, ExecRunBuilder(request, origin).run)
 
@@ -169,6 +179,7 @@ class ExecRunBuilder:
         self._records = self._home.program(self._settings.project, request.name)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
+        self._changed: set[str] = set()
         self._run_id = ""
         self._gateway: GatewayChild | None = None
         self._agent_variables: dict[str, str] = {}
@@ -184,6 +195,7 @@ class ExecRunBuilder:
             self._home.open()
             self._workspace = self._prepare_workspaces()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
+            self._changed = {entry.item.id for entry in plan.entries if ItemStatus.OUTDATED in entry.reason}
             # Opened before the run folder is created, so that a path that cannot be written leaves none behind.
             joblogs = []
             if path := self._request.joblog:
@@ -292,7 +304,7 @@ class ExecRunBuilder:
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
             retry_codes=request.retry_codes,
             retry_any=request.retry_any,
-            redo=request.selection.fresh and command.attempt == 1,
+            redo=command.attempt == 1 and (request.selection.fresh or item.id in self._changed),
             workspace=self._workspace,
         )
         return json.dumps(pack(task))
@@ -325,7 +337,8 @@ class ExecRunBuilder:
         holder = locks.holder(name)
         if locks.is_held(name):
             return held_outcome(holder)
-        is_ours = holder is None or holder.run == self._run_id or self._request.selection.fresh
+        is_redone = self._request.selection.fresh or item.id in self._changed
+        is_ours = holder is None or holder.run == self._run_id or is_redone
         if is_ours or not DoneMarkers(self._records).is_done(item):
             return None
         return Outcome(Ending.FINISHED_BY_OTHER_RUN, error="another run finished it")
@@ -364,13 +377,19 @@ def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
         "AGENTOS_ITEM": item.source,
         "AGENTOS_ITEM_ID": item.id,
         "AGENTOS_ATTEMPT": str(attempt),
+        **{
+            f"AGENTOS_COLUMN_{re.sub('[^A-Z0-9]', '_', column.name.upper())}": column.value
+            for column in item.columns
+            if "\0" not in column.value
+        },
     }
 
 
 def _check_program(request: ExecRequest) -> None:
     """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
     program = request.program[0]
-    if any(f"{{{name}}}" in program for name in ("", *PLACEHOLDERS)):
+    columns = {column.name for row in (request.columns or {}).values() for column in row}
+    if has_placeholder(program, columns):
         return
     path = str(request.settings.project / program) if "/" in program else program
     if shutil.which(path) is None:

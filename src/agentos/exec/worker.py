@@ -1,6 +1,8 @@
 """Inside a worker process of `agentos exec`: runs one program for one item and marks the item as done."""
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -11,6 +13,7 @@ import time
 from pathlib import Path
 
 from agentos.config.settings import environment
+from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import ExecTask, record_name
 from agentos.core.planning.plan import Item
 from agentos.core.protocol.codec import unpack
@@ -23,6 +26,7 @@ from agentos.engines.channel import SocketChannel
 from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState
 from agentos.exec.workspaces import open_workspaces
 from agentos.platform_support import platform
+from agentos.regular_files import open_regular, read_regular
 from agentos.storage.files import Folder, private_folder
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 
@@ -92,6 +96,7 @@ async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", 
 async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...]) -> Outcome:
     """Run the program. It inherits the item's locks: should it outlive this worker, no other run starts the item."""
     started_at = time.monotonic()
+    before = content_digest(task.item, Path(task.working_dir))
     try:
         workspace = _open_workspace(task)
     except (WorkspaceError, OSError) as error:
@@ -117,7 +122,9 @@ async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: 
             _save_workspace(task, channel)
         except (WorkspaceError, OSError) as error:
             return failed(f"the program succeeded, but its changes cannot be saved: {error}")
-        markers.set(task.item, seconds)
+        # The program may have changed the file itself.
+        after = content_digest(task.item, Path(task.working_dir))
+        markers.set(task.item, seconds, tuple(dict.fromkeys((before, after))))
     return _outcome(task, status, stopped=stopping.is_set())
 
 
@@ -226,6 +233,17 @@ def _kill_group() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def content_digest(item: Item, project: Path) -> str:
+    """A hash of the item's row and of its file, if it is one."""
+    digest = hashlib.sha256(json.dumps([[column.name, column.value] for column in item.columns]).encode())
+    with contextlib.suppress(OSError, PreflightError, ValueError):
+        descriptor = open_regular(project / item.source, follow=True)
+        with open(descriptor, "rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
 class DoneMarkers:
     """Which items a command has finished in one project: one permanent marker file per item, beside the locks."""
 
@@ -242,9 +260,19 @@ class DoneMarkers:
     def is_done(self, item: Item) -> bool:
         return (self._folder / self._name(item)).exists()
 
-    def set(self, item: Item, seconds: float) -> None:
-        """Marks the item as done. The marker is on disk when this returns."""
-        text = json.dumps({"item": item.source, "seconds": round(seconds, 3)})
+    def is_outdated(self, item: Item, project: Path) -> bool:
+        """Whether the item's file or row is no longer what it was when the item was done."""
+        try:
+            text = read_regular(self._folder / self._name(item), self._folder)
+            digests = json.loads(text).get("digests", ())
+        except (OSError, ValueError, AttributeError, PreflightError):
+            return False
+        return bool(digests) and content_digest(item, project) not in digests
+
+    def set(self, item: Item, seconds: float, digests: tuple[str, ...] = ()) -> None:
+        """Marks the item as done, with what it contained. The marker is on disk when this returns."""
+        record = {"item": item.source, "seconds": round(seconds, 3), "digests": digests}
+        text = json.dumps(record)
         Folder(self._folder, file_mode=0o600).write(self._name(item), text.encode())
 
     def clear(self, item: Item) -> None:

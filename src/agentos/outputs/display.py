@@ -35,12 +35,14 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-def open_display(
+def open_display(  # noqa: PLR0913 - keywords, half of them optional
     kind: str,
     descriptor: int,
     redact: Callable[[str], str],
     info: TerminalInfo,
     quit: Callable[[], None] | None = None,
+    *,
+    keep_order: bool = False,
 ) -> Display:
     """The display for `--display kind`; `auto` is live on a capable terminal and plain elsewhere.
 
@@ -53,9 +55,10 @@ def open_display(
         footer = kind == "live" or (kind == "auto" and not info.is_simple)
         keyboard = Keyboard(0 if is_terminal(0) else descriptor)
         hint = RUN_KEYS if quit is None else WATCH_KEYS
-        options = LiveOptions(colours, info.reflows, footer, hint, info, quit, reader_folder())
+        options = LiveOptions(colours, info.reflows, footer, hint, info, quit, reader_folder(), keep_order)
         return LiveDisplay(descriptor, keyboard, redact, options)
-    display = PlainDisplay(LineWriter(descriptor), redact, paint if colours else unpainted, reader_folder())
+    painted = paint if colours else unpainted
+    display = PlainDisplay(LineWriter(descriptor), redact, painted, reader_folder(), keep_order=keep_order)
     if kind == "live":
         display.write(f"{COORDINATOR} --display live needs a terminal. Showing plain lines.")
     return display
@@ -65,11 +68,17 @@ class PlainDisplay:
     """Writes lines to a pipe or a file in the order of events."""
 
     def __init__(
-        self, writer: LineWriter, redact: Callable[[str], str], paint: Callable[[str], str], here: Here
+        self,
+        writer: LineWriter,
+        redact: Callable[[str], str],
+        paint: Callable[[str], str],
+        here: Here,
+        *,
+        keep_order: bool = False,
     ) -> None:
         self._writer = writer
         self._paint = paint
-        self._console = Console(self.write, redact, self.write, here)
+        self._console = Console(self.write, redact, self.write, here, keep_order=keep_order)
 
     def on_event(self, event: events.Event, at: float) -> None:
         self._console.on_event(event, at)

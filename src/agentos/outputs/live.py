@@ -45,6 +45,7 @@ class LiveOptions:
     info: TerminalInfo = field(default_factory=TerminalInfo)
     quit: Callable[[], None] | None = None
     here: Here = None
+    keep_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ class LiveDisplay:
         self._paint_row = paint_text if options.colours else unpainted
         self._lines: list[str] = []
         progress = (lambda line: None) if options.footer else self._lines.append
-        self._console = Console(self._lines.append, redact, progress, options.here)
+        self._console = Console(
+            self._lines.append, redact, progress, options.here, keep_order=options.keep_order
+        )
         self._status = TerminalStatus(options.info)
         self._bell = ""
         self._events: deque[_QueuedEvent | str] = deque()

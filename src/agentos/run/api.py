@@ -53,6 +53,7 @@ class RunOrigin:
     json: stdout carries JSON events, so text for people goes to stderr.
     on_done: a command line to run when the run has ended.
     notify: whether the terminal shows progress in its title and rings when a long run ends.
+    keep_order: the output of an item is shown after that of the items before it.
     """
 
     command: str
@@ -61,6 +62,7 @@ class RunOrigin:
     display: str = "auto"
     on_done: str = ""
     notify: bool = True
+    keep_order: bool = False
 
     @property
     def text_fd(self) -> int:

@@ -47,7 +47,9 @@ class RunSession:
         self.run_id = run.id
         self.folder = run.path
         info = terminal_info() if origin.notify else terminal_info().without_notifications()
-        self.display = open_display(origin.display, origin.text_fd, redact, info)
+        self.display = open_display(
+            origin.display, origin.text_fd, redact, info, keep_order=origin.keep_order
+        )
         self.listeners: list[Listener] = []
         self._origin = origin
         self._redact = redact

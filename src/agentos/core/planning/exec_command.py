@@ -4,19 +4,21 @@ import hashlib
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentos.core.planning.plan import Item, is_safe_id
+from agentos.core.planning.plan import Column, Item, is_safe_id
 from agentos.core.planning.worker_task import Variable
 
 MAX_ID_LENGTH = 64  # characters
 TEMPORARY_FAILURE = 75
 """EX_TEMPFAIL of sysexits.h: the program asks to be run again."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_PLACEHOLDER = re.compile(r"\{\{(\w*)\}\}|\{(\w*)\}")
+_PLACEHOLDER = re.compile(r"\{\{([\w .#/-]*)\}\}|\{([\w .#/-]*)\}")
 PLACEHOLDERS = ("item", "id", "name", "stem", "folder", "number")
+# As in GNU parallel: the item without its suffix, its file name, its folder, its stem, its number.
+_GNU_PLACEHOLDERS = (".", "/", "//", "/.", "#")
 
 
 class WorkspaceKind(StrEnum):
@@ -76,12 +78,15 @@ def record_name(source: str) -> str:
     return _digest(source)[:32]
 
 
-def exec_items(sources: Iterable[str], workflow: str) -> list[Item]:
-    """One item per distinct source, in order."""
+def exec_items(
+    sources: Iterable[str], workflow: str, columns: Mapping[str, tuple[Column, ...]] | None = None
+) -> list[Item]:
+    """One item per distinct source, in order; `columns` has the rows of those that come from a table."""
+    rows = columns or {}
     unique = list(dict.fromkeys(sources))
     ids = _ids(unique)
     return [
-        Item(id=ids[source], workflow=workflow, number=number, title=source, source=source)
+        Item(ids[source], workflow, number, source, source, columns=rows.get(source, ()))
         for number, source in enumerate(unique, 1)
     ]
 
@@ -91,7 +96,8 @@ def render_command(command: Sequence[str], item: Item, gateway: str = "") -> tup
 
     `{gateway}` is the gateway's address; it stays as it is while there is none.
     """
-    if not any(has_placeholder(argument) for argument in command):
+    names = {column.name for column in item.columns}
+    if not any(has_placeholder(argument, names) for argument in command):
         command = [*command, "{item}"]
     values = _values(item) | ({"gateway": gateway} if gateway else {})
     return tuple(
@@ -99,10 +105,12 @@ def render_command(command: Sequence[str], item: Item, gateway: str = "") -> tup
     )
 
 
-def has_placeholder(argument: str) -> bool:
+def has_placeholder(argument: str, columns: Collection[str] = ()) -> bool:
     """Whether an argument contains something of the item."""
+    found = (match[2] for match in _PLACEHOLDER.finditer(argument) if match[2] is not None)
     return any(
-        match[2] in ("", *PLACEHOLDERS) for match in _PLACEHOLDER.finditer(argument) if match[2] is not None
+        name.removeprefix("item.") in ("", "suffix", *PLACEHOLDERS, *_GNU_PLACEHOLDERS, *columns)
+        for name in found
     )
 
 
@@ -115,15 +123,27 @@ def _substituted(match: "re.Match[str]", values: dict[str, str]) -> str:
 
 def _values(item: Item) -> dict[str, str]:
     folder, name = posixpath.split(item.source)
-    stem = posixpath.splitext(name)[0]
-    return {
-        "": item.source,
-        "item": item.source,
+    stem, suffix = posixpath.splitext(name)
+    parts = {
         "id": item.id,
         "name": name,
         "stem": stem,
+        "suffix": suffix,
         "folder": folder or ".",
         "number": str(item.number),
+    }
+    # A column comes before a part of the same name, which has another name too: {item.name}.
+    return {
+        "": item.source,
+        ".": posixpath.splitext(item.source)[0],
+        "/": name,
+        "//": folder or ".",
+        "/.": stem,
+        "#": str(item.number),
+        **parts,
+        **{f"item.{part}": value for part, value in parts.items()},
+        **{column.name: column.value for column in item.columns},
+        "item": item.source,
     }
 
 

@@ -11,8 +11,19 @@ _ID = re.compile(r"(?![.-])[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """A value of an item that comes from a table."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
-    """One unit of work. `source` is a path relative to the project, `digest` a hash of its text."""
+    """One unit of work. `source` is a path relative to the project, `digest` a hash of its text.
+
+    `columns` are the values of its row, if the items come from a table.
+    """
 
     id: str
     workflow: str
@@ -22,6 +33,7 @@ class Item:
     digest: str = ""
     labels: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
 
 def matches(item: str, word: str) -> bool:
@@ -54,6 +66,7 @@ class ItemStatus(StrEnum):
     APPROVED = "approved"
     UNCHANGED = "needs revision"
     CHANGED = "changed since it needed revision"
+    OUTDATED = "changed since it was done"
     CLOSED = "closed"
 
 
@@ -172,7 +185,7 @@ def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
 def _pending(candidate: Candidate, selection: Selection) -> bool:
     if candidate.status is ItemStatus.UNCHANGED:
         return selection.fresh or candidate.node not in (None, FINISHED)
-    return candidate.status in (ItemStatus.PENDING, ItemStatus.CHANGED)
+    return candidate.status in (ItemStatus.PENDING, ItemStatus.CHANGED, ItemStatus.OUTDATED)
 
 
 def _is_redone(candidate: Candidate, selection: Selection) -> bool:
@@ -250,6 +263,8 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
         reasons.append(f"resumes at {candidate.node}")
     if candidate.status is ItemStatus.CHANGED or _is_redone(candidate, selection):
         reasons.append("needed revision before" if selection.words else "changed since it needed revision")
+    if candidate.status is ItemStatus.OUTDATED:
+        reasons.append(candidate.status.value)
     if candidate.status is ItemStatus.CLOSED:
         reasons.append("closed, but named")
     return ", ".join(reasons) or "new"

@@ -1,0 +1,83 @@
+"""Items from a table: a CSV, TSV, JSON or JSON Lines file, whose columns become variables of the command."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.core.errors import PreflightError
+from agentos.core.planning.plan import Column
+
+FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+NAME_COLUMNS = ("item", "file", "path", "id")
+"""The column that names the item; without one of these, it is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One item of a table: what it is called, and its columns."""
+
+    source: str
+    columns: tuple[Column, ...]
+
+
+def is_table(name: str) -> bool:
+    return Path(name).suffix.lower() in FORMATS
+
+
+def read_table(name: str, text: str) -> list[TableRow]:
+    """The rows of a table, in order. Raises PreflightError if it cannot be read, or if two items have one name."""
+    try:
+        records = list(_records(Path(name).suffix.lower(), text))
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise PreflightError(f"{name}: {error}") from error
+    rows = [_row(name, number, record) for number, record in enumerate(records, 1)]
+    seen: dict[str, int] = {}
+    for number, row in enumerate(rows, 1):
+        if seen.setdefault(row.source, number) != number:
+            raise PreflightError(
+                f"{name}: rows {seen[row.source]} and {number} are both called {row.source!r}; expected a different "
+                f"value in each row of the column that names the items ({', '.join(NAME_COLUMNS)}, or the first)"
+            )
+    return rows
+
+
+def _records(suffix: str, text: str) -> Iterator[object]:
+    if suffix in (".csv", ".tsv"):
+        reader = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
+        header = [name.strip() for name in next(reader, [])]
+        for cells in reader:
+            if len(cells) > len(header):
+                raise ValueError(
+                    f"line {reader.line_num} has {len(cells)} columns, the header has {len(header)}"
+                )
+            if any(cell.strip() for cell in cells):
+                yield dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True))
+    elif suffix == ".json":
+        found = json.loads(text)
+        if not isinstance(found, list):
+            raise ValueError("expected a list of objects or of words")
+        yield from found
+    else:
+        yield from (json.loads(line) for line in text.splitlines() if line.strip())
+
+
+def _row(name: str, number: int, record: object) -> TableRow:
+    if isinstance(record, str) and record:
+        return TableRow(record, ())
+    if not isinstance(record, dict) or not record:
+        raise PreflightError(
+            f"{name}: row {number} is {record!r:.80}; expected an object with columns, or a word"
+        )
+    columns = tuple(Column(str(key), _text(value)) for key, value in record.items())
+    values = {column.name: column.value for column in columns}
+    source = next((values[key] for key in NAME_COLUMNS if values.get(key)), columns[0].value)
+    if not source or "\0" in source:
+        raise PreflightError(f"{name}: row {number} has no name in its column {columns[0].name!r}")
+    return TableRow(source, columns)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,51 @@
+"""Items from a table: rows become items, columns become variables."""
+
+import pytest
+
+from agentos.core.errors import PreflightError
+from agentos.core.planning.plan import Column
+from agentos.exec.item_table import TableRow, is_table, read_table
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", 'file,title\na.md,"Dark, mode"\nb.md,\n\n'),
+        ("t.tsv", "file\ttitle\na.md\tDark, mode\nb.md\t\n"),
+        ("t.json", '[{"file": "a.md", "title": "Dark, mode"}, {"file": "b.md", "title": ""}]'),
+        ("t.jsonl", '{"file": "a.md", "title": "Dark, mode"}\n\n{"file": "b.md", "title": ""}\n'),
+    ],
+)
+def test_every_format_gives_the_same_rows(name: str, text: str) -> None:
+    assert is_table(name) and read_table(name, text) == [
+        TableRow("a.md", (Column("file", "a.md"), Column("title", "Dark, mode"))),
+        TableRow("b.md", (Column("file", "b.md"), Column("title", ""))),
+    ]
+
+
+def test_the_item_is_the_column_that_names_it_or_the_first() -> None:
+    assert read_table("t.csv", "title,id\nDark,7\n")[0].source == "7"
+    assert read_table("t.csv", "title,size\nDark,7\n")[0].source == "Dark"
+    assert read_table("t.json", '["a", {"n": 3, "deep": [1, {"x": null}]}]') == [
+        TableRow("a", ()),
+        TableRow("3", (Column("n", "3"), Column("deep", '[1, {"x": null}]'))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("t.csv", "id,title\n1,a\n1,b\n", "rows 1 and 2 are both called '1'"),
+        ("t.csv", "id,title\n1,a,b\n", "line 2 has 3 columns, the header has 2"),
+        ("t.csv", "id,title\n,a\n", "row 1 has no name in its column 'id'"),
+        ("t.json", '{"id": 1}', "expected a list"),
+        ("t.json", "[1]", "row 1 is 1; expected an object"),
+        ("t.json", "[", "Expecting value"),
+        ("t.json", "[" * 100_000, ""),
+        ("t.jsonl", '{"id": 1}\n{', "Expecting property name"),
+    ],
+)
+def test_a_table_that_cannot_be_used_says_where_and_why(name: str, text: str, expected: str) -> None:
+    with pytest.raises(PreflightError) as caught:
+        read_table(name, text)
+    assert str(caught.value).startswith(f"{name}: ") and expected in str(caught.value)
