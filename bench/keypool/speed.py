@@ -24,7 +24,7 @@ from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.peer_state import with_shared_lock
 from agentos.core.quota.pool import Pool
-from agentos.core.ratelimit.limits import Dimension, Rate
+from agentos.core.ratelimit.limits import CallCost, Dimension, Rate
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
 from agentos.engines.process import ProcessEngine
@@ -55,6 +55,9 @@ def main() -> None:
         f"({statistics.median(fast):,.0f} in the median)"
     )
     print(f"{decisions_a_second(waiting=200):,.0f} decisions a CPU second, {KEYS} keys, 200 calls waiting")
+    for keys, waiting in ((KEYS, 1000), (1000, 1000), (10_000, 1000)):
+        speed = decisions_at_the_limit(keys, waiting)
+        print(f"{speed:,.0f} decisions a CPU second, {keys:,} keys at their limit, {waiting:,} calls waiting")
     rounds = [lease_waits() for _ in range(ROUNDS)]
     waits = min(rounds, key=statistics.median)
     print(
@@ -90,6 +93,42 @@ def decisions_a_second(waiting: int = 0) -> float:
             held += pool.grant(now)
             decided += 1
     return decided / (time.process_time() - began)
+
+
+def decisions_at_the_limit(keys: int, waiting: int) -> float:
+    """As above, with every key at its limit all the time: a key opens, the first in line gets it, a new call joins the line."""
+    limit = Rate(10.0, 60.0)
+    pool = Pool(_credentials(keys, limit))
+    now, opening = 0.0, limit.seconds / limit.amount / keys
+    for credential in [key.credential for key in pool.keys]:
+        limiter = pool.bucket(credential.name, MODEL).limiter
+        for number in range(int(limit.amount)):
+            limiter.settle(limiter.reserve(CallCost(), now + number * keys * opening), CallCost())
+        pool.mark_proven(credential.name)
+        now += opening
+    now = limit.seconds
+    for number in range(waiting):
+        pool.request(_lease_request(f"waiting-{number}", now))
+    pool.grant(now)  # builds the index
+    decided, granted, held = 0, 0, list[Lease]()
+    decisions = min(DECISIONS, 20 * 1000 * 1000 // keys)
+    began = time.process_time()
+    while decided < decisions:
+        now += opening
+        pool.request(_lease_request(f"holder-{decided}", now))
+        found = pool.grant(now)
+        decided += 1
+        granted += len(found)
+        held += found
+        while held:
+            _end(pool, held.pop())
+            found = pool.grant(now)
+            decided += 1
+            granted += len(found)
+            held += found
+    seconds = time.process_time() - began
+    assert granted, "no key opened"
+    return decided / seconds
 
 
 def _end(pool: Pool, lease: Lease) -> None:

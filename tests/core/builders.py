@@ -1,6 +1,7 @@
 """Builders of credentials, pools and requests for tests of the core."""
 
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.key_index import INDEXED_KEYS
 from agentos.core.quota.lease import LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Secret
@@ -14,9 +15,9 @@ def keys(count: int) -> list[Credential]:
     return [key(f"key-{number}") for number in range(1, count + 1)]
 
 
-def proven_pool(credentials: list[Credential]) -> Pool:
+def proven_pool(credentials: list[Credential], indexed_keys: int = INDEXED_KEYS) -> Pool:
     """A pool whose keys have all been used before, so that no first call is sent alone."""
-    pool = Pool(credentials)
+    pool = Pool(credentials, indexed_keys)
     for name in pool.keys.names():
         pool.mark_proven(name)
     return pool

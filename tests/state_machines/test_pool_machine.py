@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agentos.core.constants import DAY
 from agentos.core.quota.credentials import Credential, KeyState
+from agentos.core.quota.key_index import INDEXED_KEYS
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import Dimension, Rate
@@ -59,6 +60,8 @@ class BucketModel:
 
 
 class PoolMachine(RuleBasedStateMachine):
+    indexed_keys = INDEXED_KEYS
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
@@ -73,7 +76,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @initialize(credentials=credential_lists())
     def begin(self, credentials: list[Credential]) -> None:
-        self.pool = proven_pool(credentials)
+        self.pool = proven_pool(credentials, self.indexed_keys)
         self.keys = {credential.name: credential for credential in credentials}
 
     # Rules.
@@ -337,6 +340,16 @@ PoolMachine.TestCase.settings = settings(
     max_examples=10, stateful_step_count=40, deadline=None, phases=[Phase.reuse, Phase.generate]
 )
 TestPoolMachine = PoolMachine.TestCase
+
+
+class IndexedPoolMachine(PoolMachine):
+    """As above, with the index that large pools use."""
+
+    indexed_keys = 0
+
+
+IndexedPoolMachine.TestCase.settings = PoolMachine.TestCase.settings
+TestIndexedPoolMachine = IndexedPoolMachine.TestCase
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from agentos.gateway.request_parser import ProxyRequest
 
 RETRY_AFTER_BUSY = 5.0  # seconds
 QUIET_WAIT = 2.0  # seconds; only longer waits are reported
+REASON_AGE = 0.5  # seconds for which the reason of a wait is not looked for again
 UNMETERED_CONCURRENCY = 32  # calls per key
 
 
@@ -31,6 +32,14 @@ class NoKey(Exception):
 class _PendingLease:
     granted: asyncio.Future[Lease]
     deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why no key can serve a kind of request, and until when: forever, unless waiting helps."""
+
+    error: NoKey
+    until: float = float("inf")
 
 
 class LeaseBroker:
@@ -53,6 +62,7 @@ class LeaseBroker:
         self._publish = publish
         self._waiting: dict[str, _PendingLease] = {}
         self._wakeup: asyncio.TimerHandle | None = None
+        self._reasons: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def acquire(
         self, wanted: events.LeaseRequested, deadline: float, on_wait: Callable[[str], None]
@@ -127,37 +137,50 @@ class LeaseBroker:
         return self._lease_manager.grants(now)
 
     def _fail_unservable(self) -> None:
+        """Ends the waits that cannot be served before their deadline, if that is certain already."""
+        if not self._waiting:
+            return
         now, pool = self._clock(), self._lease_manager.pool
-        for request in pool.waiting(now) if self._waiting else ():
+        # Requests of one kind share the answer: not every request is looked at as long as it is "yes".
+        problems = {
+            first.kind: found for first in pool.first_waiting(now) if (found := self._problem(first, now))
+        }
+        for request in pool.waiting(now) if problems else ():
+            problem = problems.get(request.kind)
             pending = self._waiting.get(request.holder)
-            error = self._unservable(request, pending, now) if pending else None
-            if pending and error and not pending.granted.done():
-                pending.granted.set_exception(error)
+            if problem and pending and not pending.granted.done() and problem.until > pending.deadline:
+                pending.granted.set_exception(problem.error)
                 pool.drop_holder(request.holder)
 
-    def _unservable(self, request: LeaseRequest, pending: _PendingLease, now: float) -> NoKey | None:
-        """The reason why a request cannot be served before its deadline, if that is certain already."""
+    def _problem(self, request: LeaseRequest, now: float) -> "_Problem | None":
+        """Why requests of this kind cannot be served at once by any key."""
         pool, budget, provider = self._lease_manager.pool, self._lease_manager.budget, request.providers[0]
         if budget.refused and not pool.held():
-            return NoKey(
-                GatewayError.UNPAID, f"the next call would exceed the budget of ${budget.budget:.2f}"
-            )
+            message = f"the next call would exceed the budget of ${budget.budget:.2f}"
+            return _Problem(NoKey(GatewayError.UNPAID, message))
         back = pool.recovery_for(request, now)
         if back is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.unusable(provider).items())
             found = f"no usable {provider} key{f' ({reasons})' if reasons else ''}"
-            return NoKey(GatewayError.NO_KEY, f'{found}; add one with "agentos keys add"')
-        back_at, key = back
-        if back_at > pending.deadline:
-            seconds = back_at - now
-            message = (
-                f"all {provider} keys are rate limited; {key} is the first available, in {seconds:.0f} s"
-            )
-            return NoKey(GatewayError.LIMITED, message, seconds)
-        return None
+            return _Problem(NoKey(GatewayError.NO_KEY, f'{found}; add one with "agentos keys add"'))
+        if back.at <= now:
+            return None
+        seconds = back.at - now
+        message = (
+            f"all {provider} keys are rate limited; {back.name} is the first available, in {seconds:.0f} s"
+        )
+        return _Problem(NoKey(GatewayError.LIMITED, message, seconds), back.at)
 
     def _wait_reason(self, provider: str, model: str) -> str:
-        pool, now = self._lease_manager.pool, self._clock()
+        """Why calls to a model wait; found once for all that wait at the same time, since it looks at all keys."""
+        now = self._clock()
+        found = self._reasons.get((provider, model))
+        if found is None or now >= found[0] + REASON_AGE:
+            found = self._reasons[provider, model] = (now, self._find_wait_reason(provider, model, now))
+        return found[1]
+
+    def _find_wait_reason(self, provider: str, model: str, now: float) -> str:
+        pool = self._lease_manager.pool
         if self._breaker_open(provider, model):
             return f"{f'{provider} {model}'.rstrip()} is failing on every key"
         if not pool.keys.usable_slots(now, (provider,)) and (

@@ -56,6 +56,10 @@ class Buckets:
             self._profiles[key] = ProviderProfile()
         return self._profiles[key]
 
+    def revision(self, provider: str) -> object:
+        """Changes whenever what was found with one key of the provider may change when others open."""
+        return [profile.revision for (name, _), profile in self._profiles.items() if name == provider]
+
     def cooldowns(self, quota: str) -> list[Cooldown]:
         """Return the cooldowns of all models used so far; the list is live and grows with new models."""
         return self._cooldowns.setdefault(quota, [])

@@ -79,22 +79,26 @@ class Budget:
         self.spent = 0.0
         self.refused = False
         self._reserved: dict[str, float] = {}
+        self._in_flight = 0.0  # the sum of all reservations
 
     def can_afford(self, model: str, cost: CallCost) -> bool:
         """Return whether one more call fits into the budget; sets `refused` if not."""
         if self.budget is None:
             return True
-        fits = self.spent + sum(self._reserved.values()) + self._estimate(model, cost) <= self.budget
+        fits = self.spent + self._in_flight + self._estimate(model, cost) <= self.budget
         self.refused = self.refused or not fits
         return fits
 
     def reserve(self, lease: str, model: str, cost: CallCost) -> None:
         if self.budget is not None:
             self._reserved[lease] = self._estimate(model, cost)
+            self._in_flight += self._reserved[lease]
 
     def settle(self, lease: str, model: str, usage: Usage) -> float | None:
         """Replace a reservation by the real cost, and return that; None if the model has no price."""
-        self._reserved.pop(lease, None)
+        self._in_flight -= self._reserved.pop(lease, 0.0)
+        if not self._reserved:
+            self._in_flight = 0.0  # without what rounding has left
         price = self._prices.of(model)
         if price is None:
             return None

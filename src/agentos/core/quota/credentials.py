@@ -49,7 +49,7 @@ class Credential:
         return _fingerprint(self.provider, self.secret)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1 << 16)
 def _fingerprint(provider: str, secret: Secret) -> str:
     return hashlib.sha256(f"{provider} {secret.reveal()}".encode()).hexdigest()[:16]
 

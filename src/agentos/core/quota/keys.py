@@ -1,5 +1,6 @@
 """The keys of a pool, least recently used first, and what changes when the credentials are edited."""
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ class Key:
     grace_until: float = 0.0
     buckets: dict[str, Bucket] = field(default_factory=dict)
     """Cache by model."""
+    last_used: int = 0
+    """Grows with each use: the least recently used key has the smallest."""
 
     @property
     def active(self) -> bool:
@@ -94,6 +97,9 @@ class Keys:
 
     def __init__(self) -> None:
         self._by_name: OrderedDict[str, Key] = OrderedDict()
+        self._by_quota: dict[str, list[Key]] = {}
+        self._by_fingerprint: dict[str, list[Key]] = {}
+        self._uses = itertools.count()
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._by_name.values())
@@ -129,6 +135,10 @@ class Keys:
         if cooldowns and all(cooldown.exhausted(now) or cooldown.limited(now) for cooldown in cooldowns):
             return KeyState.RATE_LIMITED
         return KeyState.AVAILABLE if key.free else KeyState.RESERVED
+
+    def is_only_active(self, name: str) -> bool:
+        """Return whether no other key is usable now or becomes so by waiting."""
+        return all(key.active == (key.credential.name == name) for key in self)
 
     def active(self) -> list[str]:
         """The names of the keys that are usable now or become so by waiting."""
@@ -190,9 +200,15 @@ class Keys:
 
     def replace(self, keys: Iterable[Key]) -> None:
         self._by_name = OrderedDict((key.credential.name, key) for key in keys)
+        self._by_quota, self._by_fingerprint = {}, {}
+        for key in self:
+            key.last_used = next(self._uses)
+            self._by_quota.setdefault(key.credential.quota, []).append(key)
+            self._by_fingerprint.setdefault(key.credential.fingerprint, []).append(key)
 
     def mark_used(self, key: Key) -> None:
         self._by_name.move_to_end(key.credential.name)
+        key.last_used = next(self._uses)
 
     def by_secret(self) -> dict[Secret, Key]:
         return {key.credential.secret: key for key in self}
@@ -205,24 +221,23 @@ class Keys:
         names = (name for name, key in self._by_name.items() if key.credential.secret == credential.secret)
         return next(names, None)
 
-    def find_by_quota(self, quota: str) -> Key | None:
-        return next((key for key in self if key.credential.quota == quota), None)
+    def find_by_quota(self, quota: str) -> list[Key]:
+        return self._by_quota.get(quota, [])
 
     def find_by_fingerprint(self, fingerprint: str) -> list[Key]:
-        return [key for key in self if key.credential.fingerprint == fingerprint]
+        return self._by_fingerprint.get(fingerprint, [])
 
-    def retry_quarantined(self, provider: str) -> None:
-        """Lift inherited quarantines if the provider has no other active key: a bill may have been paid."""
-        keys = [key for key in self if key.credential.provider == provider]
-        if any(key.active for key in keys):
-            return
+    def retry_quarantined(self, provider: str) -> list[Key]:
+        """Lift inherited quarantines if the provider has no other active key: a bill may have been paid.
+
+        Return the keys that are used again.
+        """
+        if any(key.active for key in self if key.credential.provider == provider):
+            return []
+        keys = [key for key in self if key.credential.provider == provider and key.inherited_quarantine]
         for key in keys:
-            if key.inherited_quarantine:
-                key.set_quarantine("")
-
-    def remove_leases(self, leases: Collection[str]) -> None:
-        for key in self:
-            key.leases.difference_update(leases)
+            key.set_quarantine("")
+        return keys
 
 
 def _natural_order(name: str) -> tuple[str, int]:

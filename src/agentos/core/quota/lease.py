@@ -10,6 +10,10 @@ from agentos.core.ratelimit.windows import Reservation
 HEAD_START = 2.0  # seconds of priority for each call that an item has behind it
 
 
+Kind = tuple[tuple[str, ...], tuple[str, ...]]
+"""The providers and models of a request: those of one kind can be served by the same keys."""
+
+
 class LeaseRequest(NamedTuple):
     """A holder's request for one call, to be granted not before `not_before`.
 
@@ -34,8 +38,7 @@ class LeaseRequest(NamedTuple):
         return self.requested_at - HEAD_START * self.calls_done
 
     @property
-    def kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Requests of one kind can be served by the same keys."""
+    def kind(self) -> Kind:
         return (self.providers, self.models)
 
     def model_for(self, credential: Credential) -> str:

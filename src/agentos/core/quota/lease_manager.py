@@ -155,9 +155,9 @@ class LeaseManager:
     def wake_at(self, now: float) -> float | None:
         """When to call `grants` again if nothing else happens; keys that other runs hold are polled."""
         at = self.pool.wake_at(now)
-        if not self.holds_shared_lock and self.pool.waiting(now):
+        if not self.holds_shared_lock and self.pool.any_waiting(now):
             return now + PEER_POLL_INTERVAL
-        if self.pool.peer_runs() and self.pool.waiting(now):
+        if self.pool.peer_runs() and self.pool.any_waiting(now):
             return now + PEER_POLL_INTERVAL if at is None else min(at, now + PEER_POLL_INTERVAL)
         return at
 
@@ -207,7 +207,7 @@ class LeaseManager:
         ]
 
     def _is_only_key(self, name: str) -> bool:
-        return self.pool.keys.active() == [name]
+        return self.pool.keys.is_only_active(name)
 
     # Refusals.
 

@@ -21,7 +21,7 @@ from agentos.core.protocol.peer_notes import (
 )
 from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.buckets import EVERY_MODEL, Bucket, Buckets
-from agentos.core.quota.keys import Keys
+from agentos.core.quota.keys import Key, Keys
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
 from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.windows import Reservation
@@ -40,8 +40,14 @@ class PeerState:
     """
 
     def __init__(
-        self, keys: Keys, buckets: Buckets, breakers: Mapping[tuple[str, str], CircuitBreaker]
+        self,
+        keys: Keys,
+        buckets: Buckets,
+        breakers: Mapping[tuple[str, str], CircuitBreaker],
+        touch: Callable[[list[Key]], None],
     ) -> None:
+        """`touch` is told the keys whose state is about to change."""
+        self._touch = touch
         self._keys = keys
         self._buckets = buckets
         self._breakers = breakers
@@ -77,6 +83,7 @@ class PeerState:
             case BucketLimitsLearned():
                 self._on_bucket_limits_learned(note)
             case BucketLimitsForgotten():
+                self._touch(self._keys.find_by_quota(note.bucket))
                 for (quota, _), bucket in self._buckets.all().items():
                     if quota == note.bucket:
                         bucket.limiter.forget_learned()
@@ -95,7 +102,9 @@ class PeerState:
     def _on_call_started(self, note: CallStarted) -> None:
         lease = f"{note.run} {note.lease}"
         self._calls[lease] = note
-        for key in self._keys.find_by_fingerprint(note.key):
+        keys = self._keys.find_by_fingerprint(note.key)
+        self._touch(keys)
+        for key in keys:
             key.add_lease(lease, note.at)
         if note.probed_provider and (breaker := self._breaker(note.probed_provider, note.model)) is not None:
             breaker.record_send(lease)
@@ -105,7 +114,8 @@ class PeerState:
     def _on_call_ended(self, note: CallEnded) -> None:
         lease = note.lease if note.lease in self._calls else f"{note.run} {note.lease}"
         sent, reservation = self._calls.pop(lease, None), self._reservations.pop(lease, None)
-        self._keys.remove_leases((lease,))
+        if sent:
+            self._remove_lease(lease, sent)
         if sent and note.used != CallCost():
             for key in self._keys.find_by_fingerprint(sent.key):
                 key.proven = True
@@ -129,12 +139,14 @@ class PeerState:
             bucket.check_day(note.at)
 
     def _apply_quarantine_note(self, note: KeyRejected | QuarantineLifted) -> None:
-        for key in self._keys.find_by_fingerprint(note.key):
+        keys = self._keys.find_by_fingerprint(note.key)
+        self._touch(keys)
+        for key in keys:
             if isinstance(note, QuarantineLifted):
                 key.set_quarantine("")
             else:
                 key.set_quarantine(note.reason, inherited=note.run == EARLIER)
-                self._keys.retry_quarantined(key.credential.provider)
+                self._touch(self._keys.retry_quarantined(key.credential.provider))
 
     def _apply_breaker_note(self, note: ProviderFailed | ProviderRecovered) -> None:
         breaker = self._breaker(note.provider, note.model)
@@ -170,8 +182,15 @@ class PeerState:
         return self._breakers[found.provider, model] if (found := next(credentials, None)) else None
 
     def _bucket(self, quota: str, model: str) -> Bucket | None:
-        key = self._keys.find_by_quota(quota)
-        return self._buckets.of(key.credential, model) if key else None
+        keys = self._keys.find_by_quota(quota)
+        self._touch(keys)
+        return self._buckets.of(keys[0].credential, model) if keys else None
+
+    def _remove_lease(self, lease: str, sent: CallStarted) -> None:
+        keys = self._keys.find_by_fingerprint(sent.key)
+        self._touch(keys)
+        for key in keys:
+            key.leases.discard(lease)
 
 
 def with_shared_lock(

@@ -1,6 +1,5 @@
 """The key pool: decides which waiting request gets a lease on which key, and when."""
 
-import bisect
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -8,16 +7,21 @@ from collections.abc import Callable, Iterable, Iterator
 from agentos.core.protocol.peer_notes import Note
 from agentos.core.quota.buckets import Bucket, Buckets
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.key_index import INDEXED_KEYS, KeyIndex
 from agentos.core.quota.keys import Key, Keys, KeyTime, RequestedModels
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.peer_state import PeerState
+from agentos.core.quota.request_queue import Decision, RequestQueue
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker, OpenBreaker
 from agentos.core.ratelimit.limits import CallCost
 
 MAX_OVERTAKING = 1.0  # seconds in which smaller requests may pass one that waits for a limit
+LONG_LINE = (
+    32  # requests of one kind; in a longer line it pays to find out whether any size of call can be served
+)
+PROBED_KEYS = 4  # of many that are considered for a probe at a time
 NEVER = float("inf")
 CanAfford = Callable[[str, CallCost], bool]
-Kind = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Pool:
@@ -35,35 +39,36 @@ class Pool:
     It only books leases. What answers and refusals mean for a bucket is decided by the `LeaseManager`.
     """
 
-    def __init__(self, credentials: Iterable[Credential]) -> None:
+    def __init__(self, credentials: Iterable[Credential], indexed_keys: int = INDEXED_KEYS) -> None:
+        """The keys of a provider that has more than `indexed_keys` are found through an index."""
         self.keys = Keys()
+        self._indexed_keys = indexed_keys
         self._buckets = Buckets()
         self._requested_models = RequestedModels(self.keys, self._buckets)
         self._breakers: defaultdict[tuple[str, str], CircuitBreaker] = defaultdict(CircuitBreaker)
-        self._peers = PeerState(self.keys, self._buckets, self._breakers)
+        self._indexes: dict[str, KeyIndex] = {}  # by provider, of those that have many keys
+        self._peers = PeerState(self.keys, self._buckets, self._breakers, self._touch)
         self._leases: dict[str, Lease] = {}
         self._kept_keys: dict[tuple[str, ...], str] = {}  # by affinity and models: the key of the last lease
-        self._waiting: list[LeaseRequest] = []
+        self._waiting = RequestQueue()
         self._lease_numbers = itertools.count(1)
         self._next_grant_at: float = NEVER
         self._new_requests: list[LeaseRequest] = []  # since the last grant; not yet in _next_grant_at
-        self.keys.replace([self._key(credential) for credential in credentials])
+        self._replace_keys(credentials)
 
     def __repr__(self) -> str:
-        return f"<Pool {len(self.keys)} keys, {len(self._leases)} leased, {len(self._waiting)} waiting>"
+        return f"<Pool {len(self.keys)} keys, {len(self._leases)} leased, {self._waiting.count} waiting>"
 
     # Requests and leases.
 
     def request(self, request: LeaseRequest) -> None:
-        bisect.insort(self._waiting, request, key=lambda waiting: waiting.priority)
+        if self._waiting.add(request):
+            self._requested_models.add(request)
         self._new_requests.append(request)
-        self._requested_models.add(request)
 
     def skip_backoff(self, provider: str, now: float) -> None:
         """End the backoff of all requests that may use this provider: it serves again."""
-        for position, request in enumerate(self._waiting):
-            if provider in request.providers:
-                self._waiting[position] = request._replace(not_before=min(request.not_before, now))
+        self._waiting.end_delays_of(provider, now)
 
     def release(self, lease_id: str) -> Lease | None:
         """End a lease and return it; None if it is not held any more."""
@@ -71,7 +76,10 @@ class Pool:
         if lease is None:
             return None
         if name := self.keys.current_name(lease.credential):
-            self.keys[name].leases.discard(lease_id)
+            key = self.keys[name]
+            key.leases.discard(lease_id)
+            if self._indexes:
+                self._touch([key])
         self.breaker(lease.credential.provider, lease.model).record_end(lease_id)
         return lease
 
@@ -81,7 +89,7 @@ class Pool:
 
     def drop_holder(self, holder: str) -> list[Lease]:
         """Remove the requests and leases of a holder that is gone; return the leases."""
-        self._waiting = [request for request in self._waiting if request.holder != holder]
+        self._waiting.drop(holder)
         held = [lease for lease in self._leases.values() if lease.request.holder == holder]
         for lease in held:
             self.release(lease.id)
@@ -91,9 +99,15 @@ class Pool:
     # Keys, buckets and circuit breakers.
 
     def bucket(self, name: str, model: str = "") -> Bucket:
-        return self._bucket(self.keys[name], model)
+        """Return a bucket that the caller may change."""
+        key = self.keys[name]
+        if self._indexes:
+            self._touch_quota(key.credential)
+        return self._bucket(key, model)
 
     def bucket_of(self, lease: Lease) -> Bucket:
+        """Return the bucket of a lease, which the caller may change."""
+        self._touch_quota(lease.credential)
         return self._buckets.of(lease.credential, lease.model)
 
     def buckets(self) -> dict[tuple[str, str], Bucket]:
@@ -113,10 +127,12 @@ class Pool:
     def mark_proven(self, name: str) -> None:
         """Note that a key is valid: from now on all its slots may be used at once."""
         self.keys[name].proven = True
+        self._touch([self.keys[name]])
 
     def quarantine(self, name: str, reason: str) -> None:
-        self.keys[name].set_quarantine(reason)
-        self.keys.retry_quarantined(self.keys[name].credential.provider)
+        key = self.keys[name]
+        key.set_quarantine(reason)
+        self._touch([key, *self.keys.retry_quarantined(key.credential.provider)])
 
     def replace(self, credentials: Iterable[Credential]) -> None:
         """Take over an edited list of credentials; keys are matched by secret, not by name."""
@@ -124,11 +140,32 @@ class Pool:
         old = self.keys.by_secret()
         old_quotas = {secret: key.credential.quota for secret, key in old.items()}
         self._buckets.rekey((credential, old_quotas.get(secret)) for secret, credential in new.items())
-        self.keys.replace([self._key(credential) for credential in new.values()])
+        self._replace_keys(new.values())
         for key in self.keys:
             before = old.get(key.credential.secret)
             key.proven = before is not None and before.proven
         self._requested_models.rebuild()
+
+    def _replace_keys(self, credentials: Iterable[Credential]) -> None:
+        self.keys.replace([self._key(credential) for credential in credentials])
+        by_provider: defaultdict[str, list[Key]] = defaultdict(list)
+        for key in self.keys:
+            by_provider[key.credential.provider].append(key)
+        self._indexes = {
+            provider: KeyIndex(keys, self._opens_at, self._next_allowed_at)
+            for provider, keys in by_provider.items()
+            if len(keys) > self._indexed_keys
+        }
+
+    def _touch(self, keys: Iterable[Key]) -> None:
+        """Note that these keys may open at another time than was expected."""
+        if self._indexes:
+            for key in keys:
+                if index := self._indexes.get(key.credential.provider):
+                    index.touch(key)
+
+    def _touch_quota(self, credential: Credential) -> None:
+        self._touch(self.keys.find_by_quota(credential.quota))
 
     def _key(self, credential: Credential) -> Key:
         """Create a key with the calls in flight on it, which may be older than its credential."""
@@ -156,51 +193,61 @@ class Pool:
         """
         self._next_grant_at = NEVER
         self._new_requests.clear()
-        if not self._waiting:
+        if not self._waiting.count:
             return []
         granted: list[Lease] = []
-        blocked: dict[Kind, list[CallCost]] = {}
-        waiting, self._waiting = self._waiting, []
-        for position, request in enumerate(waiting):
-            if request.not_before > now:
-                self._next_grant_at = min(self._next_grant_at, request.not_before)
-            elif (costs := blocked.get(request.kind)) and any(cost.within(request.cost) for cost in costs):
-                pass
-            elif key := self._pick_key(request, now) or self._pick_probe_key(request, now):
-                if can_afford and not can_afford(request.model_for(key.credential), request.cost):
-                    self._waiting += waiting[position:]
-                    break
-                granted.append(self._lease(request, key, now))
-                continue
-            else:
-                # Let smaller requests pass for a while, but not forever: a large one would starve.
-                passable = now - request.requested_at < MAX_OVERTAKING
-                blocked.setdefault(request.kind, []).append(request.cost if passable else CallCost())
-            self._waiting.append(request)
+
+        def decide(request: LeaseRequest) -> Decision:
+            key = self._pick_key(request, now) or self._pick_probe_key(request, now)
+            if key is None:
+                return self._block(request, now)
+            if can_afford and not can_afford(request.model_for(key.credential), request.cost):
+                return Decision.REFUSED
+            granted.append(self._lease(request, key, now))
+            return Decision.GRANTED
+
+        self._waiting.serve(now, decide)
+        if self._waiting.count:
+            self._next_grant_at = min(self._next_grant_at, self._waiting.next_delayed_at)
         return granted
+
+    def _block(self, request: LeaseRequest, now: float) -> Decision:
+        """Let smaller requests pass for a while, but not forever: a large one would starve."""
+        if now - request.requested_at >= MAX_OVERTAKING:
+            return Decision.BLOCKED_KIND
+        if self._waiting.line_length(request.kind) > LONG_LINE:
+            smallest = request._replace(cost=CallCost(), affinity="")
+            if self._pick_key(smallest, now) is None:
+                return Decision.BLOCKED_KIND
+        return Decision.BLOCKED
 
     def _pick_key(self, request: LeaseRequest, now: float) -> Key | None:
         """Return a key that can serve the request now: the one its kin used last, else the least recently used."""
-        if kept := self._kept_key(request, now):
+        if request.affinity and (kept := self._kept_key(request, now)):
             return kept
         for provider in request.providers:
-            worth_waiting = False
-            for key in self.keys:
-                if key.credential.provider != provider or not key.active:
-                    continue
-                at, free = self._next_allowed_at(key, request, now), key.free
-                if free and at <= now:
-                    return key
-                worth_waiting = worth_waiting or self._is_only_busy(key, request, now)
-                if free:
-                    self._next_grant_at = min(self._next_grant_at, at)
-            if worth_waiting:
+            if key := self._pick_key_of(provider, request, now):
+                return key
+            if provider != request.providers[-1] and self._is_worth_waiting_for(provider, request, now):
                 return None
+        return None
+
+    def _pick_key_of(self, provider: str, request: LeaseRequest, now: float) -> Key | None:
+        if provider in self._indexes:
+            pick = self._indexes[provider].pick(request, now, self._buckets.revision(provider))
+            self._next_grant_at = min(self._next_grant_at, pick.next_at)
+            return pick.key
+        for key in self.keys:
+            if key.credential.provider == provider:
+                at = self._next_allowed_at(key, request, now)
+                if at <= now:
+                    return key
+                self._next_grant_at = min(self._next_grant_at, at)
         return None
 
     def _kept_key(self, request: LeaseRequest, now: float) -> Key | None:
         """Return the key of the last request with the same affinity, if it can serve this one at once."""
-        name = self._kept_keys.get((request.affinity, *request.models)) if request.affinity else None
+        name = self._kept_keys.get((request.affinity, *request.models))
         if name is None or name not in self.keys:
             return None
         key = self.keys[name]
@@ -217,8 +264,11 @@ class Pool:
         return None
 
     def _probes(self, request: LeaseRequest, now: float) -> Iterator[tuple[Key, float]]:
-        """Yield the keys that may send such a probe, each with the first moment for it."""
-        for key in self.keys:
+        """Yield keys that may send such a probe, each with the first moment for it; of many keys, some of them.
+
+        One probe tells about all keys of a provider.
+        """
+        for key in itertools.islice(self.keys, PROBED_KEYS if self._indexes else None):
             if not (key.active and key.proven and key.free):
                 continue
             if key.credential.provider not in request.providers:
@@ -234,34 +284,48 @@ class Pool:
                 if at is not None:
                     yield key, at
 
-    def _is_only_busy(self, key: Key, request: LeaseRequest, now: float) -> bool:
-        """Return whether the key is merely in use or paced, so that its provider is worth waiting for."""
-        model = request.model_for(key.credential)
-        cooldown = self._bucket(key, model).cooldown
-        return (
-            self.breaker(key.credential.provider, model).opened_at is None
-            and not cooldown.limited(now)
-            and not cooldown.exhausted(now)
-        )
+    def _is_worth_waiting_for(self, provider: str, request: LeaseRequest, now: float) -> bool:
+        """Return whether a key of the provider is merely in use or paced."""
+        for key in self.keys:
+            if key.credential.provider == provider and key.active:
+                model = request.model_for(key.credential)
+                cooldown = self._bucket(key, model).cooldown
+                is_free = not cooldown.limited(now) and not cooldown.exhausted(now)
+                if is_free and self.breaker(provider, model).opened_at is None:
+                    return True
+        return False
 
     def _next_allowed_at(self, key: Key, request: LeaseRequest, now: float) -> float:
-        model = request.model_for(key.credential)
-        breaker = self._breakers[key.credential.provider, model]
+        """Return when the key may serve the request; infinite if something has to happen first."""
+        at = self._opens_at(key, request, now)
+        if at == NEVER:
+            return NEVER
+        breaker = self._breakers[key.credential.provider, request.model_for(key.credential)]
         if breaker.opened_at is not None and not breaker.allows(now):
             return breaker.open_until if breaker.open_until > now else NEVER
-        bucket = self._bucket(key, model)
-        if bucket.cooldown.blocks(now):
-            return bucket.cooldown.next_allowed_at()
-        if bucket.cooldown.exhausted(now) and key.leases:
-            return bucket.cooldown.exhausted_until
+        return at
+
+    def _opens_at(self, key: Key, request: LeaseRequest, now: float) -> float:
+        """Return when the key may serve the request if its provider is reachable; infinite if it is in use or inactive."""
+        credential = key.credential
+        # As `key.active` and `key.free`; this is the hot path, where a call counts.
+        if not credential.enabled or key.quarantine or len(key.leases) >= credential.concurrency:
+            return NEVER
+        bucket = self._bucket(key, request.model_for(credential))
+        cooldown = bucket.cooldown
+        if cooldown.blocks(now):
+            return cooldown.next_allowed_at()
+        if now < cooldown.exhausted_until and key.leases:
+            return cooldown.exhausted_until
         at = bucket.limiter.next_allowed_at(request.cost, now)
-        return max(at, key.grace_until) if key.in_grace(now) else at
+        return max(at, key.grace_until) if key.leases and key.in_grace(now) else at
 
     def _bucket(self, key: Key, model: str) -> Bucket:
         """Look up a bucket through the key's cache: hot path, for every key at every decision."""
-        if model not in key.buckets:
-            key.buckets[model] = self._buckets.of(key.credential, model)
-        return key.buckets[model]
+        bucket = key.buckets.get(model)
+        if bucket is None:
+            bucket = key.buckets[model] = self._buckets.of(key.credential, model)
+        return bucket
 
     def _lease(self, request: LeaseRequest, key: Key, now: float) -> Lease:
         model = request.model_for(key.credential)
@@ -270,6 +334,8 @@ class Pool:
         lease = Lease(f"lease-{next(self._lease_numbers)}", request, key.credential, now, reservation, model)
         key.add_lease(lease.id, now)
         self.keys.mark_used(key)
+        if self._indexes:
+            self._touch_quota(key.credential)
         self._breakers[key.credential.provider, model].record_send(lease.id)
         bucket.cooldown.record_send(now)
         self._leases[lease.id] = lease
@@ -290,7 +356,14 @@ class Pool:
 
     def waiting(self, now: float) -> list[LeaseRequest]:
         """The requests that wait for nothing but a key."""
-        return [request for request in self._waiting if request.not_before <= now]
+        return self._waiting.due(now)
+
+    def first_waiting(self, now: float) -> list[LeaseRequest]:
+        """The first request of each kind."""
+        return self._waiting.heads(now)
+
+    def any_waiting(self, now: float) -> bool:
+        return self._waiting.any_due(now)
 
     def recovery_for(self, request: LeaseRequest, now: float) -> KeyTime | None:
         """When the first key for this request has no cooldown; None if no key can serve it by waiting."""
@@ -298,10 +371,10 @@ class Pool:
         for key in self.keys:
             if key.active and key.credential.provider in request.providers:
                 cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
-                if cooldown.no_access and cooldown.blocks(now):
-                    continue
-                at = max(now, cooldown.ends_at()) if cooldown.blocks(now) else now
-                times.append(KeyTime(at, key.credential.name))
+                if not cooldown.blocks(now):
+                    return KeyTime(now, key.credential.name)
+                if not cooldown.no_access:
+                    times.append(KeyTime(max(now, cooldown.ends_at()), key.credential.name))
         return min(times, default=None)
 
     def next_allowed_for(self, request: LeaseRequest, now: float) -> KeyTime:
@@ -315,7 +388,7 @@ class Pool:
 
     def wake_at(self, now: float) -> float | None:
         """When to call `grant` again if nothing else happens; None if time alone will not help."""
-        if not self._waiting:
+        if not self._waiting.count:
             return None
         at = min([self._next_grant_at] + [self._earliest_grant(new, now) for new in self._new_requests])
         return None if at == NEVER else max(at, now)

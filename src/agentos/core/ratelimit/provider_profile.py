@@ -54,6 +54,23 @@ class ProviderProfile:
     _probes: int = 0
     _probe_sent_at: float | None = None
 
+    @property
+    def revision(self) -> object:
+        """Changes whenever a key of the provider may have to be looked at again because of what another one found."""
+        return (
+            self.counting,
+            self.window_start,
+            self.refusal_latency,
+            self.findings,
+            self.shortest_window,
+            self.changed_at,
+            self.first_probe_gap,
+            self.concurrency_ruled_out,
+            self.most_admitted,
+            self.leader,
+            self._calls_before_refusal,
+        )
+
     # How it counts known limits: sliding window, fixed window or token bucket.
 
     @property
