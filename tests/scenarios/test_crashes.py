@@ -255,4 +255,5 @@ def test_a_run_killed_while_filing_issues_files_each_one_once(harness: RunHarnes
     ]
     assert sorted(path.name[:2] for path in (harness.project / "ideas/done").iterdir()) == ["17", "18", "19"]
     assert not list((harness.project / "ideas/active").iterdir()) and harness.databases() == []
-    assert len({call["prompt_sha256"] for call in server.answered()}) == 6
+    # A repeated draft may have another prompt: it names the related issues, one of which may have been filed since.
+    assert 6 <= len(server.answered()) <= 6 + 3 * kills

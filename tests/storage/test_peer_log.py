@@ -252,12 +252,13 @@ def test_a_run_that_starts_during_a_suspended_compaction_loses_no_note(
 
 
 LOOK = """
-import sys
+import os, sys
 from pathlib import Path
 from agentos.storage.peer_log import FilePeerLog
 log = FilePeerLog(Path(sys.argv[1]), "looker")
+parent = os.getppid()
 print("there", flush=True)
-while True:
+while os.getppid() == parent:
     log.gone({"here"})
 """
 
@@ -266,12 +267,14 @@ def test_a_starting_run_is_never_mistaken_for_a_dead_one(tmp_path: Path) -> None
     with subprocess.Popen(
         [sys.executable, "-c", LOOK, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as looker:
-        assert looker.stdout and looker.stdout.readline()
-        for _ in range(300):
-            with contextlib.closing(FilePeerLog(tmp_path, "here")):
-                for _ in range(5):
-                    assert (tmp_path / "run-here.lock").exists()
-        looker.kill()
+        try:
+            assert looker.stdout and looker.stdout.readline()
+            for _ in range(300):
+                with contextlib.closing(FilePeerLog(tmp_path, "here")):
+                    for _ in range(5):
+                        assert (tmp_path / "run-here.lock").exists()
+        finally:
+            looker.kill()
 
 
 # What cannot be read.
