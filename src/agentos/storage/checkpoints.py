@@ -95,7 +95,7 @@ async def prepare_database() -> None:
             await _set_up(AsyncSqliteSaver(connection), connection)  # type: ignore[arg-type]
             content = bytearray(connection.serialize())
         content[_WAL_MARKS] = b"\2\2"
-        _empty_database.extend(content)
+        _empty_database[:] = content
 
 
 async def _set_up(saver: "AsyncSqliteSaver", connection: BlockingConnection) -> None:
