@@ -43,6 +43,14 @@ class ExitedChild:
     status: int
 
 
+@dataclass(frozen=True, slots=True)
+class CpuSeconds:
+    """Processor time, in any unit: in use, and altogether."""
+
+    busy: float
+    total: float
+
+
 class PosixPlatform:
     """What works on every Unix."""
 
@@ -121,6 +129,10 @@ class PosixPlatform:
         for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):  # macOS has only the second
             with contextlib.suppress(ValueError, OSError):
                 return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+        return None
+
+    def cpu_seconds(self) -> "CpuSeconds | None":
+        """What all processors together have done since the machine was started; None if that is not known."""
         return None
 
 
@@ -223,6 +235,14 @@ if sys.platform == "linux":
                 found = int(text.split()[0]) * 1024
             free = _cgroup_memory()
             return found if free is None else free if found is None else min(found, free)
+
+        def cpu_seconds(self) -> "CpuSeconds | None":
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = (_PROC / "stat").read_text().partition("\n")[0].split()[1:9]
+                ticks = [int(field) for field in fields]
+                idle = ticks[3] + ticks[4]  # idle, and waiting for a disk
+                return CpuSeconds(float(sum(ticks) - idle), float(sum(ticks)))
+            return None
 
     def _prctl(option: int, value: int) -> None:
         import ctypes  # takes milliseconds, and most commands do without

@@ -79,7 +79,7 @@ def test_more_workers_take_effect_at_once_and_fewer_as_items_end() -> None:
     assert run.started() == ["LLD-1", "LLD-2", "LLD-3"]
     run.finish("LLD-3")
     assert run.started()[-1] == "LLD-4" and len(run.started()) == 4
-    run.handle(events.WorkerCountRequested(99), events.WorkerCountRequested(0))
+    run.handle(events.WorkerCountRequested(99), events.WorkerCountRequested(-1))
     assert run.of(events.WorkerCountChanged)[-1] == events.WorkerCountChanged(10, 1)
     assert run.of(events.RequestDeclined)[-1].exit_code == 2
 

@@ -10,6 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from agentos.core.constants import AUTO_PARALLEL, MAX_PARALLEL
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import (
     Command,
@@ -25,6 +26,7 @@ from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, fail
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.scheduling.auto_workers import MachineLoad
 from agentos.core.scheduling.scheduler import Scheduler
 from tests.core.builders import keys, steady
 
@@ -94,7 +96,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(
         count=st.integers(1, 5),
-        parallel=st.integers(1, 3),
+        parallel=st.integers(AUTO_PARALLEL, 3),
         key_count=st.integers(1, 3),
         retries=st.integers(0, 2),
         max_wait=st.sampled_from((10.0, 3600.0)),
@@ -102,9 +104,11 @@ class SchedulerMachine(RuleBasedStateMachine):
     def begin(self, count: int, parallel: int, key_count: int, retries: int, max_wait: float) -> None:
         self.items = tuple(f"LLD-{number}" for number in range(1, count + 1))
         self.limits, self.keys = Limits(parallel, retries, 100.0, max_wait), key_count
-        self.worker_count, self.allowed = parallel, dict.fromkeys(self.items, retries + 1)
+        self.allowed = dict.fromkeys(self.items, retries + 1)
         self.pool = Pool(keys(key_count))
         self.run = Scheduler(self.items, self.pool, self.limits, steady, self.now)
+        self.worker_count = self.run.choose_workers(self.now)
+        assert self.worker_count == parallel or (not parallel and 1 <= self.worker_count <= key_count)
         self._apply(self.run.begin(self.now))
 
     # Rules: what workers do.
@@ -242,7 +246,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self._handle(events.RetryRequested(f"LLD-{number}"))
 
     @precondition(lambda self: not self.run.over)
-    @rule(workers=st.integers(0, 4))
+    @precondition(lambda self: not self.run.over)
+    @rule(busy=st.none() | st.floats(0.0, 2.0), free=st.none() | st.integers(0, 10**9))
+    def load_the_machine(self, busy: float | None, free: int | None) -> None:
+        self.run.set_machine_load(MachineLoad(2, busy, free))
+
+    @rule(workers=st.integers(-1, 4))
     def change_the_number_of_workers(self, workers: int) -> None:
         self._handle(events.WorkerCountRequested(workers))
 
@@ -415,7 +424,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert ended.ending in (Ending.FAILED, Ending.HELD_BY_OTHER_RUN)
                 self.allowed[event.item] += self.limits.retries + 1
             case events.WorkerCountChanged():
-                assert 1 <= event.workers != event.previous == self.worker_count
+                assert 1 <= event.workers <= MAX_PARALLEL and event.previous == self.worker_count
+                assert event.workers != event.previous or not event.reason
                 self.worker_count = event.workers
             case events.RunPaused():
                 self.paused = True

@@ -8,6 +8,7 @@ import click
 
 from agentos.cli.json_output import json_option, print_json, setting_json
 from agentos.cli.param_types import Duration, Workers
+from agentos.core.constants import AUTO_PARALLEL
 
 if TYPE_CHECKING:
     from agentos.config.origins import SettingOrigin
@@ -47,6 +48,8 @@ def _capped(row: "SettingOrigin", rows: "list[SettingOrigin]") -> "SettingOrigin
     maximum = next(other.value for other in rows if other.name == "max_parallel")
     if row.name != "parallel" or not isinstance(row.value, int) or not isinstance(maximum, int):
         return row
+    if row.value == AUTO_PARALLEL:
+        return replace(row, value="auto")
     if row.value > maximum:
         click.echo(f"Warning: {over_maximum(row.value, maximum)}", err=True)
     return replace(row, value=min(row.value, maximum))

@@ -68,7 +68,8 @@ def _retry(item: str, run_id: str | None) -> int:
 
 
 def _set_parallel(parallel: int, run_id: str | None) -> int:
-    return send_request(run_id, events.WorkerCountRequested(parallel), f"set parallel {parallel}")
+    shown = parallel or "auto"
+    return send_request(run_id, events.WorkerCountRequested(parallel), f"set parallel {shown}")
 
 
 commands: dict[str, click.Command] = {
@@ -103,10 +104,11 @@ commands: dict[str, click.Command] = {
         commands=[
             click.Command(
                 "parallel",
-                help=f"Change the number of workers, up to {MAX_PARALLEL} or the run's max_parallel. Busy workers finish their items first.",
-                params=[click.Argument(["parallel"], type=Workers(), metavar="N"), run_option()],
+                help=f"Change the number of workers, up to {MAX_PARALLEL} or the run's max_parallel; with auto, the run "
+                "follows its keys and the machine. Busy workers finish their items first.",
+                params=[click.Argument(["parallel"], type=Workers(), metavar="N|auto"), run_option()],
                 callback=_set_parallel,
-                epilog="\b\nExample:\n  agentos set parallel 5",
+                epilog="\b\nExamples:\n  agentos set parallel 5\n  agentos set parallel auto",
             )
         ],
     ),

@@ -51,7 +51,9 @@ def _run_demo(directory: Path, project: Path, parallel: int) -> int:
     settings = read_settings(Flags(repo=project, parallel=parallel), {"AGENTOS_HOME": str(project / HOME)})
     settings = limit_workers(settings)
     parallel = settings.parallel
-    click.echo(f"Example project in {directory}: turning ten issues into designs, {parallel} at a time.")
+    click.echo(
+        f"Example project in {directory}: turning ten issues into designs, {parallel or 'as many as keys allow'} at a time."
+    )
     click.echo(
         "Using the built-in model server: no API key, no network, no cost. It simulates one rate limit.\n"
     )
@@ -76,7 +78,7 @@ def _run_demo(directory: Path, project: Path, parallel: int) -> int:
 
 def _resume_command(directory: Path, parallel: int) -> str:
     program = _program(directory, "lld-workflow")
-    return f"{program} --all -j {parallel} --offline --repo {_quoted(directory)}"
+    return f"{program} --all -j {parallel or 'auto'} --offline --repo {_quoted(directory)}"
 
 
 def _program(directory: Path, name: str) -> str:

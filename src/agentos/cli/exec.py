@@ -257,7 +257,7 @@ command = ExecCommand(
             type=Workers(),
             is_flag=False,
             flag_value=str(DEFAULT_PARALLEL),
-            help=f"Number of parallel programs, at most {MAX_PARALLEL} (max_parallel). Without a number: {DEFAULT_PARALLEL}. Default: 1.",
+            help=f"Number of parallel programs, at most {MAX_PARALLEL} (max_parallel). auto: as many as keys and machine can use. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(["--dry-run", "-n"], is_flag=True, help="List what would run; start nothing."),
         click.Option(["--timeout"], type=Duration(), help="Time limit per attempt (30m)."),

@@ -4,7 +4,7 @@ import re
 
 import click
 
-from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.constants import AUTO_PARALLEL, DEFAULT_PARALLEL, MAX_PARALLEL
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -89,20 +89,24 @@ class ImpliedInt(int):
 
 
 class Workers(click.ParamType[int]):
-    """A number of workers; `limit_workers` lowers one above the maximum, with a warning."""
+    """A number of workers, or `auto`; `limit_workers` lowers a number above the maximum, with a warning."""
 
-    name = "n"
+    name = "n|auto"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, ImpliedInt):
             return value
         text = str(value)
+        if text == "auto":
+            return AUTO_PARALLEL
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
             # The number of an option may be left out, that of an argument may not.
             optional = (
                 "" if isinstance(param, click.Argument) else f" (or leave it out for {DEFAULT_PARALLEL})"
             )
-            self.fail(f"invalid worker count {text}: must be 1 to {MAX_PARALLEL}{optional}", param, ctx)
+            self.fail(
+                f"invalid worker count {text}: must be 1 to {MAX_PARALLEL}, or auto{optional}", param, ctx
+            )
         return int(text)
 
 

@@ -152,7 +152,7 @@ def _check_selection(options: RunOptions, name: str) -> None:
         )
     if options.all or options.items or options.label or options.failed:
         return
-    if options.parallel is not None and not isinstance(options.parallel, ImpliedInt):
+    if options.parallel and not isinstance(options.parallel, ImpliedInt):
         raise click.UsageError(
             f"nothing is selected: {options.parallel} was read as the number of workers. "
             f"For item {options.parallel} type: {name} {options.parallel} --parallel; "

@@ -94,7 +94,7 @@ def run_parameters() -> list[click.Parameter]:
             type=Workers(),
             is_flag=False,
             flag_value=ImpliedInt(DEFAULT_PARALLEL),
-            help=f"Number of parallel workers, at most {MAX_PARALLEL} (max_parallel). Without a number: {DEFAULT_PARALLEL}. Default: 1.",
+            help=f"Number of parallel workers, at most {MAX_PARALLEL} (max_parallel). auto: as many as keys and machine can use. Without a number: {DEFAULT_PARALLEL}. Default: 1.",
         ),
         click.Option(
             ["--dry-run", "-n"],

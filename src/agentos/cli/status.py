@@ -103,7 +103,8 @@ def _state(stats: "RunStats", alive: bool) -> str:
         return "was killed"
     if stats.suspended_at is not None:
         return "is suspended (Ctrl-Z)"
-    return "is paused" if stats.paused else f"is running with up to {stats.workers} at a time"
+    auto = " (auto)" if stats.auto_workers else ""
+    return "is paused" if stats.paused else f"is running with up to {stats.workers} at a time{auto}"
 
 
 def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:

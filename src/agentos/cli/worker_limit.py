@@ -6,13 +6,11 @@ from dataclasses import replace
 import click
 
 from agentos.config.settings import Settings
+from agentos.core.constants import WORKER_MEMORY
 from agentos.outputs.format import over_maximum
 from agentos.platform_support import platform
 
 MEGABYTE = 1_000_000  # bytes
-WORKER_MEMORY = (
-    32 * MEGABYTE
-)  # bytes per worker beyond what it shares; 18 MB measured with the built-in workflows
 BASE_MEMORY = 150 * MEGABYTE  # bytes for coordinator, fork server and offline server
 WORKER_DESCRIPTORS = 4  # channel, output, log file, audit file
 BASE_DESCRIPTORS = 64
@@ -21,7 +19,7 @@ BASE_DESCRIPTORS = 64
 def limit_workers(settings: Settings, available: int | None = None) -> Settings:
     """Cap the number of workers, with a warning that says why; later requests are capped in the same way.
 
-    `available` is the memory in bytes; by default what the machine has.
+    `available` is the memory in bytes; by default what the machine has. `auto` stays `auto`, below the same cap.
     """
     workers = settings.parallel
     available = platform().available_memory() if available is None else available
@@ -31,7 +29,7 @@ def limit_workers(settings: Settings, available: int | None = None) -> Settings:
     fitting = settings.max_parallel if available is None else workers_that_fit(available)
     if workers > fitting:
         click.echo(f"Warning: {_too_little_memory(workers, fitting, available or 0)}", err=True)
-    _allow_descriptors(workers)
+    _allow_descriptors(workers or min(settings.max_parallel, fitting))
     return replace(
         settings, parallel=min(workers, fitting), max_parallel=min(settings.max_parallel, max(fitting, 1))
     )

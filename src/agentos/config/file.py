@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from agentos.core.constants import DISPLAYS, HIGHEST_MAX_PARALLEL, NOTIFICATIONS, REVIEWS
+from agentos.core.constants import AUTO_PARALLEL, DISPLAYS, HIGHEST_MAX_PARALLEL, NOTIFICATIONS, REVIEWS
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price, PriceList
 from agentos.regular_files import read_regular
@@ -143,6 +143,8 @@ def _check(location: _SettingLocation, value: object) -> object:
         return _named_values(location, value)
     if kind is str:
         return _text(location, value)
+    if location.name == "parallel" and value == "auto":
+        return AUTO_PARALLEL
     return _number(location, kind, value)
 
 
@@ -156,7 +158,9 @@ def _number(location: _SettingLocation, kind: type, value: object) -> object:
     if type(value) is kind and in_bounds:
         return value
     noun = "a whole number" if kind is int else "a number"
-    raise location.invalid(value, f"{noun} from {least:g}" + ("" if most is None else f" to {most:g}"))
+    or_auto = ', or "auto"' if location.name == "parallel" else ""
+    bound = "" if most is None else f" to {most:g}"
+    raise location.invalid(value, f"{noun} from {least:g}{bound}{or_auto}")
 
 
 def _named_values(location: _SettingLocation, value: object) -> tuple[NamedValue, ...]:

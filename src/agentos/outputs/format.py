@@ -192,6 +192,8 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
 
 def _started(event: events.RunStarted) -> str:
     items, workers = count(len(event.items), "item"), count(event.workers, "worker")
+    if event.auto_workers:
+        return f"Starting parallel execution of {items} with {workers} (auto: follows keys and machine)"
     if event.workers == 1:
         return f"Starting execution of {items} with {workers}"
     return f"Starting parallel execution of {items} with {workers}"
@@ -218,7 +220,15 @@ def _paused(event: events.RunPaused) -> str:
 
 def _workers(event: events.WorkerCountChanged) -> str:
     fewer = " Busy workers finish their items first." if event.workers < event.previous else ""
-    return f"{count(event.workers, 'worker')} from now on (previously {event.previous}).{fewer}"
+    workers = count(event.workers, "worker")
+    if event.workers == event.previous:
+        return (
+            f"{workers} for now; auto: follows keys and machine."
+            if event.auto
+            else f"{workers}, no longer auto."
+        )
+    reason = f": {event.reason}" if event.reason else ""
+    return f"{workers} from now on (previously {event.previous}){reason}.{fewer}"
 
 
 def _following(is_only_key: bool) -> str:

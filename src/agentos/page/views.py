@@ -115,6 +115,7 @@ def _summary(view: RunView) -> Json:
         "offline": stats.started.offline,
         "running": len(stats.running),
         "workers": stats.workers,
+        "auto_workers": stats.auto_workers,
         "seconds_left": left.seconds_left if record.alive else None,
         "expected_cost": left.cost if record.alive else None,
         "usage": pack(stats.usage),

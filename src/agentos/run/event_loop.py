@@ -1,7 +1,7 @@
 """The event loop of a run: receive events, let the scheduler decide, publish its events, execute the commands."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, StepResult
@@ -9,10 +9,12 @@ from agentos.core.protocol.ports import ControlRequest, Engine, Listener, PeerLo
 from agentos.core.protocol.results import TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.peer_state import with_shared_lock
+from agentos.core.scheduling.auto_workers import MachineLoad
 from agentos.core.scheduling.scheduler import Scheduler
 
 MAX_POLL_INTERVAL = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
 DECISION_POLL_INTERVAL = 1.0  # seconds
+MACHINE_POLL_INTERVAL = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class ExternalInputs:
     taken: given the ids of the items about to start, those that another run holds or has finished.
     background: looks after work that goes on beside the run.
     membership: the items of a fleet that have come to this worker or are to leave it.
+    machine: what the machine can spare.
     """
 
     signals: list[str]
@@ -48,6 +51,7 @@ class ExternalInputs:
     taken: Callable[[list[str]], list[TakenItem]] = lambda items: []
     background: Callable[[], object] = lambda: None
     membership: Callable[[], list[events.ItemJoined | events.ItemWithdrawn]] = list
+    machine: Callable[[], MachineLoad] = MachineLoad
 
 
 class EventLoop:
@@ -68,10 +72,13 @@ class EventLoop:
         self._peers = peers
         self._pending_grants: list[GrantLease] = []
         self._next_decision_poll = 0.0
+        self._next_machine_poll = 0.0
 
     def run(self, started: events.RunStarted, inputs: ExternalInputs) -> int:
         """Loop until every item has ended; returns the exit code."""
-        self._publish(started)
+        self._poll_machine(inputs)
+        workers = self._scheduler.choose_workers(self._clock.monotonic())
+        self._publish(replace(started, workers=workers))
         self._poll_external(inputs)
         if not self._scheduler.over:
             self._skip_taken(inputs)
@@ -106,7 +113,14 @@ class EventLoop:
         if changes := inputs.membership():
             self._handle(changes, inputs)
         self._poll_decisions(inputs)
+        self._poll_machine(inputs)
         inputs.background()
+
+    def _poll_machine(self, inputs: ExternalInputs) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_machine_poll:
+            self._next_machine_poll = now + MACHINE_POLL_INTERVAL
+            self._scheduler.set_machine_load(inputs.machine())
 
     def _poll_decisions(self, inputs: ExternalInputs) -> None:
         """By time, not by event: each poll costs a stat per parked item, and events may come by the thousand."""

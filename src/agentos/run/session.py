@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentos.config.settings import Settings, current_folder, moved_home, terminal_info
 from agentos.control.server import ControlSocket
+from agentos.core.constants import AUTO_PARALLEL
 from agentos.core.planning.plan import Plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
@@ -21,6 +22,7 @@ from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin
 from agentos.run.done_hook import DoneHook
 from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs
+from agentos.run.machine_meter import MachineMeter
 from agentos.run.signals import Signals
 from agentos.storage.files import Folder, private_file
 from agentos.storage.home import Home
@@ -80,6 +82,7 @@ class RunSession:
             self._suspend,
             taken,
             background,
+            machine=MachineMeter(),
         )
 
     def run_started(self, workflow: str, settings: Settings, plan: Plan) -> events.RunStarted:
@@ -89,6 +92,7 @@ class RunSession:
             project=str(settings.project),
             items=plan.ids,
             workers=settings.parallel,
+            auto_workers=settings.parallel == AUTO_PARALLEL,
             keys=(),
             command=self._origin.command,
             cwd=current_folder(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
 
+from agentos.core.constants import AUTO_PARALLEL
 from agentos.core.forecast.history import RunHistory
 from agentos.core.forecast.simulation import Bottleneck, RunSimulation, SimulationInputs, SimulationResult
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
@@ -61,7 +62,8 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
     inputs = replace(inputs, notes=_temper_estimates(inputs.notes, complete.calls_per_second))
     expected = _expected(_simulate(inputs, complete))
     one_more_worker = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
-    at_most = inputs.limits.parallel >= inputs.limits.max_parallel
+    is_auto = inputs.limits.parallel == AUTO_PARALLEL
+    at_most = is_auto or inputs.limits.parallel >= inputs.limits.max_parallel
     return Forecast(
         usage=expected.usage,
         cost=expected.cost,

@@ -85,6 +85,8 @@ class RunSimulation:
         scheduler = Scheduler(ids, self._pool, inputs.limits, lambda: 0.5, inputs.now)
         workers = ReplayWorkers(dict(zip(ids, self._traces, strict=False)), history.warm_up)
         self._simulator = EventSimulator(scheduler, workers, inputs.now, self._observe)
+        self._workers = scheduler.choose_workers(inputs.now)
+        """The most that the run has had so far."""
         self._usage = Usage()
         self._cost: float | None = 0.0
         self._end_times: list[float] = []
@@ -131,6 +133,8 @@ class RunSimulation:
             case events.ItemEnded():
                 self._end_times.append(at)
                 self._items_ended += observed.outcome.ending is not Ending.INTERRUPTED
+            case events.WorkerCountChanged():
+                self._workers = max(self._workers, observed.workers)
             case events.RunEnded():
                 self._exit_code = observed.exit_code
             case _:
@@ -155,7 +159,7 @@ class RunSimulation:
 
     def _seconds_per_item(self) -> float:
         """The mean time between the ends of two items, without the ramp-up and the ramp-down of the run."""
-        first, last = len(self._end_times) // 4, len(self._end_times) - 1 - 2 * self._inputs.limits.parallel
+        first, last = len(self._end_times) // 4, len(self._end_times) - 1 - 2 * self._workers
         if last <= first:
             return (self._end_times[-1] - self._inputs.now) / len(self._end_times)
         return (self._end_times[last] - self._end_times[first]) / (last - first)
@@ -171,13 +175,13 @@ class RunSimulation:
     # The bottleneck.
 
     def _bottleneck(self, seconds: float) -> Bottleneck | None:
-        workers = min(self._inputs.limits.parallel, self._simulated)
+        workers = min(self._workers, self._simulated)
         if seconds <= 0:
             return None
         cause, waited = max(self._waits_by_cause.items(), key=lambda pair: pair[1])
         share = waited / (workers * seconds)
         if share < MIN_WAIT_SHARE:
-            items_queue = self._simulated > self._inputs.limits.parallel
+            items_queue = self._simulated > self._workers
             return Bottleneck("workers" if items_queue else "items", 0.0, float(workers))
         match cause:
             case WaitCause.SLOTS:

@@ -204,7 +204,7 @@ class RetryRequested:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountRequested:
-    """`agentos set parallel N`."""
+    """`agentos set parallel N`; 0 stands for `auto`."""
 
     workers: int
 
@@ -260,7 +260,8 @@ class RunStarted:
 
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
     the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
-    version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none.
+    version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none. `auto_workers`
+    says that `workers` is only what the run begins with (`--parallel auto`).
     """
 
     run: str
@@ -278,6 +279,7 @@ class RunStarted:
     skipped: tuple[str, ...] = ()
     format: int = FORMAT
     code_tokens: int = 0
+    auto_workers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,10 +574,15 @@ class ItemRequeued:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountChanged:
-    """The number of items that may run at once has changed."""
+    """The number of items that may run at once has changed, or who decides it.
+
+    `auto`: the run decides it, and did for this `reason`. Otherwise a person did.
+    """
 
     workers: int
     previous: int
+    auto: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

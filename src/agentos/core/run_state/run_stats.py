@@ -121,6 +121,10 @@ class RunStats:
     """Seconds of all completed pauses and suspensions."""
     paused_since: float | None = None
     """Since when the run is paused or suspended."""
+    auto_workers: bool = False
+    """Whether the run decides the number of workers itself."""
+    worker_counts: list[int] = field(default_factory=list)
+    """Every number of workers that the run has had."""
     _running: dict[str, ItemStats] = field(default_factory=dict)
 
     def handle(self, event: events.Event, at: float) -> None:  # noqa: C901 - one case per event
@@ -129,6 +133,7 @@ class RunStats:
         match event:
             case events.RunStarted():
                 self.started, self.began, self.workers = event, at, event.workers
+                self.auto_workers, self.worker_counts = event.auto_workers, [event.workers]
                 self.rows = {item: ItemStats(item, index) for index, item in enumerate(event.items)}
             case events.ItemStarted():
                 self._handle_item_start(event.item, at)
@@ -178,7 +183,8 @@ class RunStats:
             case events.ItemRequeued():
                 self._reopen(self.rows[event.item])
             case events.WorkerCountChanged():
-                self.workers = event.workers
+                self.workers, self.auto_workers = event.workers, event.auto
+                self.worker_counts.append(event.workers)
             case events.RunPaused() | events.RunResumed() | events.RunSuspended() | events.RunContinued():
                 self._handle_pause(event, at)
             case events.ItemEnded():

@@ -10,6 +10,9 @@ from agentos.core.scheduling.queue import WorkQueue
 
 STOP_TIMEOUT = 4.0  # seconds a worker has to exit by itself before it is killed
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+ControlEvent = (
+    events.PauseRequested | events.ResumeRequested | events.RetryRequested | events.WorkerCountRequested
+)
 NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the asking command
 
 
@@ -74,10 +77,7 @@ class Control:
 
     def handle(
         self,
-        event: events.PauseRequested
-        | events.ResumeRequested
-        | events.RetryRequested
-        | events.WorkerCountRequested,
+        event: ControlEvent,
         step: StepResult,
         now: float,
     ) -> None:

@@ -2,6 +2,7 @@
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed_transient
+from agentos.core.scheduling.auto_workers import WorkerTime
 
 EXIT_TIMEOUT = 5.0  # seconds a worker may take to exit after its report
 START_TIMEOUT = 60.0  # seconds a process may take to start before that counts as the item's time
@@ -42,6 +43,8 @@ class ItemState:
         self._quiet_level = 0
         self._held_checks = 0
         self._call_timeout = 0.0  # seconds that the call in flight may be silent
+        self._call_since: float | None = None
+        self._seconds_in_calls = 0.0
 
     @property
     def tries(self) -> int:
@@ -56,6 +59,7 @@ class ItemState:
         self.timed_out = self.suspended = False
         self._exit_by = None
         self._call_timeout = 0.0
+        self._call_since = None
         self._attempt_seconds = 0.0
         # The clock starts with the process, or after START_TIMEOUT if none appears.
         self._active_since = now + START_TIMEOUT
@@ -68,12 +72,23 @@ class ItemState:
     def end_wait(self, now: float, call_timeout: float = 0.0) -> float:
         """The lease was granted; returns the seconds that this took. The call may be silent for `call_timeout`."""
         self._call_timeout = call_timeout
+        self._call_since = now if call_timeout else None
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
         self.resume_clock(now)
         return waited
 
-    def end_call(self) -> None:
+    def end_call(self, now: float) -> None:
         self._call_timeout = 0.0
+        if self._call_since is not None:
+            self._seconds_in_calls += now - self._call_since
+            self._call_since = None
+
+    def worker_time(self, now: float) -> WorkerTime:
+        """What all its workers have spent so far."""
+        active = 0.0 if self._active_since is None else max(0.0, now - self._active_since)
+        calling = 0.0 if self._call_since is None else now - self._call_since
+        waiting = 0.0 if self._waiting_since is None else now - self._waiting_since
+        return WorkerTime(self.spent + active, self._seconds_in_calls + calling, self.waited + waiting)
 
     def resume_clock(self, now: float) -> None:
         self.stop_clock(now)
@@ -98,6 +113,7 @@ class ItemState:
         self._active_at += seconds
         self._active_since = _later(self._active_since, seconds)
         self._waiting_since = _later(self._waiting_since, seconds)
+        self._call_since = _later(self._call_since, seconds)
         self._reported_at = _later(self._reported_at, seconds)
         self._exit_by = _later(self._exit_by, seconds)
 

@@ -7,6 +7,7 @@ from itertools import islice
 from agentos.core.backoff import Jitter, backoff
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.scheduling.auto_workers import WorkerTime
 from agentos.core.scheduling.item_state import ItemState
 
 CRASHES_BEFORE_COOLDOWN = 3
@@ -55,6 +56,7 @@ class WorkQueue:
         self._requeued: list[ItemState] = []
         self._slots = [Slot(number) for number in range(1, workers + 1)]
         self._parked_items: dict[str, None] = {}
+        self._time_of_forgotten = WorkerTime()
 
     # Queue.
 
@@ -68,8 +70,14 @@ class WorkQueue:
         self._queue.append(item)
 
     def forget_ended(self) -> None:
+        forgotten = [item.worker_time(0.0) for item in self.items.values() if item.ended is not None]
+        self._time_of_forgotten = sum(forgotten, self._time_of_forgotten)
         self.items = {name: item for name, item in self.items.items() if item.ended is None}
         self._parked_items.clear()
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
 
     def queue_first(self, item: ItemState) -> None:
         self._queue.appendleft(item)
@@ -104,6 +112,11 @@ class WorkQueue:
     def waited(self) -> float:
         """Seconds that all items together have waited for keys."""
         return sum(item.waited for item in self.items.values())
+
+    def worker_time(self, now: float) -> WorkerTime:
+        """What all workers together have spent so far."""
+        times = (item.worker_time(now) for item in self.items.values() if item.attempts)
+        return sum(times, self._time_of_forgotten)
 
     # Slots.
 

@@ -10,6 +10,7 @@ A step has two phases, and the event loop runs them one after the other:
 from collections.abc import Iterable, Sequence
 
 from agentos.core.backoff import Jitter
+from agentos.core.constants import AUTO_PARALLEL
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import (
@@ -24,7 +25,8 @@ from agentos.core.quota.budget import Budget, Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.scheduling.control import STOP_TIMEOUT, Control, Shutdown
+from agentos.core.scheduling.auto_workers import AutoWorkers, MachineLoad, WorkerDemand
+from agentos.core.scheduling.control import STOP_TIMEOUT, Control, ControlEvent, Shutdown
 from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.pool_monitor import PoolMonitor, StopReason
 from agentos.core.scheduling.queue import WorkQueue
@@ -63,12 +65,14 @@ class Scheduler:
         self._lease_manager = LeaseManager(pool, jitter, self._budget)
         self._pool_monitor = PoolMonitor(pool, limits.max_wait)
         self._disk_wait = DiskWait()
-        self._queue = WorkQueue(items, limits.parallel, jitter)
+        self._queue = WorkQueue(items, max(1, limits.parallel), jitter)
         self._shutdown = Shutdown(self._queue)
+        self._auto = AutoWorkers(limits.max_parallel) if limits.parallel == AUTO_PARALLEL else None
         self._control = Control(self._queue, self._shutdown, limits.max_parallel)
         self._retry_policy = RetryPolicy(self._queue, self._shutdown, limits.retries, jitter)
         self._watchdog = Watchdog(limits.timeout)
         self._is_endless = False
+        self._machine = MachineLoad()
         self._started_at = now
         self._heartbeat_at = now + HEARTBEAT_INTERVAL
         self.over = False
@@ -83,11 +87,24 @@ class Scheduler:
         """Before `begin`: items join and leave, one attempt each, and the run ends only when it is stopped."""
         self._is_endless = True
 
+    def set_machine_load(self, load: MachineLoad) -> None:
+        """What the machine can spare, for `--parallel auto`; to be repeated every few seconds during the run."""
+        self._machine = load
+        if self._auto:
+            self._auto.machine = load
+
+    def choose_workers(self, now: float) -> int:
+        """Before `begin`: the number of workers to start with, which `--parallel auto` leaves open."""
+        if self._auto:
+            self._queue.change_workers(self._auto.begin(self._queue.queued, self._slots(now), now))
+        return self._queue.workers
+
     def begin(self, now: float) -> StepResult:
         """The first step: start the first items."""
         step = StepResult()
-        fewest = self._pool_monitor.scarcest_keys(self._roles, self._limits.parallel, now)
-        if 0 < fewest.slots < min(fewest.workers, len(self._queue.items)):
+        self.choose_workers(now)
+        fewest = self._pool_monitor.scarcest_keys(self._roles, self._queue.workers, now)
+        if not self._auto and 0 < fewest.slots < min(fewest.workers, len(self._queue.items)):
             step.events.append(fewest)
         return self._decide(step, now)
 
@@ -147,6 +164,7 @@ class Scheduler:
             self._pool_monitor.wake_at(now),
             self._shutdown.kill_at,
             self._heartbeat_at,
+            self._auto.next_at if self._auto and self._may_adjust_workers() else None,
         ]
         if not self._control.paused:
             moments.append(self._lease_manager.wake_at(now))
@@ -185,11 +203,11 @@ class Scheduler:
                 | events.RetryRequested()
                 | events.WorkerCountRequested()
             ):
-                self._control.handle(event, step, now)
+                self._handle_request(event, step, now)
             case events.RunSuspended():
                 step.commands.extend(FreezeWorker(item.id) for item in self._queue.running())
             case events.RunContinued():
-                self._handle_continued(event, step)
+                self._handle_continued(event, step, now)
             case _:
                 self._handle_worker_event(event, step, now)
 
@@ -210,6 +228,26 @@ class Scheduler:
         elif item and item.ended is None:
             self._queue.remove(item)
             step.events.append(self._queue.end(item, Outcome(Ending.INTERRUPTED)))
+
+    def _handle_request(self, event: ControlEvent, step: StepResult, now: float) -> None:
+        workers = self._queue.workers
+        if self._shutdown or not isinstance(event, events.WorkerCountRequested):
+            self._control.handle(event, step, now)
+            if self._auto:
+                self._auto.restart(now)
+        elif event.workers != AUTO_PARALLEL:
+            if self._auto and event.workers == workers:
+                step.events.append(events.WorkerCountChanged(workers, workers))
+            else:
+                self._control.handle(event, step, now)
+            self._auto = self._auto if event.workers < 1 else None
+        elif self._auto:
+            step.events.append(events.RequestDeclined("the run already decides the number of workers itself"))
+        else:
+            self._auto = AutoWorkers(self._limits.max_parallel)
+            self._auto.machine = self._machine
+            self._auto.begin(self._queue.queued, self._slots(now), now)
+            step.events.append(events.WorkerCountChanged(workers, workers, auto=True))
 
     def _handle_worker_event(self, event: events.Event, step: StepResult, now: float) -> None:
         match event:
@@ -247,15 +285,17 @@ class Scheduler:
             item.start_wait(now)
         else:
             self._watchdog.record_call(event.seconds)
-            item.end_call()
+            item.end_call(now)
             item.usage += event.usage
             step.events.extend(self._lease_manager.release(event, now))
             if not event.lease and self._budget.is_exceeded:
                 # The gateway keeps to the budget by itself, but does not see what the run spends beside it.
                 self._gateway_stop = StopReason(75, "budget", self._budget.why_refused())
 
-    def _handle_continued(self, event: events.RunContinued, step: StepResult) -> None:
+    def _handle_continued(self, event: events.RunContinued, step: StepResult, now: float) -> None:
         """Suspended time counts towards no deadline: shift every clock by it."""
+        if self._auto:
+            self._auto.restart(now)
         self._heartbeat_at += event.seconds
         self._shutdown.postpone(event.seconds)
         for item in self._queue.running():
@@ -292,6 +332,7 @@ class Scheduler:
             started = events.ShutdownStarted(reason.reason, reason.detail, reason.seconds)
             self._shutdown.begin(started, reason.exit_code, step, now)
         self._enforce_deadlines(step, now)
+        self._adjust_workers(step, now)
         self._start_items(step, now)
         self._fail_stranded(step)
         self._emit_heartbeat(step, now)
@@ -311,6 +352,25 @@ class Scheduler:
         for item in self._queue.running():
             self._watchdog.enforce_deadlines(item, step, now)
         self._shutdown.enforce_deadline(step, now)
+
+    def _adjust_workers(self, step: StepResult, now: float) -> None:
+        auto, queue = self._auto, self._queue
+        if not auto or now < auto.next_at or not self._may_adjust_workers():
+            return
+        demand = WorkerDemand(queue.workers, len(queue.running()), queue.queued, self._slots(now))
+        if decision := auto.decide(queue.worker_time(now), demand, now):
+            changed = events.WorkerCountChanged(
+                decision.workers, queue.workers, auto=True, reason=decision.reason
+            )
+            step.events.append(changed)
+            queue.change_workers(decision.workers)
+
+    def _may_adjust_workers(self) -> bool:
+        return self._queue.has_queued and not self._shutdown and not self._control.paused
+
+    def _slots(self, now: float) -> int | None:
+        """How many calls the keys allow at once; None in a run without keys of its own."""
+        return max(1, self._lease_manager.pool.keys.usable_slots(now)) if self._has_keys else None
 
     def _start_items(self, step: StepResult, now: float) -> None:
         while self._may_start(now) and (started := self._queue.start_next(now)):

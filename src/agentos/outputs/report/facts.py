@@ -8,7 +8,7 @@ from datetime import datetime
 
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_record import RunRecord
-from agentos.core.run_state.run_stats import ItemStats
+from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
 from agentos.core.text.values import with_visible_characters
@@ -111,7 +111,7 @@ def run_facts(record: RunRecord) -> list[Fact]:
             Fact("Began", began),
             Fact("Project", plain(started.project)),
             Fact("Command", plain(started.command), is_command=True),
-            Fact("Workers", str(started.workers)),
+            Fact("Workers", _workers(stats)),
         ]
     return [
         *facts,
@@ -124,6 +124,13 @@ def run_facts(record: RunRecord) -> list[Fact]:
         Fact("Cost", dollars(stats.cost)),
         *_overhead(record),
     ]
+
+
+def _workers(stats: RunStats) -> str:
+    """The number, or the range that the run has moved in."""
+    least, most = min(stats.worker_counts), max(stats.worker_counts)
+    number = str(most) if least == most else f"{least} to {most}"
+    return f"{number} (auto)" if stats.started and stats.started.auto_workers else number
 
 
 def _overhead(record: RunRecord) -> list[Fact]:

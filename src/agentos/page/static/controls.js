@@ -56,7 +56,7 @@ export function runControls(store) {
       pause.hidden = state !== "running";
       resume.hidden = state !== "paused";
       stop.disabled = state === "stopping";
-      workers.textContent = count(store.run.workers ?? 0, "worker");
+      workers.textContent = count(store.run.workers ?? 0, "worker") + (store.run.auto_workers ? " (auto)" : "");
       fewer.disabled = (store.run.workers ?? 1) <= 1;
     },
   };
