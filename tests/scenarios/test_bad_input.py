@@ -84,7 +84,7 @@ def test_invalid_issues_fail_alone_and_cost_no_call(harness: RunHarness) -> None
 def test_an_invalid_worker_count_is_a_usage_error(harness: RunHarness, count: list[str]) -> None:
     harness.issue(42)
     output = run_refused(harness, "--all", "--offline", "--parallel", *count, code=2)
-    assert "invalid worker count" in output and "must be 1 to 10 (or leave it out for 3)" in output
+    assert "invalid worker count" in output and "must be 1 to 10, or auto (or leave it out for 3)" in output
 
 
 def test_too_many_workers_are_capped_with_a_warning(harness: RunHarness) -> None:

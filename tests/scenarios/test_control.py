@@ -109,6 +109,22 @@ def test_a_failed_item_can_be_retried_during_the_run(harness: RunHarness) -> Non
     assert harness.document(40).exists() and harness.document(41).exists()
 
 
+def test_a_run_can_be_left_to_decide_its_number_of_workers(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42, 43)
+    with harness.server().frozen():
+        running = harness.start("--all", "--parallel", "auto")
+        wait_until(lambda: harness.events("worker_started"))
+        assert "at a time (auto)" in harness.run("status", program="agentos").out
+        fixed = harness.run("set", "parallel", 1, program="agentos")
+        auto = harness.run("set", "parallel", "auto", program="agentos")
+        assert fixed.code == auto.code == 0 and "auto: follows keys and machine" in auto.out
+        again = harness.run("set", "parallel", "auto", program="agentos")
+        assert "already decides the number of workers itself" in again.out
+    done = running.wait()
+    assert done.code == 0 and "workers (auto: follows keys and machine)" in done.out
+    assert "(auto)" in harness.run("report", program="agentos").out
+
+
 def test_the_number_of_workers_can_be_changed_during_a_run(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43)
     with harness.server().frozen():
@@ -119,7 +135,7 @@ def test_the_number_of_workers_can_be_changed_during_a_run(harness: RunHarness) 
         assert more.code == 0 and "10 workers from now on (previously 1)." in more.out
         wait_until(lambda: len(harness.events("worker_started")) == 4)
         none = harness.run("set", "parallel", 0, program="agentos")
-    assert none.code == 2 and none.err.endswith("must be 1 to 10\n")
+    assert none.code == 2 and none.err.endswith("must be 1 to 10, or auto\n")
     assert running.wait().code == 0
 
 

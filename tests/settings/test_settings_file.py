@@ -6,6 +6,7 @@ import pytest
 
 from agentos.config.file import NamedValue, read_file
 from agentos.config.settings import Flags, read_settings
+from agentos.core.constants import AUTO_PARALLEL
 from agentos.core.errors import PreflightError
 from agentos.core.quota.budget import Price
 
@@ -96,3 +97,9 @@ def test_an_invalid_setting_says_what_was_expected(tmp_path: Path, text: str, ex
     with pytest.raises(PreflightError) as refused:
         read(tmp_path, text)
     assert expected in str(refused.value) and "agentos.toml" in str(refused.value)
+
+
+def test_the_number_of_workers_may_be_left_to_the_run(tmp_path: Path) -> None:
+    assert read(tmp_path, 'parallel = "auto"') == {"parallel": AUTO_PARALLEL}
+    with pytest.raises(PreflightError, match='expected a whole number from 1 to 64, or "auto"'):
+        read(tmp_path, 'parallel = "many"')

@@ -332,8 +332,8 @@ class Scheduler:
             started = events.ShutdownStarted(reason.reason, reason.detail, reason.seconds)
             self._shutdown.begin(started, reason.exit_code, step, now)
         self._enforce_deadlines(step, now)
-        self._adjust_workers(step, now)
         self._start_items(step, now)
+        self._adjust_workers(step, now)
         self._fail_stranded(step)
         self._emit_heartbeat(step, now)
         self._finish(step, now)
@@ -354,6 +354,7 @@ class Scheduler:
         self._shutdown.enforce_deadline(step, now)
 
     def _adjust_workers(self, step: StepResult, now: float) -> None:
+        """After items were started: only then is it known whether more could run."""
         auto, queue = self._auto, self._queue
         if not auto or now < auto.next_at or not self._may_adjust_workers():
             return
@@ -364,6 +365,7 @@ class Scheduler:
             )
             step.events.append(changed)
             queue.change_workers(decision.workers)
+            self._start_items(step, now)
 
     def _may_adjust_workers(self) -> bool:
         return self._queue.has_queued and not self._shutdown and not self._control.paused
