@@ -17,7 +17,7 @@ define install
 	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
 endef
 
-.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest clean
+.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -144,14 +144,17 @@ generate: $(DEV)
 	@$(BIN)/python -m tests.audits.generate
 
 # Installs the lowest declared versions in a temporary environment, then runs the demo and the tests that touch them.
-lowest: $(DEV)
+# The same tests with the lowest versions of every dependency, with the newest, and beside LangChain's packages.
+lowest newest langchain: $(DEV)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && set -e; \
-	$(BIN)/python -m tests.audits.lowest > "$$folder/lowest.txt"; \
+	$(BIN)/python -m tests.audits.lowest $@ > "$$folder/versions.txt"; \
 	$(PYTHON) -m venv "$$folder/venv"; \
-	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet -r "$$folder/lowest.txt"; \
+	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet --upgrade pip; \
+	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet -r "$$folder/versions.txt"; \
 	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet --no-deps --no-build-isolation .; \
 	(cd "$$folder" && venv/bin/agentos demo); \
-	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider tests/core tests/models tests/workflows tests/packaging
+	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider tests/core tests/models tests/workflows tests/packaging; \
+	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider -n0 -m "slow or not slow" tests/scenarios/test_langchain_models.py
 
 # Rewrites the lock files after the dependencies in pyproject.toml have changed; needs uv on the PATH.
 lock:

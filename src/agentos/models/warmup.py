@@ -4,6 +4,7 @@ An SDK builds most of what a call needs at its first call. Made in the fork serv
 by all workers. No connection is opened: a mock transport returns a canned stream.
 """
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from agentos.core.protocol.ports import LeasedKey, ModelRequest, Provider
 from agentos.models.registry import PROVIDERS
 
 BASE_URL = "http://warm-up.invalid"
+HTTP_LIBRARIES = ("httpx2", "httpx")  # google-genai below 3 uses the older one
 TEXT = "{}"
 REQUESTS = (ModelRequest("drafter", TEXT), ModelRequest("reviewer", TEXT, '{"type": "object"}'))
 _CHUNK = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
@@ -51,13 +53,17 @@ def warm_up_imported_sdks() -> None:
 
 def warm_up_sdk(vendor: str) -> bool:
     """Whether the SDK accepted the canned response; if not, each worker's first call is slower, nothing else."""
+    return any(_accepts(vendor, library) for library in HTTP_LIBRARIES)
+
+
+def _accepts(vendor: str, library: str) -> bool:
     try:
         # Through anyio, because the SDKs' HTTP library loads its asyncio backend only inside a running loop.
         import anyio
-        import httpx2
 
+        http = importlib.import_module(library)
         headers, body = {"content-type": "text/event-stream"}, event_stream(STREAMS[vendor])
-        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, headers=headers, content=body))
+        transport = http.MockTransport(lambda request: http.Response(200, headers=headers, content=body))
         anyio.run(_complete_all, PROVIDERS[vendor](transport))
     except (ImportError, AttributeError, ModelError):
         return False

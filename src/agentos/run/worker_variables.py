@@ -1,6 +1,7 @@
 """What a workflow's workers find in their environment: variables passed by name, and the way to the run's gateway."""
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 
 from agentos.config.secret_variables import withheld_from_workers
@@ -37,7 +38,11 @@ class WorkerVariables:
         return self._gateway.url if self._gateway else ""
 
     def of(self, item: str) -> tuple[Variable, ...]:
-        found = {**(self._gateway.environment(item) if self._gateway else {}), **self._passed}
+        found = dict(self._gateway.environment(item)) if self._gateway else {}
+        if importlib.util.find_spec("litellm") is None:
+            # Google's SDK reads both variables and warns that both are set; only LiteLLM needs this one.
+            found.pop("GEMINI_API_KEY", None)
+        found |= self._passed
         return tuple(Variable(name, Secret(value)) for name, value in found.items())
 
     def check(self, secrets: Iterable[Secret]) -> None:
