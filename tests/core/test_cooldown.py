@@ -93,3 +93,11 @@ def test_a_cooldown_blocks_until_it_opens_and_never_longer(steps: list[tuple[flo
         assert 0.0 <= cooldown.start(now, hint, "429") < 3600.001
         assert cooldown.blocks(now) == (now < cooldown.next_allowed_at())
         assert not cooldown.blocks(cooldown.next_allowed_at())
+
+
+def test_the_wait_expected_before_a_probe_does_not_outlast_the_next_refusal() -> None:
+    cooldown = Cooldown()
+    cooldown.start(100.0, None, "429", probing=True)
+    cooldown.record_send(102.0)
+    cooldown.start(102.1, 1.0, "429")
+    assert cooldown.until < 110.0

@@ -9,9 +9,9 @@ from bench.keypool.shapes import NAMES, TABLE, Shape, random_shape, shape_named
 FORGETFUL = ("doubled", "halved", "window-moves")  # nobody can be told limits that change
 UNLIMITED = ("no-limit",)
 # What learning costs, it costs once: of few calls it is a larger share.
-SHORT_EFFICIENCY, SHORT_REFUSED = 0.84, 0.10
+SHORT_EFFICIENCY, SHORT_REFUSED = 0.86, 0.09
 LONG_EFFICIENCY, LONG_REFUSED = 0.95, 0.03
-SHARED_REFUSED = 0.07
+SHARED_REFUSED = 0.05
 TOLD_EFFICIENCY = 0.98
 RANDOM_SHAPES = 200
 FIRST_RANDOM = 12  # of which `make test` tries this many
@@ -45,11 +45,18 @@ def test_every_call_is_served_whatever_the_limits(seed: int) -> None:
     assert result.efficiency > 0.2
 
 
+# Buckets and windows without hints in which a key once rested for a minute, was never tried again at a higher rate, or
+# was given a window far too long.
+@pytest.mark.parametrize("seed", [199, 236, 382])
+def test_limits_without_a_hint_are_used_up(seed: int) -> None:
+    assert run(random_shape(seed), long=True, seed=seed).efficiency >= 0.8
+
+
 @pytest.mark.long
 def test_random_shapes_are_learned_too() -> None:
     results = [run(random_shape(seed), long=True, seed=seed) for seed in range(1, RANDOM_SHAPES + 1)]
     assert _mean(results) >= 0.9
-    assert [result.line() for result in results if result.efficiency < 0.4] == []
+    assert [result.line() for result in results if result.efficiency < 0.55] == []
 
 
 def _mean(results: list[Result]) -> float:

@@ -168,7 +168,7 @@ def test_a_refusal_in_the_middle_of_a_stream_is_passed_on_and_starts_a_cooldown(
         out.finish()
 
     def then(gate: RunningGateway) -> str:
-        gate.wait_for("[GATEWAY] Rate limit hit on key-1. Backing off for 60s.")
+        gate.wait_for("[GATEWAY] Rate limit hit on key-1. Backing off for ")
         harness.keys = KEYS[:2]
         for _ in range(2):
             gate.call("POST", "/anthropic/v1/messages", MESSAGE, x_api_key=gate.token)

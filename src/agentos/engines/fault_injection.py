@@ -5,7 +5,7 @@ from agentos.core.protocol.commands import Command, GrantLease
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Usage
-from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.ratelimit.refusals import DEFAULT_WAIT, Refusal, RefusalKind
 
 
 class Inject429Engine:
@@ -23,7 +23,8 @@ class Inject429Engine:
         self._grants_left -= 1
         if self._grants_left != -1:
             return self._engine.execute(command)
-        refusal = Refusal(RefusalKind.RATE_LIMITED, "429 simulated (AGENTOS_SIMULATE_429)")
+        reason = "429 simulated (AGENTOS_SIMULATE_429)"
+        refusal = Refusal(RefusalKind.RATE_LIMITED, reason, DEFAULT_WAIT)
         self._events.append(events.LeaseReleased(command.item, command.lease, 0.0, Usage(), refusal))
         self._events.append(self._requests[command.item, command.call])
         self._engine.wake()

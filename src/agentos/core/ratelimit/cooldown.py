@@ -44,12 +44,16 @@ class Cooldown:
     def start(self, now: float, hint: float | None, reason: str, *, probing: bool = False) -> float:
         """Start or extend the cooldown after a rate limit; return its length in seconds.
 
-        With `probing` the rate limiter decides when to send the next call: the provider gave no hint.
+        With `probing` the provider gave no hint, and the rate limiter decides when to send the next call. It is then
+        expected after `hint` seconds, but may be sent sooner, when another call has ended.
         """
-        self.probing = probing
-        if not self.limited(now):
+        if self.probing or probing:
+            # The rate limiter decides: the end is only what a person is told, and no hint was followed in vain.
+            self.until, self.consecutive_refusals = min(self.until, now), 1
+        elif not self.limited(now):
             followed_in_vain = self.sent_since_refusal <= 1
             self.consecutive_refusals = self.consecutive_refusals + 1 if followed_in_vain else 1
+        self.probing = probing
         self.sent_since_refusal, self.probation_until = 0, None
         seconds = clamp_hint(hint)
         if self.consecutive_refusals > 1:

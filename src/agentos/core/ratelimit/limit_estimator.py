@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agentos.core.ratelimit.limit_fitting import WINDOW_LENGTHS, ObservedRefusal, fit_limits
+from agentos.core.ratelimit.limit_fitting import WINDOW_LENGTHS, Evidence, ObservedRefusal, fit_limits
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
-from agentos.core.ratelimit.provider_profile import ProviderProfile
+from agentos.core.ratelimit.provider_profile import FIRST_PROBE_GAP, ProviderProfile
 from agentos.core.ratelimit.windows import NEVER, Reservation, slack_of
 
 # How many calls may be unconfirmed (sent, not yet known to be admitted): a base, plus one per so many admitted.
@@ -20,13 +20,20 @@ OPENING_TOLERANCE = 0.02  # seconds; openings closer than this are treated as eq
 MAX_UNEXPLAINED = 6  # unexplained refusals in a row, despite hints, before falling back to an even pace
 MIN_AVERAGED, AVERAGED_CALLS = 6, 60  # calls whose average rate is kept where nothing else helps
 PACE_GROWTH, MAX_PACE_GROWTH = 1.03, 1.25  # factors; doubled as long as nothing is refused
-CALLS_PER_GROWTH = 16
+MIN_PACE_GROWTH = 1.008  # factor while the pace that is refused stays about the same
+NEAR_CEILING = 1.12  # factor within which two paces are about the same
+UNTRIED_PACE_GROWTH = 1.12  # factor until a call is refused at an even pace
+CALLS_PER_GROWTH = 12
 PACE_STEP_BACK = 0.93  # factor after a refusal
 MIN_PROBE_GAP = 0.02  # seconds
 PROBE_GAP_GROWTH = 1.5  # factor for each probe that was refused
 MAX_PROBE_GAP = 60.0  # seconds
 FOLLOWER_DELAY = 0.25  # seconds by which the other keys probe later, so that they learn from the first
 USUAL_LENGTHS = tuple(seconds for seconds, cost in WINDOW_LENGTHS.items() if cost < 1.0)
+FIRST_EARLY_SHARE, MIN_EARLY_SHARE = 0.4, 0.06  # of a window's length, by which a trial may come too early
+MAX_FOLLOWED = 8  # steps by which another key has shortened a length
+EXACT_LENGTH = 6.0  # seconds; the length of a shorter window is not known exactly from hints in whole seconds
+EARLY_INTERVAL, LATE_EARLY_INTERVAL = 6, 150  # calls of a key between two early trials
 MAX_CAUTIOUS_CALLS = 100  # sent one by one after the limits of another key have changed
 HISTORY_SIZE = 2000  # calls
 
@@ -53,6 +60,12 @@ class LimitEstimator:
     probing: bool = False
     pace: float | None = None
     """Calls a second, while calls are merely sent evenly."""
+    _certain_since: float = NEVER
+    """What was admitted since is allowed by the present limits; infinite if they may have changed meanwhile."""
+    _early_trial: Reservation | None = None
+    _calls_since_early: int = 0
+    _lengthier: LearnedLimits | None = None
+    """The limits before the last early trial that was admitted, in case it was admitted by chance."""
     _unconfirmed: deque[Reservation] = field(default_factory=deque)
     _confirmed: int = 0
     _explored_since: float | None = None
@@ -61,12 +74,17 @@ class LimitEstimator:
     """Whether it explores after an admitted trial, and has not found much more room yet."""
     _refusals: deque[ObservedRefusal] = field(default_factory=lambda: deque(maxlen=KEPT_REFUSALS))
     _pace_growth: float = PACE_GROWTH
+    _base_growth: float = PACE_GROWTH
+    _pace_ceiling: float = 0.0
+    """The pace at which a call was last refused."""
     _unexplained: int = 0
     _paced_since: float = float("-inf")
     _refused_probes: int = 0
     _probe_gap: float = 0.0
     _closed_since: float = 0.0
     _findings: int = 0
+    _last_length: float = 0.0
+    """The longest window of the limits learned last."""
     _probe_slots: int = 0
     """Calls in flight at the last refusal: with fewer, a probe is due at once, unless concurrency is ruled out."""
 
@@ -81,6 +99,9 @@ class LimitEstimator:
         if self.learned is None and self._refusals and self._findings != self.profile.findings:
             # What another key has found may explain the refusals of this one, too.
             self._fit(now)
+        if self._findings != self.profile.findings:
+            self._findings = self.profile.findings
+            self._follow_shortened()
         if not self._unconfirmed or len(self._unconfirmed) < self._allowed_unconfirmed(in_flight):
             return now
         return self._unconfirmed[0].at + self.profile.refusal_latency
@@ -114,7 +135,7 @@ class LimitEstimator:
             return 1
         self.profile.leader = id(self)
         return (
-            FIRST_UNCONFIRMED + self._confirmed // FIRST_CALLS_PER_UNCONFIRMED + (self._confirmed // 40) ** 2
+            FIRST_UNCONFIRMED + self._confirmed // FIRST_CALLS_PER_UNCONFIRMED + (self._confirmed // 15) ** 2
         )
 
     def _probe_at(self, in_flight: int) -> float:
@@ -125,7 +146,7 @@ class LimitEstimator:
         newest = self._refusals[-1]
         refused_at, start = newest.known_at, self._explored_since or newest.call.at
         first_gap = self._probe_gap or self.profile.first_probe_gap
-        gap = min(MAX_PROBE_GAP, first_gap * PROBE_GAP_GROWTH**self._refused_probes)
+        gap = min(self._max_probe_gap, first_gap * PROBE_GAP_GROWTH**self._refused_probes)
         delay = FOLLOWER_DELAY if self.profile.shortest_window > refused_at - start else 0.0
         for seconds in USUAL_LENGTHS:
             opens = start + seconds + slack_of(seconds)
@@ -136,12 +157,25 @@ class LimitEstimator:
                 return opens + delay
         return refused_at + gap
 
+    @property
+    def _max_probe_gap(self) -> float:
+        """Where windows of a certain length were found before, the next one cannot be far."""
+        return (
+            min(MAX_PROBE_GAP, max(FIRST_PROBE_GAP, self._last_length / 4))
+            if self._last_length
+            else MAX_PROBE_GAP
+        )
+
     # What became of the calls.
 
     def record_send(self, call: Reservation) -> None:
         if self._explored_since is None:
             self._explored_since = call.at
         self._unconfirmed.append(call)
+        self._calls_since_early += 1
+        if call.early:
+            self._early_trial, self._calls_since_early = call, 0
+            self.profile.is_trying_early = True
         self.profile.record_send()
 
     def record_answer(self, call: Reservation, now: float) -> None:
@@ -160,11 +194,16 @@ class LimitEstimator:
             self.profile.most_admitted, self.profile.leader = self._confirmed, id(self)
         if self.pace is not None and self._confirmed >= CALLS_PER_GROWTH:
             self._pace(self._pace_growth * self.pace, now)
-            self._pace_growth = min(MAX_PACE_GROWTH, 1 + 2 * (self._pace_growth - 1))
+            if self.pace > NEAR_CEILING * self._pace_ceiling:
+                self._pace_growth = min(MAX_PACE_GROWTH, 1 + 2 * (self._pace_growth - 1))
         if self._is_trying and self._confirmed > self._spare_calls(now):
             self.profile.record_trial(risen=True)
             self._is_trying = False
-        if self.profile.end_trial(call.at):
+        if call is self._early_trial:
+            self._early_trial = None
+            self.profile.is_trying_early = False
+            self._shorten(call.early)
+        elif self.profile.end_trial(call.at):
             self._explore(call.at)
             self._is_trying = True
         if self._refusals and call.at > self._refusals[-1].known_at:
@@ -194,8 +233,79 @@ class LimitEstimator:
         saved = [limit.amount for limit in limits if limit.counting is Counting.TOKEN_BUCKET]
         return max([SPARE_CALLS, *saved]) + max(admitted, default=0.0)
 
+    # Early trials: windows whose length is a guess are shortened step by step, by one key for all of the provider.
+
+    @property
+    def may_try_early(self) -> bool:
+        """Whether a call may be sent a little earlier than the learned limits allow, because their length is a guess."""
+        if not self._is_obeying or self._early_trial is not None or self._is_exact:
+            return False
+        interval = EARLY_INTERVAL if self.early_share > MIN_EARLY_SHARE else LATE_EARLY_INTERVAL
+        return self._calls_since_early >= interval and self.profile.may_try_early
+
+    @property
+    def early_share(self) -> float:
+        """By which share of a window's length the next trial may come too early."""
+        assert self.learned is not None
+        return max(MIN_EARLY_SHARE, self.profile.early_shares.get(self.learned.lengths, FIRST_EARLY_SHARE))
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether the provider's hints tell the length of the window well enough."""
+        if self.learned is None or any(
+            limit.counting is Counting.FIXED or limit.amount > 1 for limit in self.learned.limits
+        ):
+            # Of several calls, one that is admitted early may as well mean that the limit is higher.
+            return True
+        if not self._refusals or not self._refusals[-1].hinted:
+            return not self._refusals
+        shortest = min((limit.length for limit in self.learned.limits), default=0.0)
+        return not self._refusals[-1].is_rounded or shortest >= EXACT_LENGTH
+
+    def _shorten(self, early: float) -> None:
+        if self.learned is None:
+            return
+        if not self.learned.limits:
+            self._explore(self._refusals[-1].known_at if self._refusals else None)
+            return
+        share, before = self.early_share, self.learned
+        self._lengthier = before
+        self._obey(replace(before, limits=tuple(limit.shortened(early) for limit in before.limits)))
+        self.profile.shortened[before.lengths] = early
+        self.profile.early_shares[self.learned.lengths] = share
+
+    def _follow_shortened(self) -> None:
+        """Take over the length that another key has found for windows of the same length."""
+        for _ in range(MAX_FOLLOWED):
+            early = self.profile.shortened.get(self.learned.lengths) if self.learned else None
+            if self.learned is None or not early:
+                return
+            self._lengthier = self.learned
+            self._obey(
+                replace(self.learned, limits=tuple(one.shortened(early) for one in self.learned.limits))
+            )
+
+    def _lengthen(self) -> None:
+        """Return to the length before the last early trial: it was admitted by chance."""
+        if self._lengthier is not None:
+            self.profile.shortened.pop(self._lengthier.lengths, None)
+            self._obey(self._lengthier)
+            self._lengthier = None
+            self._halve_early_share()
+
+    def _halve_early_share(self) -> None:
+        if self.learned is not None:
+            self.profile.early_shares[self.learned.lengths] = self.early_share / 2
+
+    def _obey(self, learned: LearnedLimits) -> None:
+        self.learned = self.profile.learned[id(self)] = learned
+        self.profile.findings += 1
+
     def drop(self, call: Reservation) -> None:
         """Forget a call that will never be known to be admitted or refused."""
+        if call is self._early_trial:
+            self._early_trial = None
+            self.profile.is_trying_early = False
         if call in self._unconfirmed:
             self._unconfirmed.remove(call)
         self.profile.end_trial(call.at)
@@ -212,7 +322,14 @@ class LimitEstimator:
             # One event, as long as nothing was sent since: the later refusal knows better what was admitted.
             self._refusals.pop()
         self._refusals.append(refusal)
-        if hint is not None:
+        if call is self._early_trial:
+            self._early_trial = None
+            self.profile.is_trying_early = False
+            self._halve_early_share()
+            self.exploring = False
+        elif self._lengthier is not None and self._is_obeying and not repeated:
+            self._lengthen()
+        elif hint is not None:
             self._fit(now)
         elif repeated:
             self._probe_slots = min(self._probe_slots, in_flight)
@@ -225,6 +342,9 @@ class LimitEstimator:
 
     def _end_exploration(self, call: Reservation, now: float) -> None:
         """Note what a refusal means for this exploration or trial, and for the other keys."""
+        is_certain = self.exploring and self._explored_since is not None
+        if not self.probing:
+            self._certain_since = (self._explored_since or 0.0) if is_certain else NEVER
         self.profile.record_refusal_latency(now - call.at)
         if call in self._unconfirmed:
             self._unconfirmed.remove(call)
@@ -246,7 +366,11 @@ class LimitEstimator:
 
     def _step_back(self, call: Reservation, now: float) -> None:
         if self.pace is not None and call.at > self._paced_since:
-            self._paced_since, self._pace_growth = now, PACE_GROWTH
+            is_known = self._pace_ceiling / NEAR_CEILING < self.pace < NEAR_CEILING * self._pace_ceiling
+            self._base_growth = (
+                max(MIN_PACE_GROWTH, 1 + (self._base_growth - 1) / 2) if is_known else PACE_GROWTH
+            )
+            self._paced_since, self._pace_growth, self._pace_ceiling = now, self._base_growth, self.pace
             self._pace(PACE_STEP_BACK * self.pace, now)
 
     def _check_counting(self, refusal: ObservedRefusal, last: ObservedRefusal, *, repeated: bool) -> None:
@@ -275,6 +399,8 @@ class LimitEstimator:
         else:
             self._closed_since = refusal.known_at
         self._probe_slots = refusal.in_flight
+        if self.learned is not None and self.pace is None:
+            self._last_length = max((limit.length for limit in self.learned.limits), default=0.0)
         self.probing, self.exploring, self.learned = True, False, None
 
     def _fit(self, now: float) -> None:
@@ -282,9 +408,13 @@ class LimitEstimator:
         if self.learned is not None:
             known.append(self.learned)
         self._findings = self.profile.findings
-        fitted = fit_limits(
-            self.history, self._refusals, known, now, counts_refused=self.profile.counts_refused
+        evidence = Evidence.of(
+            self.history,
+            self._refusals,
+            counts_refused=self.profile.counts_refused,
+            certain_since=self._certain_since,
         )
+        fitted = fit_limits(evidence, known, now)
         if fitted is not None and fitted.changed:
             # Earlier refusals were those of another limit.
             self._refusals = deque([self._refusals[-1]], maxlen=KEPT_REFUSALS)
@@ -299,6 +429,8 @@ class LimitEstimator:
             self.profile.changed_at, self._confirmed = now, 0
         if not fitted.same_as(self.learned):
             self.profile.findings += 1
+        if not fitted.same_as(self.learned):
+            self._lengthier = None
         self.learned, self.exploring = fitted, False
         self.profile.learned[id(self)] = fitted
         self.profile.shortest_window = 0.0
@@ -309,6 +441,7 @@ class LimitEstimator:
         if self.pace is not None:
             self._step_back(self._refusals[-1].call, now)
         elif (not self.hinted or self._unexplained > MAX_UNEXPLAINED) and (rate := self._average_rate(now)):
+            self._pace_growth = UNTRIED_PACE_GROWTH
             self._pace(rate, now)
         elif not self.exploring:
             self._explore(None)
@@ -345,8 +478,11 @@ class LimitEstimator:
 
     @property
     def may_try(self) -> bool:
-        is_obeying = self.learned is not None and not self.exploring and self.pace is None
-        return is_obeying and self.profile.may_try
+        return self._is_obeying and self.profile.may_try
+
+    @property
+    def _is_obeying(self) -> bool:
+        return self.learned is not None and not self.exploring and self.pace is None
 
     def forget(self) -> None:
         """Take back what the provider's other keys were told."""

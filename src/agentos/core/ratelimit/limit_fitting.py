@@ -20,6 +20,7 @@ MIN_LENGTH = 0.05  # seconds
 HINT_TOLERANCE = 0.005  # seconds, beyond the time that the refusal took
 ROUNDING = 1.0  # seconds by which a hint in whole seconds may be too long
 CONTRADICTION, LATEST_CONTRADICTION = 3.0, 4.5  # cost of a refusal that a hypothesis does not explain
+CERTAIN_ADMISSION_COST, MAX_CERTAIN_COST = 1.5, 6.0  # of calls admitted since the limits were explored
 ADMISSION_COST, MAX_ADMISSION_COST = (
     1.5,
     2.5,
@@ -58,14 +59,17 @@ class ObservedRefusal:
     opens_from: float
     opens_until: float
     hinted: bool
+    is_rounded: bool = False
 
     @classmethod
     def of(cls, call: Reservation, now: float, in_flight: int, hint: float | None) -> "ObservedRefusal":
         if hint is None:
             return cls(call, now, in_flight, call.at, math.inf, hinted=False)
-        earlier = 2 * (now - call.at) + HINT_TOLERANCE + (ROUNDING if hint and hint == int(hint) else 0.0)
+        is_rounded = hint > 0 and hint == int(hint)
+        earlier = 2 * (now - call.at) + HINT_TOLERANCE + (ROUNDING if is_rounded else 0.0)
         until = now + hint + HINT_TOLERANCE
-        return cls(call, now, in_flight, max(call.at, until - HINT_TOLERANCE - earlier), until, hinted=True)
+        opens_from = max(call.at, until - HINT_TOLERANCE - earlier)
+        return cls(call, now, in_flight, opens_from, until, hinted=True, is_rounded=is_rounded)
 
     @property
     def opens_at(self) -> float:
@@ -92,6 +96,8 @@ class Evidence:
     counts_refused: bool = False
     unchanged: bool = True
     """Whether the limits are taken to be the same all the time, so that every admission counts."""
+    certain_since: float = math.inf
+    """What was admitted since is allowed by the present limits, whether or not they have changed before."""
     at: list[float] = field(init=False)
     sums: dict[Dimension, list[float]] = field(init=False)
 
@@ -106,11 +112,18 @@ class Evidence:
 
     @classmethod
     def of(
-        cls, history: Iterable[Reservation], refusals: Sequence[ObservedRefusal], *, counts_refused: bool
+        cls,
+        history: Iterable[Reservation],
+        refusals: Sequence[ObservedRefusal],
+        *,
+        counts_refused: bool,
+        certain_since: float,
     ) -> "Evidence":
         counted = [call for call in history if counts_refused or not call.refused]
         latest = list(refusals)[: -FITTED_REFUSALS - 1 : -1]
-        return cls(counted[-FITTED_CALLS:], latest, counts_refused=counts_refused)
+        return cls(
+            counted[-FITTED_CALLS:], latest, counts_refused=counts_refused, certain_since=certain_since
+        )
 
     def dimensions(self) -> tuple[Dimension, ...]:
         sizes = [call.cost.amount(Dimension.TOKENS) for call in self.calls]
@@ -144,19 +157,11 @@ class Hypothesis:
     """Of an average call, as each limit counts it."""
 
 
-def fit_limits(
-    history: Sequence[Reservation],
-    refusals: Sequence[ObservedRefusal],
-    known: Iterable[LearnedLimits],
-    now: float,
-    *,
-    counts_refused: bool = False,
-) -> LearnedLimits | None:
-    """Return the limits that explain the history best, or None if nothing explains it well enough.
+def fit_limits(evidence: Evidence, known: Iterable[LearnedLimits], now: float) -> LearnedLimits | None:
+    """Return the limits that explain the evidence best, or None if nothing explains it well enough.
 
     `known` are the limits of other keys of the provider, and those obeyed so far.
     """
-    evidence = Evidence.of(history, refusals, counts_refused=counts_refused)
     if not evidence.refusals or all(call.refused for call in evidence.calls):
         return None
     known = tuple(known)
@@ -303,7 +308,7 @@ def _hypothesis(evidence: Evidence, limit: LearnedLimit, fitted: int) -> Hypothe
             levels = _levels(evidence, limit.dimension, limit.rate.per_second, limit.amount)
             opens, cost = _bucket_openings(evidence, limit, levels), levels.overflow_cost
     size = evidence.sums[limit.dimension][-1] / len(evidence.calls)
-    return Hypothesis((limit,), opens, min(cost, MAX_ADMISSION_COST), fitted, sizes=(size,))
+    return Hypothesis((limit,), opens, min(cost, _max_admission_cost(evidence)), fitted, sizes=(size,))
 
 
 def _sliding(evidence: Evidence, limit: LearnedLimit) -> tuple[list[float], float]:
@@ -374,8 +379,14 @@ def _bucket_openings(evidence: Evidence, limit: LearnedLimit, levels: _Levels) -
     return opens
 
 
+def _max_admission_cost(evidence: Evidence) -> float:
+    return MAX_ADMISSION_COST if math.isinf(evidence.certain_since) else MAX_CERTAIN_COST
+
+
 def _admission_weight(evidence: Evidence, when: float) -> float:
     """Contradicting admissions count less the more refusals came after them: limits change."""
+    if when >= evidence.certain_since:
+        return CERTAIN_ADMISSION_COST
     if not evidence.unchanged:
         return 0.0
     later = sum(1 for refusal in evidence.refusals if refusal.call.at > when)
@@ -444,7 +455,7 @@ def _combined(
         is_bucket = one.counting is Counting.TOKEN_BUCKET
         if one.counting is other.counting and (is_bucket or one.seconds == other.seconds):
             opens = [max(pair) for pair in zip(first.opens, second.opens, strict=True)]
-            cost = min(MAX_ADMISSION_COST, first.admission_cost + second.admission_cost)
+            cost = min(_max_admission_cost(evidence), first.admission_cost + second.admission_cost)
             both = Hypothesis(
                 first.limits + second.limits,
                 opens,
@@ -473,7 +484,7 @@ def _concurrent(evidence: Evidence, known: Iterable[LearnedLimits]) -> Iterator[
         cost = ODD_HINT_COST if is_odd else 0.0
         cost += (
             CONCURRENCY_COST
-            + min(MAX_ADMISSION_COST, admissions)
+            + min(_max_admission_cost(evidence), admissions)
             - (KNOWN_LENGTH if slots in known_slots else 0.0)
         )
         explained = 0

@@ -12,6 +12,8 @@ MAX_SHORTFALL = 60.0  # seconds
 MIN_EXHAUSTED_DAY = 600.0  # seconds; a day that ends sooner is waited for like any other limit
 MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
 MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
+MIN_TRIED_EARLY = 0.01  # seconds
+SLOT_TRIAL_DELAY = 1.0  # seconds after the last call, for a trial whether there are more slots
 LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come too early
 TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
 MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
@@ -131,18 +133,16 @@ class RateLimiter:
 
     def reserve(self, cost: CallCost, now: float, *, own: bool = True) -> Reservation:
         """Charge a call at its estimated cost; call this when it is sent, by this run or (not `own`) by another."""
-        is_trial = (
-            own
-            and self._estimator is not None
-            and self._estimator.may_try
-            and self._learned_at(cost, now) > now
-        )
-        if is_trial:
-            self.profile.start_trial(now)
+        early = is_trial = 0.0
+        if own and self._estimator is not None and self._may_try:
+            is_trial = early = max(0.0, self._learned_at(cost, now) - now)
+            if early and not self._estimator.may_try_early:
+                early = 0.0
+                self.profile.start_trial(now)
         self._latest = now
         windows = (*self._windows.items(), *self._learned.items())
         entries = {name: window.record(cost.amount(name), now) for name, window in windows}
-        reservation = Reservation(now, cost, entries, is_trial=is_trial)
+        reservation = Reservation(now, cost, entries, is_trial=is_trial > 0, early=early)
         self._history.append(reservation)
         self._in_flight.add(reservation)
         if self._estimator is not None and own:
@@ -179,8 +179,10 @@ class RateLimiter:
         Of limits that are known it probes how the provider counts: such a call fits into a token bucket while a
         sliding window would stay closed for long. Of learned limits it is a trial whether they have risen.
         """
+        if self._estimator is not None and self._estimator.may_try_early:
+            return self._early_at(cost, now)
         if self._estimator is not None and self._estimator.may_try:
-            return now if self._is_worth_trying(cost, now) else None
+            return self._trial_at(cost, now)
         profiled = self._profiled(cost)
         if not any(
             window.sliding_window_at(amount, now) > now + MIN_PROBED_WAIT for window, amount in profiled
@@ -190,28 +192,48 @@ class RateLimiter:
 
     @property
     def may_probe(self) -> bool:
-        if self._estimator is not None and self._estimator.may_try:
-            return True
-        return self.profile.may_probe and not self._in_flight
+        return self._may_try or (self.profile.may_probe and not self._in_flight)
+
+    @property
+    def _may_try(self) -> bool:
+        return self._estimator is not None and (self._estimator.may_try or self._estimator.may_try_early)
 
     def start_probe(self, now: float) -> None:
-        if self._estimator is None or not self._estimator.may_try:
+        if not self._may_try:
             self.profile.start_probe(now)
 
-    def _is_worth_trying(self, cost: CallCost, now: float) -> bool:
+    def _early_at(self, cost: CallCost, now: float) -> float | None:
+        """When the next call may be sent to see whether a window is shorter than was learned."""
+        assert self._estimator is not None
+        allowed_at = self._learned_at(cost, now)
         if self._slots_are_full:
-            return True
-        at = self._learned_at(cost, now)
+            return max(now, self._latest + SLOT_TRIAL_DELAY)
+        lengths = [
+            window.rate.seconds / (window.rate.amount if window.counting is Counting.TOKEN_BUCKET else 1.0)
+            for window in self._learned.values()
+        ]
+        early = self._estimator.early_share * max(lengths, default=0.0)
+        return (
+            max(now, allowed_at - early)
+            if early > MIN_TRIED_EARLY and allowed_at > now + MIN_TRIED_EARLY
+            else None
+        )
+
+    def _trial_at(self, cost: CallCost, now: float) -> float | None:
+        """When to send one call more than the learned limits allow; None if they allow it soon anyway."""
+        allowed_at = self._learned_at(cost, now)
+        if self._slots_are_full:
+            return now
         windows = self._learned.values()
         spacing = max((1.0 / window.rate.per_second for window in windows), default=0.0)
         slack = max((window.slack for window in windows), default=0.0)
-        wait = at - now
+        if allowed_at - now <= max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing):
+            return None
         if self._estimator is not None and not self._estimator.hinted:
             # Without a hint a refusal says little, so try when the limit is likely to be open.
             longest = max((window.rate.seconds for window in windows), default=0.0)
-            if wait > LATE_SHARE * longest:
-                return False
-        return wait > max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing)
+            return max(now, allowed_at - LATE_SHARE * longest)
+        return now
 
     def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
         """The windows whose counting depends on the provider, with what this call takes of each."""
@@ -347,6 +369,8 @@ class RateLimiter:
         if learned is not None and learned.concurrency is not None and learned.refusals > 1:
             # A slot is free as soon as a call ends, whatever the hint says.
             return 0.0
+        if hint is None and estimator.probing:
+            return estimator.next_allowed_at(now, len(self._in_flight)) - now
         if hint is None and estimator.learned is not None:
             return 0.0 if self._slots_are_full else opens_at - now
         return hint

@@ -10,6 +10,9 @@ from agentos.core.constants import DAY
 MIDNIGHT_MARGIN = 1.0  # seconds
 
 
+MIN_LENGTH = 0.02  # seconds, of a learned window
+
+
 class Dimension(StrEnum):
     """A quantity that a provider limits."""
 
@@ -43,6 +46,9 @@ class Counting(StrEnum):
     TOKEN_BUCKET = "token_bucket"  # noqa: S105 - an algorithm, not a secret
 
 
+Lengths = tuple[tuple[Dimension, Counting | None, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
     """One limit found from refusals: `amount` per `seconds`, counted in one way.
@@ -61,6 +67,18 @@ class LearnedLimit:
     def rate(self) -> Rate:
         return Rate(self.amount, self.seconds)
 
+    @property
+    def length(self) -> float:
+        """Seconds until a call makes room for another: those of the window, or until a bucket refills by one."""
+        return self.seconds / self.amount if self.counting is Counting.TOKEN_BUCKET else self.seconds
+
+    def shortened(self, seconds: float) -> "LearnedLimit":
+        """Return the limit with which a call can be sent so much earlier."""
+        length = max(MIN_LENGTH, self.length - seconds)
+        return replace(
+            self, seconds=self.amount * length if self.counting is Counting.TOKEN_BUCKET else length
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimits:
@@ -75,6 +93,13 @@ class LearnedLimits:
     since: float = 0.0
     changed: bool = False
     """Whether they explain the latest refusal alone: the limits were others before."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """What most keys of a provider have in common: how each limit counts and how long it lasts, or the slots."""
+        if self.concurrency is not None:
+            return ((Dimension.REQUESTS, None, float(self.concurrency)),)
+        return tuple((limit.dimension, limit.counting, round(limit.length, 3)) for limit in self.limits)
 
     def shifted(self, seconds: float) -> "LearnedLimits":
         """The same by another clock."""

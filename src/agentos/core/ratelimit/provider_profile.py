@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.ratelimit.limits import Counting, LearnedLimits
+from agentos.core.ratelimit.limits import Counting, LearnedLimits, Lengths
 
 INITIAL_REFUSAL_LATENCY = 0.15  # seconds
 REFUSAL_LATENCY_RANGE = (0.05, 2.0)  # seconds
@@ -45,6 +45,11 @@ class ProviderProfile:
     """The most calls that one of its keys has had admitted before its first refusal."""
     leader: int = 0
     """The key that explores ahead of the others, if one does."""
+    early_shares: dict[Lengths, float] = field(default_factory=dict)
+    """By which share of a learned length the next trial may come too early; halved by each that is refused."""
+    shortened: dict[Lengths, float] = field(default_factory=dict)
+    """By how many seconds learned lengths have turned out to be too long."""
+    is_trying_early: bool = False
     _refused_counted: int = 0
     _failed_trials: int = 0
     _open_trials: int = 0
@@ -147,6 +152,10 @@ class ProviderProfile:
         return self._calls_before_refusal is not None and (
             low * self._calls_before_refusal <= calls <= high * self._calls_before_refusal
         )
+
+    @property
+    def may_try_early(self) -> bool:
+        return not self.is_trying_early
 
     # When a learned limit may be tried: one call at a time, of all keys.
 

@@ -36,6 +36,8 @@ class Reservation:
     entries: dict[Dimension, UsageEntry] = field(default_factory=dict)
     refused: bool = False
     is_trial: bool = False
+    early: float = 0.0
+    """By how many seconds a trial was sent before the learned limits allow it; 0 for any other call."""
     ended_at: float = NEVER
 
 
