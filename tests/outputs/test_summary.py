@@ -47,7 +47,7 @@ def test_cut_answers_are_counted_with_their_tokens() -> None:
     stats = worked(22.0, cut)
     line = next(line for line in summary_lines(stats) if line.startswith("  Cut: "))
     assert line == (
-        "  Cut: 1 answer (LLD-1), for want of a token within call_timeout; 1,200 generated tokens are counted"
+        "  Cut: 1 answer (LLD-1), no token within call_timeout; 1,200 generated tokens are counted"
     )
     assert as_json(stats)["cuts"] == 1 and as_json(stats)["items"][0]["cuts"] == 1
 

@@ -182,7 +182,7 @@ def test_notifications_tell_of_a_decision_and_of_the_end_of_a_run(
         def is_shown(beginning: str) -> bool:
             return any(text.startswith(beginning) for text in tab.page.evaluate("window.shown"))
 
-        wait_until(lambda: is_shown("Somebody is needed: LLD-"))
+        wait_until(lambda: is_shown("A decision is needed: LLD-"))
         wait_until(lambda: is_shown("A run has ended: lld: "))
         # Nobody is told what they can see, nor after they have switched it off.
         tab.page.evaluate("window.isHidden = false; window.shown.length = 0")

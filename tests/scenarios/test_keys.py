@@ -331,5 +331,5 @@ def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(
         in text
     )
     assert "call_timeout = 900 for key-" in text
-    assert "  Cut: 2 answers (LLD-1), for want of a token within call_timeout" in text
+    assert "  Cut: 2 answers (LLD-1), no token within call_timeout" in text
     assert "[LLD-2] Approved after 1 review" in text

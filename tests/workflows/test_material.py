@@ -266,7 +266,7 @@ def test_possible_duplicates_are_named(tmp_path: Path) -> None:
 
     assert "--- issues/001-dark.md ---" in related.texts({}, "Readers want a dark background")["related"]
     assert related.facts({}, text, "") == (
-        "Possible duplicate: issues/001-dark.md, Dark mode for the reader (100% of the telling words)."
+        "Possible duplicate: issues/001-dark.md, Dark mode for the reader (100% of the distinctive words)."
     )
     assert related.facts({}, "# Export to EPUB\n\nA cover image.\n", "") == "No duplicate found."
 

@@ -29,7 +29,9 @@ def run_command(command: click.Command, args: list[str], name: str) -> int:
         return _reader_gone()
     except SystemExit:
         # click turns a broken pipe into exit code 1, which means here that an item failed.
-        if _is_unread(1):
+        from agentos.outputs.writer import is_reader_gone
+
+        if is_reader_gone(1):
             return _reader_gone()
         raise
     except Exception as error:
@@ -77,15 +79,6 @@ def _show(text: str) -> None:
     from agentos.config.settings import environment
 
     click.echo(f"Error: {with_paths_from_here(text, environment())}", err=True)
-
-
-def _is_unread(descriptor: int) -> bool:
-    """Whether this is a pipe whose reader is gone."""
-    import select
-
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return any(happened & select.POLLERR for _, happened in poll.poll(0))
 
 
 def _reader_gone() -> int:

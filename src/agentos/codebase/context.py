@@ -1,4 +1,4 @@
-"""Puts together what a model is shown of a project for one issue, and why each part is there."""
+"""Assembles what a model is shown of a project for one issue, and says why each part is there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,7 +164,7 @@ class ContextBuilder:
         return tuple(part for part in parts if part.text)
 
     def _design(self, document: RelatedDocument, limit: int) -> ContextPart:
-        why = f"{document.similarity:.0%} of the issue's telling words"
+        why = f"{document.similarity:.0%} of the issue's distinctive words"
         return ContextPart(
             PartKind.DESIGN,
             document.path,
@@ -213,7 +213,7 @@ def _signature_part(
 
 def _other_part(others: Sequence[RankedFile], limit: int) -> ContextPart:
     text = cut_lines([candidate.path for candidate in others[:_OTHER_FILES]], limit, "files")
-    return ContextPart(PartKind.OTHERS, "", "they match, but define nothing that is recognised", text)
+    return ContextPart(PartKind.OTHERS, "", "they match, but no definition in them was recognised", text)
 
 
 def reason_text(candidate: RankedFile) -> str:

@@ -91,23 +91,23 @@ def rank(index: CodeIndex, title: str, text: str) -> list[RankedFile]:
 
 
 def _terms(index: CodeIndex, counts: Counter[str]) -> list[str]:
-    """The most telling words: frequent in the issue, rare in the code."""
+    """The most distinctive words: frequent in the issue, rare in the code."""
     (total,) = index.connection.execute(
         "SELECT count(*) FROM files WHERE snapshot = ?", (index.snapshot,)
     ).fetchone()
     most = max(5, min(int(total * _COMMON), _COMMON_FILES))
-    telling, common = [], []
+    distinctive, common = [], []
     for word, count in counts.most_common(_MAX_WORDS):
         (found,) = index.connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM text WHERE text MATCH ? LIMIT ?)", (f'"{word}"', most + 1)
         ).fetchone()
         if 0 < found <= most:
-            telling.append((min(count, 4) * math.log(1 + total / found), word))
+            distinctive.append((min(count, 4) * math.log(1 + total / found), word))
         elif found:
             common.append(word)
-    if not telling:
+    if not distinctive:
         return common[:_MIN_TERMS]
-    return [word for _, word in sorted(telling, reverse=True)[:MAX_TERMS]]
+    return [word for _, word in sorted(distinctive, reverse=True)[:MAX_TERMS]]
 
 
 def _add_contents(

@@ -28,7 +28,7 @@ CREATE VIRTUAL TABLE t USING fts5(title, body, content='', tokenize="porter unic
 
 @dataclass(frozen=True, slots=True)
 class RelatedDocument:
-    """A document near a text. `similarity` is the share of the text's telling words in it, 0 to 1."""
+    """A document near a text. `similarity` is the share of the text's distinctive words in it, 0 to 1."""
 
     path: str
     title: str
@@ -57,7 +57,7 @@ def read_documents(project: Path, folder: str) -> list[RelatedDocument]:
 
 
 def nearest(documents: Iterable[RelatedDocument], text: str, count: int) -> list[RelatedDocument]:
-    """The documents that match the text best, best first; those without a telling word in common are left out."""
+    """The documents that match the text best, best first; those without a distinctive word in common are left out."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         _store(connection, documents)
         return _search(connection, text, count)
@@ -119,21 +119,21 @@ def _store(connection: sqlite3.Connection, documents: Iterable[RelatedDocument])
 
 def _search(connection: sqlite3.Connection, text: str, count: int) -> list[RelatedDocument]:
     terms = list(dict.fromkeys(words(text)))[: 4 * _MAX_TERMS]
-    telling = _telling(connection, terms)
-    if not telling:
+    distinctive = _distinctive(connection, terms)
+    if not distinctive:
         return []
     rows = connection.execute(
         "SELECT d.id, d.path, d.title, d.body FROM t JOIN documents d ON d.id = t.rowid"
         " WHERE t MATCH ? ORDER BY bm25(t, 4.0, 1.0) LIMIT ?",
-        (" OR ".join(f'"{term}"' for term in telling), count),
+        (" OR ".join(f'"{term}"' for term in distinctive), count),
     ).fetchall()
     return [
-        RelatedDocument(path, title, body, _similarity(connection, number, telling))
+        RelatedDocument(path, title, body, _similarity(connection, number, distinctive))
         for number, path, title, body in rows
     ]
 
 
-def _telling(connection: sqlite3.Connection, terms: list[str]) -> list[str]:
+def _distinctive(connection: sqlite3.Connection, terms: list[str]) -> list[str]:
     """The words found in at most half of the documents, or in at most two; empty if no document has any of them."""
     (total,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     counts = {

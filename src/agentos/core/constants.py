@@ -12,4 +12,3 @@ NOTIFICATIONS = ("auto", "none")
 DISPLAYS = ("auto", "live", "plain", "none")
 DEFAULT_CALL_TIMEOUT = 300.0  # seconds without a token, before the first one and between two
 DAY = 86400.0  # seconds
-DEFAULT_CALL_TIMEOUT = 300.0  # seconds without a token, before the first one and between two

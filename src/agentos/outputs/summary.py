@@ -86,7 +86,7 @@ def _cuts(stats: RunStats) -> list[str]:
         return []
     items = [row.item for row in stats.rows.values() if row.cuts]
     return [
-        f"  Cut: {count(stats.cuts, 'answer')} ({', '.join(items)}), for want of a token within call_timeout; "
+        f"  Cut: {count(stats.cuts, 'answer')} ({', '.join(items)}), no token within call_timeout; "
         f"{stats.cut_tokens:,} generated tokens are counted"
     ]
 

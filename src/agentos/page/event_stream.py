@@ -79,7 +79,7 @@ class RunFeed:
                 await asyncio.wait_for(self._changed.wait(), KEEP_ALIVE)
 
     async def read(self, cursor: Cursor) -> bytes:
-        """What is behind the cursor, which moves: shared chunks where they fit, otherwise from the file."""
+        """What comes after the cursor, and moves it: shared chunks where they fit, otherwise from the file."""
         version, content = self.version, b""
         for chunk in self._chunks:
             if chunk.version > cursor.version and chunk.begin == cursor.position == cursor.stated:
@@ -118,7 +118,7 @@ class RunFeed:
 
 
 def _encode(view: RunView, cursor: Cursor) -> bytes:
-    """The events behind the cursor, and the state if these are the last ones; the cursor moves behind them."""
+    """The events after the cursor, and the state if these are the last ones; moves the cursor past them."""
     content = b""
     for line in journal_lines(view.folder, cursor.position, CHUNK):
         if line.end > view.offset:  # the record does not know it yet
@@ -229,7 +229,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def parse_position(last_event_id: str, view: RunView) -> int:
-    """The offset that a client names, moved to the end of its line; the beginning if it is none of this journal."""
+    """The offset that a client names, moved to the end of its line; 0 if this journal has no such offset."""
     if not last_event_id.isdigit() or not 0 < (offset := int(last_event_id)) <= view.offset:
         return 0
     return line_end(view.folder, offset)

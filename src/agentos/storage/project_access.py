@@ -28,7 +28,7 @@ WRITTEN_FOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class DeniedPath:
-    """A file or folder that this user may not use as a run has to."""
+    """A file or folder that this user may not use in the way that a run needs."""
 
     path: Path
     owner: int

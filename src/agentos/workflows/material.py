@@ -27,7 +27,7 @@ _SHOWN_DUPLICATES = 3
 _COMPARABLE_WORDS = 8  # a brief with fewer words is like too many issues
 _EXCERPT = 600  # characters of a related document
 DUPLICATE = 0.6
-"""Share of an issue's telling words from which another issue may be the same."""
+"""Share of an issue's distinctive words from which another issue may be the same."""
 
 
 class CodeState(TypedDict, total=False):
@@ -167,7 +167,7 @@ class RelatedMaterial(Material):
                     near[document.path] = document
         found = sorted(near.values(), key=lambda document: -document.similarity)
         return [
-            f"{document.path}, {document.title} ({document.similarity:.0%} of the telling words)"
+            f"{document.path}, {document.title} ({document.similarity:.0%} of the distinctive words)"
             for document in found[:_SHOWN_DUPLICATES]
         ]
 

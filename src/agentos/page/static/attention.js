@@ -59,5 +59,5 @@ export function notifyEnd(run) {
 export function notifyWaiting(items) {
   const [first] = items;
   const more = items.length > 1 ? ` (and ${items.length - 1} more)` : "";
-  notify("Somebody is needed", `${first.item}: ${first.title}${more}`, `wait-${first.item}-${first.number}`);
+  notify("A decision is needed", `${first.item}: ${first.title}${more}`, `wait-${first.item}-${first.number}`);
 }
