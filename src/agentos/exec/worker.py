@@ -238,9 +238,11 @@ def content_digest(item: Item, project: Path) -> str:
     digest = hashlib.sha256(json.dumps([[column.name, column.value] for column in item.columns]).encode())
     with contextlib.suppress(OSError, PreflightError, ValueError):
         descriptor = open_regular(project / item.source, follow=True)
-        with open(descriptor, "rb") as file:
-            while chunk := file.read(1 << 20):
+        try:
+            while chunk := os.read(descriptor, 1 << 20):
                 digest.update(chunk)
+        finally:
+            os.close(descriptor)
     return digest.hexdigest()
 
 
