@@ -25,6 +25,8 @@ from agentos.config.settings import wants_portable_calls
 PARENT_POLL_INTERVAL = 0.1  # seconds
 PS_TIMEOUT = 5.0  # seconds
 CLOCK_ROUNDING = 2.0  # seconds; two computations of the boot time differ by less
+SANDBOX_ROOT = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+"""Arguments of bubblewrap: the machine as it is, read-only, with devices and processes of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ STARTERS = {
     "cli/worktrees.py",
     "engines/template_client.py",
     "exec/git.py",
+    "exec/sandbox.py",
+    "exec/sandbox_bridge.py",
     "exec/worker.py",
     "gateway/child.py",
     "offline/child.py",

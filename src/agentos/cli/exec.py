@@ -128,6 +128,7 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
         columns=rows,
         rerun_changed=options["rerun_changed"],
         keep_order=options["keep_order"],
+        sandbox=options["sandbox"],
     )
     if options["dry_run"]:
         return _dry_run(request)
@@ -283,6 +284,11 @@ command = ExecCommand(
         ),
         click.Option(
             ["--copy"], is_flag=True, help="Give each item a copy of the folder, where there is no git."
+        ),
+        click.Option(
+            ["--sandbox"],
+            is_flag=True,
+            help="Run each program in bubblewrap: only its folder is writable, only the gateway can be reached.",
         ),
         click.Option(
             ["--joblog"],

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
 from agentos.config.settings import Settings, environment, program_environment, user_home
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
     ExecTask,
+    SandboxSpec,
     WorkspaceKind,
     WorkspaceSpec,
     exec_items,
@@ -40,6 +42,7 @@ from agentos.engines.gateway_events import GatewayAwareEngine
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
 from agentos.exec.agents import AgentChoice, prepare_agent
+from agentos.exec.sandbox import check_sandbox
 from agentos.exec.worker import DoneMarkers
 from agentos.exec.workspaces import contains, uncommitted_files, workspace_spec
 from agentos.gateway.child import GatewayChild, start_gateway
@@ -64,6 +67,10 @@ from agentos.storage.runs import (
 )
 
 WORKER = "agentos.exec.worker:main"
+SANDBOXED = (
+    "Sandbox: each program may write to its own folder and /tmp, and reach the gateway; other files are read-only and there "
+    "is no other network. It cannot commit to git itself, and it shares processor, memory and disk with you."
+)
 JOBLOG = "joblog.tsv"
 ITEMS = "items"
 """The items that were piped in, separated by NULs."""
@@ -84,6 +91,7 @@ class ExecRequest:
     columns: the rows of the items that come from a table.
     rerun_changed: whether items are done again if their content changed since.
     keep_order: whether output is shown in the order of the items.
+    sandbox: whether programs are kept from everything but their folder and the gateway.
     """
 
     sources: tuple[str, ...]
@@ -107,6 +115,7 @@ class ExecRequest:
     columns: Mapping[str, tuple[Column, ...]] | None = None
     rerun_changed: bool = False
     keep_order: bool = False
+    sandbox: bool = False
 
     @property
     def name(self) -> str:
@@ -192,6 +201,9 @@ class ExecRunBuilder:
             if not plan.entries:
                 self._clean_up_killed_runs()
                 return explain_none(plan, self._request.selection, self._origin.echo)
+            if self._request.sandbox:
+                check_sandbox()
+                self._origin.echo(f"[COORDINATOR] {SANDBOXED}")
             self._home.open()
             self._workspace = self._prepare_workspaces()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
@@ -306,8 +318,14 @@ class ExecRunBuilder:
             retry_any=request.retry_any,
             redo=command.attempt == 1 and (request.selection.fresh or item.id in self._changed),
             workspace=self._workspace,
+            sandbox=self._sandbox() if request.sandbox else None,
         )
         return json.dumps(pack(task))
+
+    def _sandbox(self) -> SandboxSpec:
+        port = urlsplit(self._gateway.url).port if self._gateway else None
+        folders = tuple(value for name, value in self._agent_variables.items() if name.endswith("_HOME"))
+        return SandboxSpec(str(self._home.path), str(user_home()), port or 0, folders)
 
     def _prepare_workspaces(self) -> WorkspaceSpec | None:
         if self._request.isolation is None:

@@ -143,6 +143,8 @@ def _digests(folder: Path) -> Iterator[tuple[str, str]]:
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
         for name in names:
+            if name in _LEFT_OUT:
+                continue
             path = Path(parent, name)
             relative = str(path.relative_to(folder))
             if path.is_symlink():

@@ -23,6 +23,7 @@ from agentos.core.protocol.ports import Channel
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.core.text.values import exit_cause, too_many_processes
 from agentos.engines.channel import SocketChannel
+from agentos.exec.sandbox import Sandbox, open_sandbox
 from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState
 from agentos.exec.workspaces import open_workspaces
 from agentos.platform_support import platform
@@ -31,6 +32,7 @@ from agentos.storage.files import Folder, private_folder
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 
 MARKER_SUFFIX = ".done"
+SIGNAL_STATUS = 128  # added to the signal that ended a program, as in a shell; bubblewrap reports it so
 STOP_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PARENT_DEATH_SIGNAL = signal.SIGUSR1
 
@@ -101,20 +103,28 @@ async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: 
         workspace = _open_workspace(task)
     except (WorkspaceError, OSError) as error:
         return failed(f"cannot prepare the item's folder: {error}")
-    try:
-        process = _start(task, workspace, locks)
-    except BlockingIOError as error:
-        return failed_transient(f"cannot start {task.command[0]}: {too_many_processes(error)}")
-    except (OSError, ValueError) as error:
-        return failed(f"cannot start {task.command[0]}: {getattr(error, 'strerror', None) or error}")
     stopping = asyncio.Event()
-    listener = asyncio.create_task(_listen(channel, stopping))
-    stopper = asyncio.create_task(_stop_group(stopping))
-    try:
-        status = await _exit_status(process)
-    finally:
-        listener.cancel()
-        stopper.cancel()
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            sandbox = (
+                await stack.enter_async_context(open_sandbox(task.sandbox, workspace))
+                if task.sandbox
+                else None
+            )
+            process = _start(task, workspace, locks, sandbox)
+        except BlockingIOError as error:
+            return failed_transient(f"cannot start {task.command[0]}: {too_many_processes(error)}")
+        except (OSError, ValueError) as error:
+            return failed(f"cannot start {task.command[0]}: {getattr(error, 'strerror', None) or error}")
+        listener = asyncio.create_task(_listen(channel, stopping))
+        stopper = asyncio.create_task(_stop_group(stopping))
+        try:
+            status = await _exit_status(process)
+        finally:
+            listener.cancel()
+            stopper.cancel()
+    if sandbox and status > SIGNAL_STATUS:
+        status = SIGNAL_STATUS - status
     seconds = time.monotonic() - started_at
     channel.send(ProgramEnded(task.item.id, status, seconds))
     if status == 0:
@@ -128,14 +138,17 @@ async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: 
     return _outcome(task, status, stopped=stopping.is_set())
 
 
-def _start(task: ExecTask, workspace: Workspace, locks: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+def _start(
+    task: ExecTask, workspace: Workspace, locks: tuple[int, ...], sandbox: Sandbox | None
+) -> "subprocess.Popen[bytes]":
+    variables = _environment(task, workspace)
     return subprocess.Popen(
-        task.command,
+        sandbox.command(task.command, variables) if sandbox else task.command,
         stdin=subprocess.DEVNULL,
         cwd=workspace.working_dir,
         pass_fds=locks,
         preexec_fn=platform().before_exec(),
-        env=_environment(task, workspace),
+        env=variables,
     )
 
 

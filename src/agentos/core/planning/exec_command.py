@@ -52,6 +52,22 @@ class WorkspaceSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What the sandbox of a program hides and lets through.
+
+    home: the home of agentos, which has the keys
+    user_home: the user's home folder
+    gateway_port: the port of the gateway, the only network; 0 for none
+    agent_folders: settings of coding agents, which they also write
+    """
+
+    home: str
+    user_home: str
+    gateway_port: int = 0
+    agent_folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExecTask:
     """The start message of an exec worker: the command, its item, and where to record that it is done."""
 
@@ -66,6 +82,7 @@ class ExecTask:
     retry_any: bool = False
     redo: bool = False
     workspace: WorkspaceSpec | None = None
+    sandbox: SandboxSpec | None = None
 
 
 def workflow_name(command: Sequence[str]) -> str:
