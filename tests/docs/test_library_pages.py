@@ -1,5 +1,6 @@
 """The code on the library pages and in examples/ runs, and the pages name everything public."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 import agentos.parallel
 import agentos.workflows
+from agentos.workflows import GraphItem, GraphOptions
+from agentos.workflows.base import WorkflowMembers
 from tests.audits.tree import ROOT
 
 PAGE = ROOT / "docs/reference/parallel.md"
@@ -44,8 +47,11 @@ def test_the_reference_names_every_public_name() -> None:
     assert len(BLOCKS) >= 5
 
 
-def test_the_tutorial_names_every_public_name_of_a_workflow() -> None:
-    text = (ROOT / "docs/tutorial-own-workflow.md").read_text("utf-8")
+def test_the_reference_names_every_public_name_of_a_workflow() -> None:
+    text = (ROOT / "docs/reference/workflows.md").read_text("utf-8")
+    members = [name for name in dir(WorkflowMembers) if not name.startswith("_")]
+    fields = [field.name for kind in (GraphItem, GraphOptions) for field in dataclasses.fields(kind)]
+    assert [name for name in (*members, *fields) if f"`{name}" not in text] == []
     assert [name for name in agentos.workflows.__all__ if name not in text] == []
 
 

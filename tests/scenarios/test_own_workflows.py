@@ -13,9 +13,10 @@ TUTORIAL = ROOT / "docs/tutorial-own-workflow.md"
 
 
 def tutorial_code() -> str:
-    found = re.search(r"```python\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
-    assert found
-    return found[1]
+    """The class of the tutorial; the graph that comes before it is the starter of `agentos init --workflow`."""
+    found = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
+    assert found[0] == (ROOT / "src/agentos/project_template/essays.py").read_text("utf-8")
+    return str(found[1])
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_the_tutorial_workflow_has_forty_lines_and_works(harness: RunHarness, pr
         "HAIKU-3.md",
     ]
     assert not harness.databases() and "Nothing is pending" in run(harness, "haiku_flow:Haiku", "--all").out
-    again = re.findall(r"^\$ agentos (run .* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    again = re.findall(r"^\$ agentos (run haiku.* --fresh.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
     assert [harness.run(*command.split(), program="agentos").code for command in again] == [0], "needs no key"
     assert "Every item is done. " in harness.run("status", program="agentos").lines[-1]
     assert "every item is done. " in harness.run("wait", program="agentos").err
@@ -347,3 +348,18 @@ def test_models_that_a_graph_makes_itself_use_the_pool_through_the_gateway(
     assert again.code == 75 and "--budget" in again.out, again.out
     taken = run(harness, "flow:workflow", "2", "--fresh", "--env", "GEMINI_API_KEY_1", **keys)
     assert taken.code == 2 and "is a key of the pool" in taken.err, taken.err
+
+
+@pytest.mark.slow
+def test_the_starter_of_init_runs_as_the_tutorial_says(harness: RunHarness) -> None:
+    made = harness.run("init", "mine", "--workflow", program="agentos")
+    assert made.code == 0 and "created  essays.py" in made.out and "essays:workflow" in made.out
+    project = harness.project / "mine"
+    commands = re.findall(r"^\$ agentos (run essays.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        done = harness.run(*command.split(), "--repo", project, program="agentos")
+        assert done.code == 0, done.out + done.err
+    assert (project / "essays/snow.md").read_text()
+    assert "kept     essays.py" in harness.run("init", "mine", "--workflow", program="agentos").out
+    assert not (project / "issues").exists()

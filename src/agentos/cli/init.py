@@ -6,15 +6,19 @@ from pathlib import Path
 import click
 
 SETTINGS = "agentos.toml"
-EXAMPLES = {"issues": "issues/001-example.md", "ideas/active": "ideas/active/1-example.md"}
+DOCUMENTS = {"issues": "issues/001-example.md", "ideas/active": "ideas/active/1-example.md"}
+WORKFLOW = {"topics": "topics/snow.md"}
+EXAMPLES = {**DOCUMENTS, **WORKFLOW}
+GRAPH = "essays.py"
 
 
-def _run(directory: Path) -> int:
+def _run(directory: Path, workflow: bool) -> int:
     from agentos.core.errors import PreflightError
 
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name in (SETTINGS, *EXAMPLES.values()):
+        files = (GRAPH, *WORKFLOW.values()) if workflow else tuple(DOCUMENTS.values())
+        for name in (SETTINGS, *files):
             _create(directory, name)
     except OSError as error:
         raise PreflightError(
@@ -24,7 +28,8 @@ def _run(directory: Path) -> int:
     if directory != Path():
         click.echo(f"Go there:                   cd {shlex.quote(str(directory))}")
     click.echo("Check that all is ready:    agentos doctor --offline")
-    click.echo("Try it without a key:       lld-workflow --all --offline")
+    command = "agentos run essays:workflow" if workflow else "lld-workflow"
+    click.echo(f"Try it without a key:       {command} --all --offline")
     return 0
 
 
@@ -56,15 +61,18 @@ def _own_files(project: Path, folder: str) -> str:
 command = click.Command(
     "init",
     help="Create a project in DIR (current folder): an example issue, an example brief and a commented agentos.toml. "
-    "Overwrites nothing.",
+    "With --workflow instead a LangGraph graph and a file to run it on. Overwrites nothing.",
     params=[
         click.Argument(
             ["directory"],
             type=click.Path(path_type=Path, file_okay=False),
             default=Path(),
             metavar="[DIR]",
-        )
+        ),
+        click.Option(
+            ["--workflow"], is_flag=True, help="Create a starter for a workflow of your own, in essays.py."
+        ),
     ],
     callback=_run,
-    epilog="\b\nExamples:\n  agentos init\n  agentos init ../shop",
+    epilog="\b\nExamples:\n  agentos init\n  agentos init ../shop\n  agentos init --workflow",
 )
