@@ -17,7 +17,7 @@ define install
 	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
 endef
 
-.PHONY: demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
+.PHONY: fleet-servers fleet-demo demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -29,8 +29,9 @@ PYTEST := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(getconf _NPROCESSORS_ONLN) * 3 / 
 test: $(DEV) $(DOCS)
 	@$(PYTEST)
 
-# Everything that `make test` leaves out: slower variants, whole campaigns, the documented examples, the page in Chromium.
-test-all: $(DEV) $(DOCS) browser
+# Everything that `make test` leaves out: slower variants, whole campaigns, the documented examples, the page in Chromium,
+# the fleet with real servers.
+test-all: $(DEV) $(DOCS) browser fleet-servers
 	@$(PYTEST) -m 'slow and not long'
 
 # The same tests without the calls that only Linux has: with what agentos uses on other systems instead.
@@ -45,6 +46,14 @@ test-macos: $(DEV)
 # Installs Debian's Chromium, where it is missing and this user may, and axe-core into .venv; says what else to type.
 browser: $(DEV)
 	@$(BIN)/python -m tests.page.setup_browser
+
+# Installs Debian's Postgres for the tests of the fleet, where it is missing and this user may; says what else to type.
+fleet-servers: $(DEV)
+	@$(BIN)/python -m tests.fleet.setup_servers
+
+# A fleet on this machine: Postgres, Temporal, the gateway, two workers, a backlog; one worker is killed on the way.
+fleet-demo: fleet-servers
+	@$(BIN)/python -m tests.fleet.demo
 
 # Tests that take minutes, then new random examples for every property-based test.
 long: $(DEV)

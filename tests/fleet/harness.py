@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,10 +87,16 @@ class Fleet:
     def log(self, worker: int) -> Path:
         return self.folder / f"worker-{worker}.log"
 
-    def run(self, *command: str, home: str = "home", timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    def run(
+        self,
+        *command: str,
+        home: str = "home",
+        timeout: float = 90,
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [PROGRAMS / command[0], *command[1:]],
-            env=self.environment(home),
+            env={**self.environment(home), **(variables or {})},
             cwd=self.project,
             capture_output=True,
             text=True,

@@ -2,10 +2,12 @@
 
 import signal
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from tests.fleet.harness import Fleet, are_gone, processes_below
+from tests.fleet.servers import PostgresServer, running_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -23,7 +25,7 @@ def test_two_workers_finish_a_backlog_and_its_documents_are_collected(fleet: Fle
     assert sorted(path.name for path in (fleet.project / "docs/lineage/done").iterdir()) == [
         f"{n}-lld" for n in range(1, 7)
     ]
-    assert all("walk" in fleet.log(n).read_text() or fleet.name in fleet.log(n).read_text() for n in (1, 2))
+    assert all(f"[{fleet.name}.LLD-" in fleet.log(n).read_text() for n in (1, 2))
     again = fleet.run("lld-workflow", "--all", "--fleet")
     assert (again.returncode, "Nothing is pending" in again.stdout) == (0, True)
 
@@ -106,3 +108,124 @@ def test_no_key_and_no_issue_text_reaches_temporal_and_no_key_reaches_postgres(f
     everything = fleet.postgres.contents()
     assert canary.encode() in everything
     assert fleet.gateway.token.encode() not in everything
+
+
+def test_items_wait_for_a_restarting_postgres_and_pay_for_no_answer_twice(tmp_path: Path) -> None:
+    with (
+        running_servers() as (postgres, temporal),
+        Fleet(tmp_path, postgres, temporal, postgres.admin_url) as fleet,
+    ):
+        assert fleet.run("agentos", "fleet", "init").returncode == 0
+        missing = fleet.run("lld-workflow", "--all", "--fleet", "--detach")
+        assert missing.returncode == 0 and "Nothing is pending" in missing.stdout
+        fleet.issues(1, 2, 3)
+        submitted = fleet.run("lld-workflow", "--all", "--fleet", "--detach")
+        assert "no worker takes lld items" in submitted.stdout
+        follower = fleet.start("lld-workflow", "--all", "--fleet")
+        fleet.worker()
+        fleet.wait_until(lambda: "N1_design" in fleet.log(1).read_text(), "the first draft")
+        for _ in range(2):
+            postgres.stop(signal.SIGINT)
+            fleet.wait_until(lambda: "is away" in fleet.log(1).read_text(), "the wait for Postgres")
+            postgres.start()
+        output, _ = follower.communicate(timeout=90)
+        assert follower.returncode == 0, output
+        assert fleet.documents() == ["LLD-001.md", "LLD-002.md", "LLD-003.md"]
+        assert "attempt 2" not in fleet.log(1).read_text().casefold()
+        assert fleet.calls() == 18  # three drafts and three reviews each, none twice
+
+
+def test_an_item_parked_on_the_fleet_goes_on_after_its_review(fleet: Fleet) -> None:
+    fleet.issues(1)
+    fleet.worker()
+    parked = fleet.run("lld-workflow", "--all", "--fleet", "--review", "draft")
+    assert parked.returncode == 0, parked.stdout
+    assert "waits for a person" in fleet.run("agentos", "status", "--fleet").stdout
+    shown = fleet.run("agentos", "review", "LLD-1", "--show", "--fleet")
+    assert shown.returncode == 0 and "# " in shown.stdout
+    decided = fleet.run("agentos", "review", "LLD-1", "--approve", "--fleet")
+    assert decided.returncode == 0, decided.stdout + decided.stderr
+    fleet.wait_until(lambda: fleet.log(1).read_text().count("N3_review") > 0, "the review")
+
+
+def test_stop_on_the_fleet_ends_what_is_under_way(fleet: Fleet) -> None:
+    fleet.issues(*range(1, 13))
+    fleet.worker(parallel=1)
+    follower = fleet.start("lld-workflow", "--all", "--fleet")
+    fleet.wait_until(lambda: "N1_design" in fleet.log(1).read_text(), "the first draft")
+    stopped = fleet.run("agentos", "stop", "--fleet")
+    assert stopped.returncode == 0 and "Stopping" in stopped.stdout
+    output, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 75, output
+
+
+def test_two_people_who_submit_an_item_follow_one_workflow(fleet: Fleet) -> None:
+    fleet.issues(1)
+    first = fleet.start("lld-workflow", "--all", "--fleet", home="anna")
+    fleet.wait_until(
+        lambda: "LLD-1" in fleet.run("agentos", "status", "--fleet").stdout, "the first submission", 30
+    )
+    second = fleet.start("lld-workflow", "--all", "--fleet", home="bert")
+    fleet.worker()
+    outputs = [person.communicate(timeout=60)[0] for person in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert all("1 completed" in output for output in outputs)
+    assert fleet.calls() == 6
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "code", "says"),
+    [
+        (
+            ("agentos", "run", "own:Workflow", "--all", "--fleet"),
+            {},
+            2,
+            "install the workflow on every worker",
+        ),
+        (("lld-workflow", "--all", "--fleet", "--offline"), {}, 2, "agentos gateway --offline"),
+        (("lld-workflow", "--all", "--fleet", "--budget", "5"), {}, 2, "token NAME --budget USD"),
+        (("lld-workflow", "--all", "--detach"), {}, 2, "--detach needs --fleet"),
+        (("issue-workflow", "--all", "--fleet"), {}, 2, "files at GitHub"),
+        (("lld-workflow", "1", "--fleet"), {"AGENTOS_WORKFLOW_DB": "x.db"}, 2, "AGENTOS_WORKFLOW_DB"),
+        (
+            ("lld-workflow", "--all", "--fleet"),
+            {"AGENTOS_POSTGRES": "postgresql://127.0.0.1:1/x"},
+            3,
+            "Postgres cannot be used",
+        ),
+        (
+            ("lld-workflow", "--all", "--fleet"),
+            {"AGENTOS_POSTGRES": "nonsense"},
+            3,
+            "invalid AGENTOS_POSTGRES",
+        ),
+        (
+            ("agentos", "fleet", "init"),
+            {"TEMPORAL_ADDRESS": "127.0.0.1:1"},
+            3,
+            "Temporal cannot be used at 127.0.0.1:1",
+        ),
+        (("agentos", "worker"), {"AGENTOS_GATEWAY": ""}, 3, "no gateway"),
+        (("agentos", "worker"), {"AGENTOS_GATEWAY": "http://10.0.0.5:8484"}, 3, "has no TLS"),
+        (("agentos", "worker"), {"AGENTOS_GATEWAY": "http://127.0.0.1:1"}, 3, "cannot be reached"),
+        (("agentos", "worker"), {"AGENTOS_GATEWAY_TOKEN": ""}, 3, "no token"),
+        (("agentos", "worker"), {"AGENTOS_GATEWAY_TOKEN": "agentos.x.y"}, 3, "does not accept"),
+    ],
+)
+def test_what_cannot_work_says_so(
+    fleet: Fleet, command: tuple[str, ...], environment: dict[str, str], code: int, says: str
+) -> None:
+    fleet.issues(1)
+    found = fleet.run(*command, variables=environment)
+    assert (found.returncode, says in found.stderr) == (code, True), found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_project_without_a_name_and_missing_tables_say_what_to_do(
+    fleet: Fleet, postgres: PostgresServer
+) -> None:
+    found = fleet.run("agentos", "collect", variables={"AGENTOS_POSTGRES": postgres.admin_url})
+    assert (found.returncode, "agentos fleet init" in found.stderr) == (3, True)
+    (fleet.project / "agentos.toml").write_text("")
+    found = fleet.run("agentos", "collect")
+    assert (found.returncode, '[fleet] project = "shop"' in found.stderr) == (3, True)

@@ -4,26 +4,19 @@ from pathlib import Path
 
 import click
 
-from agentos.cli.fleet import require_fleet
+from agentos.cli.fleet import open_fleet
 
 
 def _run(repo: Path | None) -> int:
     """Write the documents that the fleet has finished into the project: whole, once, and never over other content."""
-    require_fleet()
-    import contextlib
-
-    from agentos.config.settings import Flags, fleet_access, read_settings
-    from agentos.fleet.collect import Collector
-    from agentos.fleet.submit import fleet_project
+    from agentos.config.settings import Flags, read_settings
     from agentos.outputs.format import count
     from agentos.storage.home import Home
-    from agentos.storage.postgres.fleet_items import FleetDatabase
-    from agentos.storage.postgres.schema import check_tables
 
     settings = read_settings(Flags(repo=repo))
-    database = FleetDatabase(fleet_access().postgres, fleet_project(settings))
-    with contextlib.closing(database):
-        check_tables(database.connection)
+    with open_fleet(settings) as database:
+        from agentos.fleet.collect import Collector
+
         collector = Collector(database, settings.project, Home(settings.home).open())
         number = collector.collect_all(click.echo)
     for conflict in collector.conflicts:

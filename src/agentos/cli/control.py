@@ -59,7 +59,11 @@ def _pause(now: bool, run_id: str | None) -> int:
     return send_request(run_id, events.PauseRequested(now), "pause --now" if now else "pause")
 
 
-def _stop(run_id: str | None) -> int:
+def _stop(run_id: str | None, fleet: bool) -> int:
+    if fleet:
+        from agentos.cli.fleet import stop_fleet
+
+        return stop_fleet()
     return send_request(run_id, events.StopRequested("SIGTERM"), "stop")
 
 
@@ -87,7 +91,14 @@ commands: dict[str, click.Command] = {
         "stop",
         help="Checkpoint and end a run within 5 s, as Ctrl-C does; a second stop kills its workers. "
         "The run exits with 143.",
-        params=[run_option()],
+        params=[
+            run_option(),
+            click.Option(
+                ["--fleet"],
+                is_flag=True,
+                help="Stop the project's items on the fleet, whoever submitted them.",
+            ),
+        ],
         callback=_stop,
         epilog="\b\nExamples:\n  agentos stop\n  agentos stop && agentos wait",
     ),

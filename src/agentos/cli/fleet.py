@@ -1,8 +1,16 @@
 """`agentos fleet`: prepares Postgres for a fleet and says what is missing; and what all fleet commands share."""
 
+import contextlib
 import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from agentos.config.settings import Settings
+    from agentos.storage.item_store import ProjectItems
+    from agentos.storage.postgres.fleet_items import FleetDatabase
 
 MODULES = {"temporalio": "temporalio", "psycopg": "psycopg", "langgraph.checkpoint.postgres": "langgraph"}
 
@@ -17,6 +25,92 @@ def require_fleet() -> None:
             raise PreflightError(
                 f"a fleet needs {module}, which is not installed: type pip install 'agentos-runner[fleet]'"
             )
+
+
+@contextlib.contextmanager
+def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
+    """The fleet's database, for this project. Raises PreflightError if it cannot be used."""
+    require_fleet()
+    from agentos.config.settings import fleet_access
+    from agentos.fleet.submit import fleet_project
+    from agentos.storage.postgres.fleet_items import FleetDatabase
+    from agentos.storage.postgres.schema import check_tables
+
+    with contextlib.closing(FleetDatabase(fleet_access().postgres, fleet_project(settings))) as database:
+        check_tables(database.connection)
+        yield database
+
+
+@contextlib.contextmanager
+def fleet_reviews(settings: "Settings") -> "Iterator[ProjectItems]":
+    """The fleet's items that wait for a person; those that have been decided go on when this is left."""
+    import asyncio
+    import tempfile
+    from pathlib import Path
+
+    from agentos.fleet.temporal import connect_temporal, signal_decisions
+    from agentos.storage.postgres.project_items import PostgresItems
+
+    with open_fleet(settings) as database, tempfile.TemporaryDirectory(prefix="agentos-") as scratch:
+        items = PostgresItems(database, settings.fleet.project, Path(scratch) / "documents")
+        before = {record.key for record in items.parked() if record.state.decision}
+        yield items
+        decided = [record.key for record in items.parked() if record.state.decision]
+
+        async def signal() -> None:
+            await signal_decisions(await connect_temporal(), decided)
+
+        if set(decided) != before:
+            asyncio.run(signal())
+
+
+def show_fleet(as_json: bool, failed: bool) -> int:
+    """`agentos status --fleet`: one line for each item of the project."""
+    import json
+
+    from agentos.config.settings import Flags, read_settings
+    from agentos.core.protocol.codec import pack
+    from agentos.core.protocol.results import Ending
+
+    with open_fleet(read_settings(Flags())) as database:
+        items = [
+            item
+            for item in database.items().values()
+            if not failed or (item.outcome and item.outcome.ending is Ending.FAILED)
+        ]
+    if as_json:
+        click.echo(json.dumps({"items": [pack(item) for item in items]}, ensure_ascii=False))
+        return 0
+    width = max((len(item.item) for item in items), default=0)
+    for item in items:
+        click.echo(f"{item.item:<{width}}  {item.text}")
+    if not items:
+        click.echo("The fleet has no items of this project. Submit them with: lld-workflow --all --fleet")
+    return 0
+
+
+def stop_fleet() -> int:
+    """`agentos stop --fleet`: cancels every item of the project that is under way."""
+    import asyncio
+
+    from agentos.config.settings import Flags, read_settings
+    from agentos.fleet.temporal import cancel_items, connect_temporal
+    from agentos.outputs.format import count
+
+    settings = read_settings(Flags())
+    with open_fleet(settings) as database:
+        live = [item.item for item in database.items().values() if item.is_live]
+
+    async def cancel() -> int:
+        return await cancel_items(await connect_temporal(), settings.fleet.project, live)
+
+    number = asyncio.run(cancel()) if live else 0
+    click.echo(
+        f"Stopping {count(number, 'item')}, checkpointed. The same command goes on with them."
+        if number
+        else "Nothing of this project is under way on the fleet."
+    )
+    return 0
 
 
 def _init() -> int:

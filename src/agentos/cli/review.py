@@ -50,6 +50,7 @@ class ReviewOptions:
     repo: Path | None
     answer: tuple[str, ...] = ()
     as_json: bool = False
+    fleet: bool = False
 
     @property
     def decides(self) -> bool:
@@ -58,13 +59,23 @@ class ReviewOptions:
 
 def _run(**parsed: object) -> int:
     from agentos.config.settings import Flags, read_settings
-    from agentos.review.queue import ReviewContext, find_reviews, others_waiting
+    from agentos.review.queue import ReviewContext
     from agentos.storage.home import Home
 
     options = ReviewOptions(**parsed)  # type: ignore[arg-type]
     _check(options)
     settings = read_settings(Flags(repo=options.repo))
-    context = ReviewContext(settings.project, Home(settings.home), settings.database)
+    if options.fleet:
+        from agentos.cli.fleet import fleet_reviews
+
+        with fleet_reviews(settings) as items:
+            return _review(ReviewContext(settings.project, Home(settings.home), None, items), options)
+    return _review(ReviewContext(settings.project, Home(settings.home), settings.database), options)
+
+
+def _review(context: "ReviewContext", options: ReviewOptions) -> int:
+    from agentos.review.queue import find_reviews, others_waiting
+
     if not options.items:
         return _list_json(context) if options.as_json else _list(context)
     reviews = find_reviews(context, options.items)
@@ -218,6 +229,7 @@ command = ReviewCommand(
         ),
         click.Option(["--edit"], is_flag=True, help="Open the draft, or the answers, in $EDITOR first."),
         click.Option(["--show"], is_flag=True, help="Show the item and decide nothing."),
+        click.Option(["--fleet"], is_flag=True, help="Items of the fleet, which then goes on with them."),
         click.Option(["--diff"], is_flag=True, help="Show what changed since the previous draft."),
         json_option(),
         click.Option(

@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from agentos.outputs.item_list import ItemList
 
 
-def _run(run_id: str | None, run_option: str | None, as_json: bool, failed: bool, verbose: bool) -> int:
+def _run(
+    run_id: str | None,
+    run_option: str | None,
+    as_json: bool,
+    failed: bool,
+    verbose: bool,
+    fleet: bool,
+) -> int:
+    if fleet:
+        from agentos.cli.fleet import show_fleet
+
+        return show_fleet(as_json, failed)
     from agentos.cli.find_run import find_run
     from agentos.config.settings import current_folder
     from agentos.core.protocol.events import RunSuspended
@@ -151,6 +162,7 @@ command = click.Command(
             is_flag=True,
             help="List every item; above 20, most are only counted otherwise.",
         ),
+        click.Option(["--fleet"], is_flag=True, help="Show the project's items on the fleet instead."),
     ],
     callback=_run,
     epilog="\b\nExamples:\n  agentos status\n  agentos status 20261115T221503Z --json",

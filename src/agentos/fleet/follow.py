@@ -23,7 +23,7 @@ from agentos.run.session import RunSession
 from agentos.run.signals import Signals
 from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import is_away
-from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase
+from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent
 from agentos.storage.postgres.schema import check_tables
 
 POLL_INTERVAL = 0.25  # seconds
@@ -101,6 +101,7 @@ class FleetFollower:
         self._unfinished = dict.fromkeys(submitted.items)
         self._endings: list[Ending] = []
         self._started_at = time.monotonic()
+        self._usage: dict[str, Usage] = {}
         self._is_collected = True
         self._exit_code: int | None = None
         self._leave_at: float | None = None
@@ -145,13 +146,22 @@ class FleetFollower:
             if not found:
                 return cursor
             for entry in found:
-                self._publish(entry.event, entry.at)
-                if isinstance(entry.event, events.ItemEnded):
-                    self._unfinished.pop(entry.item, None)
-                    self._endings.append(entry.event.outcome.ending)
-                    self._is_collected = False
+                self._handle(entry)
             await self._collect()
         return cursor
+
+    def _handle(self, entry: FleetEvent) -> None:
+        """A worker knows what an item has used on its own machine; here it is added up over all of them."""
+        event = entry.event
+        if isinstance(event, events.LeaseReleased):
+            self._usage[entry.item] = self._usage.get(entry.item, Usage()) + event.usage
+        if isinstance(event, events.ItemEnded):
+            self._unfinished.pop(entry.item, None)
+            self._endings.append(event.outcome.ending)
+            self._is_collected = False
+            usage = max(event.usage, self._usage.get(entry.item, Usage()), key=lambda used: used.tokens)
+            event = replace(event, usage=usage)
+        self._publish(event, entry.at)
 
     async def _collect(self) -> None:
         """Everything that is done; if Postgres is away, at the next pass or at the end."""

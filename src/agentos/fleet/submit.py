@@ -67,6 +67,11 @@ def check_request(request: RunRequest) -> None:
         raise UsageError(
             "AGENTOS_WORKFLOW_DB names a file of this machine: unset it, or run here without --fleet"
         )
+    if settings.budget is not None:
+        raise UsageError(
+            "a budget of this machine does not reach the workers: give their token one at the gateway with agentos gateway "
+            "token NAME --budget USD, and drop --budget here (or the setting budget)"
+        )
     if request.workflow == "issue" and not settings.github:
         raise UsageError(
             'issue on a fleet files at GitHub: set github = "owner/repository" in agentos.toml, or run here without '

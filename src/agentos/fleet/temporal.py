@@ -1,5 +1,7 @@
 """The connection to Temporal: address, namespace, TLS and API key come from `temporalio.envconfig`."""
 
+import contextlib
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +11,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
@@ -61,5 +64,18 @@ async def start_item(client: Client, start: ItemStart) -> None:
     )
 
 
-async def signal_decision(client: Client, project: str, item: str) -> None:
-    await client.get_workflow_handle(thread_id(project, item)).signal(DECIDED)
+async def signal_decisions(client: Client, threads: Iterable[str]) -> None:
+    """A person has decided on these items. A workflow that is gone is left alone: its item is submitted again."""
+    for thread in threads:
+        with contextlib.suppress(RPCError):
+            await client.get_workflow_handle(thread).signal(DECIDED)
+
+
+async def cancel_items(client: Client, project: str, items: Iterable[str]) -> int:
+    """Cancels the workflows of these items, checkpointed; returns how many there were."""
+    found = 0
+    for item in items:
+        with contextlib.suppress(RPCError):
+            await client.get_workflow_handle(thread_id(project, item)).cancel()
+            found += 1
+    return found

@@ -63,6 +63,8 @@ def tokens_in_and_out(usage: Usage) -> str:
     return f"{usage.input_tokens:,} in{note}, {usage.output_tokens:,} out"
 
 
+DATABASE = "Postgres "
+"""How the place of an item store begins that is no disk."""
 AnnouncedEvent = (
     events.SchedulerEvent
     | events.CredentialsRejected
@@ -138,6 +140,8 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             )
         case events.BreakerClosed():
             return f"{_model_name(event)} is back after {duration(event.seconds)}. {resuming}"
+        case events.DiskWaitStarted() if event.path.startswith(DATABASE):
+            return f"{event.path} is away. Items wait for it, with the answers they have paid for..."
         case events.DiskWaitStarted():
             return (
                 f"No space left on the disk of {event.path}. Pausing all workflows; they resume when "

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending
-from agentos.outputs.format import AnnouncedEvent, duration, event_text
+from agentos.outputs.format import DATABASE, AnnouncedEvent, duration, event_text
 from agentos.outputs.report.facts import plain
 from agentos.outputs.summary import ending_lines
 
@@ -99,7 +99,8 @@ def _step(event: events.Event) -> str | None:
         case events.WorkerStartFailed():
             return f"Could not be started: {event.reason}"
         case events.DiskFull():
-            return f"Waits for disk space: {event.path}"
+            what = "for" if event.path.startswith(DATABASE) else "for disk space:"
+            return f"Waits {what} {event.path}"
         case events.LeaseGranted() if event.waited_seconds >= 1:
             return f"Got {event.key} after waiting {duration(event.waited_seconds)}"
         case events.LeaseReleased() if event.refusal:

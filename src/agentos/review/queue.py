@@ -38,15 +38,16 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names one."""
+    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names one; or a fleet."""
 
     project: Path
     home: Home
     database: Path | None = None
+    fleet: ProjectItems | None = None
 
     @property
     def items(self) -> ProjectItems:
-        return FileItems(self.project, self.home, self.database)
+        return self.fleet or FileItems(self.project, self.home, self.database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,8 @@ def next_step(review: PendingReview, decision: ReviewDecision) -> str:
 
 def continue_command(context: ReviewContext, parked: ParkedItem) -> str:
     """What to type to continue the item: the command of the run that parked it."""
+    if context.fleet:
+        return command_for(context, f"{_run_item(parked)} --fleet")
     started = load_run_stats(context.home.runs / parked.run).started
     if started is None:
         return command_for(context, _run_item(parked))

@@ -80,6 +80,8 @@ class EventWriter:
                 batch.append(self._queue.get())
             is_open = None not in batch
             self._write_batch([entry for entry in batch if entry is not None])
+        if self._connection is not None:
+            self._connection.close()
 
     def _write_batch(self, batch: list[_Written | _Ended]) -> None:
         """One transaction for each item, in the order of its entries."""

@@ -37,6 +37,16 @@ class FleetItem:
     def is_live(self) -> bool:
         return self.state in LIVE
 
+    @property
+    def text(self) -> str:
+        """Its state in words."""
+        where = f" on {self.machine}" if self.state == "running" else ""
+        if self.outcome is None or self.is_live:
+            return {"parked": "waits for a person: agentos review --fleet"}.get(
+                self.state, self.state + where
+            )
+        return self.outcome.error or str(self.outcome.verdict or self.outcome.ending)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
