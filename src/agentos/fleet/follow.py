@@ -5,7 +5,7 @@ import contextlib
 import time
 from dataclasses import replace
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from agentos.config.settings import fleet_access
@@ -15,7 +15,7 @@ from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.scheduling.control import EXIT_CODES
 from agentos.core.text.secrets import Redactor
 from agentos.fleet.collect import Collector
-from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project, is_running
+from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project, workflow_status
 from agentos.fleet.temporal import connect_temporal
 from agentos.outputs.format import count
 from agentos.run.api import RunOrigin, RunRequest
@@ -194,14 +194,18 @@ class FleetFollower:
     async def _end_lost(self, cursor: EventCursor) -> EventCursor:
         """An item whose workflow has ended without a word: given up by Temporal, or terminated by an operator."""
         waiting = list(self._unfinished)
-        running = await asyncio.gather(*(is_running(self._client, self._thread(item)) for item in waiting))
+        found = await asyncio.gather(*(workflow_status(self._client, self._thread(item)) for item in waiting))
         cursor = await self._read(cursor)  # its last events may have been written meanwhile
-        for item, runs in zip(waiting, running, strict=True):
-            if not runs and item in self._unfinished:
-                outcome = failed("the fleet has given it up: see its workflow in Temporal for the reason")
-                with contextlib.suppress(Exception):
-                    self._database.fail(item, outcome)
-                self._end(item, outcome)
+        for item, status in zip(waiting, found, strict=True):
+            if status is WorkflowExecutionStatus.RUNNING or item not in self._unfinished:
+                continue
+            if status is WorkflowExecutionStatus.CANCELED:  # before a machine had it
+                self._end(item, Outcome(Ending.INTERRUPTED))
+                continue
+            outcome = failed("the fleet has given it up: see its workflow in Temporal for the reason")
+            with contextlib.suppress(Exception):
+                self._database.fail(item, outcome)
+            self._end(item, outcome)
         return cursor
 
     def _end_all(self, outcome: Outcome) -> None:

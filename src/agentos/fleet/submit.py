@@ -263,12 +263,16 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
-async def is_running(client: Client, workflow: str) -> bool:
+async def workflow_status(client: Client, workflow: str) -> WorkflowExecutionStatus | None:
+    """None if Temporal does not know it, or no longer."""
     try:
-        found = await client.get_workflow_handle(workflow).describe()
+        return (await client.get_workflow_handle(workflow).describe()).status
     except RPCError:
-        return False
-    return found.status is WorkflowExecutionStatus.RUNNING
+        return None
+
+
+async def is_running(client: Client, workflow: str) -> bool:
+    return await workflow_status(client, workflow) is WorkflowExecutionStatus.RUNNING
 
 
 async def _gather(calls: Iterable[Awaitable[Any]]) -> list[Any]:
