@@ -363,3 +363,67 @@ def test_the_starter_of_init_runs_as_the_tutorial_says(harness: RunHarness) -> N
     assert (project / "essays/snow.md").read_text()
     assert "kept     essays.py" in harness.run("init", "mine", "--workflow", program="agentos").out
     assert not (project / "issues").exists()
+
+
+ASKING = """
+import asyncio
+import operator
+from typing import Annotated, TypedDict
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
+from agentos.workflows import Candidate, ItemStatus, ModelRequest, Workflow, folder_items
+
+class State(TypedDict, total=False):
+    part: int
+    count: Annotated[int, operator.add]
+
+class Asking(Workflow):
+    name, prefix, folders = "asking", "ASK", ("notes",)
+
+    def candidates(self, project):
+        return [Candidate(item, ItemStatus.PENDING) for item in folder_items(self, project, "notes")]
+
+    def status(self, project, item):
+        return ItemStatus.PENDING
+
+    def graph(self, context):
+        async def twice(state):
+            request = ModelRequest("drafter", "the same")
+            await asyncio.gather(context.ask("one", request), context.ask("one", request))
+
+        def own_loop(state):
+            asyncio.run(context.ask("one", ModelRequest("drafter", "x")))
+
+        def branch(state):
+            context.ask_sync("one", ModelRequest("drafter", f"branch {state['part']}"))
+            return {"count": 1}
+
+        async def loop(state):
+            await context.ask("one", ModelRequest("drafter", f"loop {state['count']}"))
+            return {"count": 1}
+
+        def print_count(state):
+            print("count", state["count"])
+
+        graph = StateGraph(State)
+        for node in (twice, own_loop, branch, loop, print_count):
+            graph.add_node(node.__name__, node)
+        first = {1: ["own_loop"], 2: ["twice"], 3: [Send("branch", {"part": part}) for part in range(3)]}
+        graph.add_conditional_edges(START, lambda state: first[context.item.number], ["twice", "own_loop", "branch"])
+        graph.add_edge("branch", "loop")
+        graph.add_conditional_edges("loop", lambda state: "print_count" if state["count"] > 5 else "loop")
+        return graph
+"""
+
+
+def test_one_name_for_many_calls_works_and_wrong_uses_are_errors_at_once(
+    harness: RunHarness, project: Path
+) -> None:
+    (project / "flow.py").write_text(ASKING)
+    server = harness.server()
+    done = run(harness, "flow:Asking", "--all", "--parallel", "3")
+    assert done.code == 1, done.out + done.err
+    assert "context.ask_sync(...)" in next(line for line in done.lines_of("ASK-1") if "FAILED" in line)
+    assert "give each a name of its own" in next(line for line in done.lines_of("ASK-2") if "FAILED" in line)
+    assert "count 6" in done.lines_of("ASK-3")
+    assert len([call for call in server.answered() if "the same" not in str(call)]) >= 6
