@@ -108,7 +108,9 @@ def exit_failure(error: SystemExit) -> Outcome:
 def _is_transient(error: BaseException, retry_on: RetryOn | None) -> bool:
     """Whether another attempt may succeed. `retry_on` is the workflow's own answer."""
     if retry_on is None:
-        return not isinstance(error, REPEATED_ERRORS)
+        from langgraph.errors import InvalidUpdateError
+
+        return not isinstance(error, (*REPEATED_ERRORS, InvalidUpdateError))
     return isinstance(error, retry_on) if isinstance(retry_on, tuple) else bool(retry_on(error))
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
 from agentos.core.errors import ItemError
 
 
@@ -43,7 +45,7 @@ class OwnModules:
         return is_inside and parts is not None and "site-packages" not in parts.parts
 
 
-class StateSerializer:
+class StateSerializer(JsonPlusSerializer):
     """LangGraph's serializer, restricted to known types. An unknown type is an error that says how to allow it.
 
     Known are LangGraph's and LangChain's own types, those in the graph's schemas, those in `serde`, and the data types
@@ -51,8 +53,7 @@ class StateSerializer:
     """
 
     def __init__(self, types: Callable[[], set[tuple[str, ...]]], own: OwnModules) -> None:
-        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
+        super().__init__(allowed_msgpack_modules=None)
         self._inner = JsonPlusSerializer(allowed_msgpack_modules=None)
         self._types = types
         self._own = own
