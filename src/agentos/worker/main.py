@@ -136,7 +136,9 @@ class FleetChannel:
 
 
 def _print(text: str) -> None:
-    print(text, flush=True)
+    """In one write: nodes in threads say things at the same time."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _import_tracers() -> None:
