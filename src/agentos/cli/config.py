@@ -1,12 +1,12 @@
 """`agentos config`: shows the settings and where they come from."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentos.cli.json_output import json_option, print_json, setting_json
+from agentos.cli.json_output import json_option, print_json
 from agentos.cli.param_types import Duration, Workers
 from agentos.core.constants import AUTO_PARALLEL
 
@@ -28,7 +28,7 @@ def _show(origin: bool, as_json: bool, **flags: Any) -> int:
     found = origins(Flags(**flags))
     rows = [_capped(row, found) for row in found]
     if as_json:
-        settings = {row.name: {"value": setting_json(row.value), "source": row.source} for row in rows}
+        settings = {row.name: {"value": _value_json(row.value), "source": row.source} for row in rows}
         print_json({"settings": settings})
         return 0
     texts = [
@@ -61,6 +61,21 @@ def _duration_text(seconds: Any) -> str:
         if seconds >= length and seconds % length == 0:
             return f"{seconds:g} ({seconds / length:g}{unit})"
     return f"{seconds:g}"
+
+
+def _value_json(value: object) -> object:
+    """A setting's value: lists as lists, paths as text, a model with its price as one object."""
+    from agentos.core.quota.budget import Price
+
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case (str() as model, Price() as price):
+            return {"model": model, **asdict(price)}
+        case tuple():
+            return [_value_json(part) for part in value]
+        case _:
+            return str(value)
 
 
 def _value_text(value: object) -> str:

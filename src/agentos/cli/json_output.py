@@ -5,7 +5,6 @@ The reference of the command line describes the shapes: fields may be added, but
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import click
 
@@ -23,18 +22,3 @@ def check_json_position(ctx: click.Context, as_json: bool) -> None:
     if as_json and ctx.invoked_subcommand:
         command = f"{ctx.command_path} {ctx.invoked_subcommand}"
         raise click.UsageError(f"--json belongs after {ctx.invoked_subcommand}: {command} --json")
-
-
-def setting_json(value: object) -> object:
-    """A setting's value: lists as lists, paths as text, a model with its price as one object."""
-    from agentos.core.quota.budget import Price
-
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case (str() as model, Price() as price):
-            return {"model": model, **asdict(price)}
-        case tuple():
-            return [setting_json(part) for part in value]
-        case _:
-            return str(value)
