@@ -92,7 +92,8 @@ def test_settings_with_their_sources(harness: RunHarness) -> None:
     assert settings["retries"] == {"value": 7, "source": "flag --retries"}
     assert settings["drafter"]["value"] == ["gpt-5", "gemini-2.5-pro"]
     assert settings["drafter"]["source"].endswith("agentos.toml:1")
-    assert settings["prices"]["value"] == [{"model": "gpt-5", "input": 100.0, "output": 1000.0}]
+    not_given = dict.fromkeys(("cache_read", "cache_write", "cache_write_long"))
+    assert settings["prices"]["value"] == [{"model": "gpt-5", "input": 100.0, "output": 1000.0, **not_given}]
     assert settings["budget"] == {"value": None, "source": "default"}
     assert settings["project"]["value"] == str(harness.project)
 
