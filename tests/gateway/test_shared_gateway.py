@@ -1,5 +1,6 @@
 """A gateway beyond loopback: TLS, tokens that outlive it, revocation, and runs that use it as their only key."""
 
+import concurrent.futures
 import json
 import signal
 import stat
@@ -150,3 +151,75 @@ def test_a_killed_gateway_is_back_with_the_same_address(
         gate.running.process.wait(10)
         with shared_gateway(harness, certificates, port=port) as again:
             assert again.ask(token).status == 200
+
+
+def test_a_call_that_waits_too_long_is_told_not_yet_and_keeps_its_place(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    server = harness.server("--latency", "4,4", keys=KEYS[:1])
+    token = issue_token(harness, "ci").strip()
+    with (
+        shared_gateway(harness, certificates, "--max-wait", "1s") as gate,
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        first = threads.submit(gate.ask, token, "one")
+        wait_until(lambda: len(server.calls()) == 1)
+        waiting = gate.ask(token, "two")
+        assert waiting.status == 429 and waiting.headers["agentos-not-yet"] == "1"
+        assert waiting.headers["retry-after"] == "1"
+        assert first.result().status == 200
+
+
+def test_a_run_waits_for_a_busy_gateway_without_learning_a_limit(
+    harness: RunHarness, certificates: Certificates, tmp_path: Path
+) -> None:
+    harness.server("--latency", "1.5,1.5", keys=KEYS[:1])
+    with (
+        shared_gateway(harness, certificates, "--max-wait", "1s") as gate,
+        RunHarness.open(tmp_path / "laptop") as laptop,
+    ):
+        tables = issue_token(harness, "laptop-1", "--url", gate.url, "--format", "credentials")
+        laptop.home.mkdir(mode=0o700)
+        (laptop.home / "credentials.toml").touch(mode=0o600)
+        (laptop.home / "credentials.toml").write_text(tables)
+        laptop.issues(1, 2)
+        done = laptop.run("--all", "--parallel", "2", SSL_CERT_FILE=str(certificates.authority))
+        assert done.code == 0, done.out + done.err
+        refusals = [
+            event["refusal"]["kind"] for event in laptop.events("lease_released") if event.get("refusal")
+        ]
+        kinds = {event["type"] for event in laptop.journal()}
+    assert "429, no key" in gate.running.err, gate.running.err
+    assert set(refusals) <= {"not yet"}
+    assert not kinds & {"key_limited", "limit_learned", "breaker_opened", "key_quarantined"}
+
+
+def test_the_budget_of_a_token_holds_beyond_a_restart(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    harness.server()
+    token = issue_token(harness, "ci", "--budget", "0.05").strip()
+    with shared_gateway(harness, certificates) as gate:
+        replies = [gate.ask(token, f"question {number}").status for number in range(3)]
+        assert replies[0] == 200
+        gate.running.process.kill()
+        gate.running.process.wait(10)
+    spending = harness.home / "gateway/spending.jsonl"
+    spending.write_text(spending.read_text() + '{"account": "token ci", "cost": 0.05}\n{"acc')
+    with shared_gateway(harness, certificates) as gate:
+        reply = gate.ask(token)
+        assert reply.status == 402 and "budget of $0.05 of token ci" in reply.json["error"]["message"]
+        other = issue_token(harness, "other").strip()
+        assert gate.ask(other).status == 200
+
+
+def test_a_submission_brings_its_budget_with_its_calls(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    harness.server()
+    token = issue_token(harness, "worker").strip()
+    with shared_gateway(harness, certificates) as gate:
+        assert gate.ask(token, agentos_budget="17=5").status == 200
+        reply = gate.ask(token, agentos_budget="17=0.000001")
+        assert reply.status == 402 and "of submission 17" in reply.json["error"]["message"]
+        assert gate.ask(token).status == 200

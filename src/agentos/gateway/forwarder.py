@@ -39,6 +39,8 @@ class CallContext:
     broker: LeaseBroker
     upstream: Upstream
     clocks: Clocks
+    since: float | None = None
+    """When the call first asked for a key, if it was told to come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class Forwarder:
 
         late = asyncio.get_running_loop().call_later(MIN_COUNTED_WAIT, start_wait)
         try:
-            return await context.broker.acquire(wanted, deadline, self._waits.on_reason)
+            return await context.broker.acquire(wanted, deadline, self._waits.on_reason, context.since)
         finally:
             self._record.waited += context.clocks.host() - started_at
             late.cancel()

@@ -5,10 +5,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agentos.gateway.accounts import Account
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
 from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
 from agentos.gateway.lease_broker import LeaseBrokers, NoKey
+from agentos.gateway.places import Places
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
 from agentos.gateway.tokens import TokenVerifier
 from agentos.gateway.upstream import Upstream
@@ -35,12 +37,14 @@ class CallPolicy:
     """
 
     max_wait: float  # seconds
-    budget_problem: Callable[[ProxyRequest], str | None]
+    budget_problem: Callable[[ProxyRequest, list[Account]], str | None]
     waits: Callable[[str], WaitListener]
     on_end: Callable[[CallRecord], None]
     on_budget: Callable[[str], None]
     scheme: str = "http"
     providers: tuple[str, ...] = ()
+    accounts_of: Callable[[str, HttpRequest], list[Account]] = lambda item, request: []
+    settle: Callable[[ProxyRequest, list[Account], float | None], None] = lambda *_: None
 
 
 class RequestHandler:
@@ -62,6 +66,7 @@ class RequestHandler:
         self._upstream = upstream
         self._clocks = clocks
         self._policy = policy
+        self._places = Places(clocks.host)
         self._call_ids = itertools.count(1)
 
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
@@ -98,21 +103,26 @@ class RequestHandler:
         request = parse_request(incoming, self._policy.scheme)
         item = self._item(request) if request else None
         assert request and item, "admit has let this request pass"
-        if reason := self._policy.budget_problem(request):
+        accounts = self._policy.accounts_of(item, incoming)
+        reason = self._policy.budget_problem(request, accounts)
+        if reason:
             send_error(connection, request.dialect, GatewayError.UNPAID, reason)
         else:
-            await self._forward(item, request, connection)
+            await self._forward(item, request, connection, accounts)
 
     def _item(self, request: ProxyRequest) -> str | None:
         """The item that one of the request's tokens was issued for."""
         return next((found for token in request.tokens if (found := self._tokens.item(token))), None)
 
-    async def _forward(self, item: str, request: ProxyRequest, connection: Connection) -> None:
+    async def _forward(
+        self, item: str, request: ProxyRequest, connection: Connection, accounts: list[Account]
+    ) -> None:
         record = CallRecord(item, request.dialect.provider, request.model)
         # Each call is a lease holder of its own, so that it can be cancelled without affecting the item's others.
         holder = f"{item} {next(self._call_ids)}"
-        context = CallContext(holder, self._brokers.for_request(request), self._upstream, self._clocks)
-        started_at = self._clocks.host()
+        started_at, since = self._clocks.host(), self._places.take(request)
+        broker = self._brokers.for_request(request)
+        context = CallContext(holder, broker, self._upstream, self._clocks, since)
         forwarder = Forwarder(
             context,
             record,
@@ -126,7 +136,10 @@ class RequestHandler:
             record.ending, record.status = CallEnding.NO_KEY, error.error.value
             if error.error is GatewayError.UNPAID:
                 self._policy.on_budget(str(error))
+            if error.retry_after is not None:
+                self._places.keep(request, started_at if since is None else since, error.retry_after)
             send_error(connection, request.dialect, error.error, str(error), error.retry_after)
         finally:
             record.seconds = self._clocks.host() - started_at
+            self._policy.settle(request, accounts, record.cost)
             self._policy.on_end(record)

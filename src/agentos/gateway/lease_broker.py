@@ -13,7 +13,7 @@ from agentos.core.quota.peer_state import with_shared_lock
 from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
 
-RETRY_AFTER_BUSY = 5.0  # seconds
+RETRY_AFTER_BUSY = 1.0  # seconds
 QUIET_WAIT = 2.0  # seconds; only longer waits are reported
 REASON_AGE = 0.5  # seconds for which the reason of a wait is not looked for again
 UNMETERED_CONCURRENCY = 32  # calls per key
@@ -65,12 +65,19 @@ class LeaseBroker:
         self._reasons: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def acquire(
-        self, wanted: events.LeaseRequested, deadline: float, on_wait: Callable[[str], None]
+        self,
+        wanted: events.LeaseRequested,
+        deadline: float,
+        on_wait: Callable[[str], None],
+        since: float | None = None,
     ) -> Lease:
-        """Leases a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT."""
+        """Leases a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT.
+
+        `since` is when the call first asked, if it was told to come back: that decides its place.
+        """
         pending = _PendingLease(asyncio.get_running_loop().create_future(), deadline)
         self._waiting[wanted.item] = pending
-        self._update(lambda now: self._lease_manager.request(wanted, now))
+        self._update(lambda now: self._lease_manager.request(wanted, now, since))
         try:
             return await self._wait_for_grant(wanted, pending, on_wait)
         except BaseException:

@@ -29,7 +29,8 @@ HOP_BY_HOP_HEADERS = {
     "upgrade",
 }
 # The upstream request sets these itself. It asks for no compression, so that tokens can be counted in the response.
-REPLACED_HEADERS = {"host", "content-length", "accept-encoding", "expect"}
+BUDGET_HEADER = "agentos-budget"
+REPLACED_HEADERS = {BUDGET_HEADER, "host", "content-length", "accept-encoding", "expect"}
 _JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
 _MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 # A server behind us might resolve any of these to a path outside of the provider's.

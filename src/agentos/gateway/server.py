@@ -24,15 +24,17 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Redactor
+from agentos.gateway.accounts import Account, Accounts, budget_header
 from agentos.gateway.console import GatewayConsole
 from agentos.gateway.forwarder import Clocks, WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
-from agentos.gateway.request_parser import ProxyRequest
+from agentos.gateway.request_parser import BUDGET_HEADER, ProxyRequest
 from agentos.gateway.token_registry import TokenRegistry
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
+from agentos.http.connection import HttpRequest
 from agentos.http.server import Endpoint, is_loopback, listening, on_stdin_closed
 from agentos.http.tls import ServerCertificate
 from agentos.offline.child import start_offline_server
@@ -130,6 +132,10 @@ class _Gateway:
         self._redact = Redactor()
         self._prices = price_list(options.settings.prices)
         self._usage = UsageByItem()
+        self._accounts: Accounts | None = None
+        if options.listen:
+            accounts = Accounts(self._home.open().gateway, self._prices)
+            self._accounts = stack.enter_context(contextlib.closing(accounts))
         stderr = stack.enter_context(contextlib.closing(LineWriter(2)))
         self._console = GatewayConsole(stderr.write, self._redact, time.time)
         self._json_events: JsonLines | None = None
@@ -154,6 +160,8 @@ class _Gateway:
             lambda reason: self._emit(events.BudgetReached(reason)),
             "https" if tls else "http",
             tuple({credential.provider: None for credential in credentials if credential.enabled}),
+            self._accounts_of,
+            self._settle,
         )
         handler = RequestHandler(
             self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy
@@ -279,7 +287,25 @@ class _Gateway:
         if self._json_events:
             self._json_events.on_event(event, round(time.time(), 3))
 
-    def _budget_problem(self, request: ProxyRequest) -> str | None:
+    def _accounts_of(self, item: str, request: HttpRequest) -> list[Account]:
+        """The accounts whose budgets a call has to keep to: its token's, and that of the submission it names."""
+        if self._registry is None:
+            return []
+        named = budget_header(dict(request.headers).get(BUDGET_HEADER, ""))
+        budget = self._registry.budget_of(item)
+        own = [] if budget is None else [Account(f"token {item}", budget)]
+        return [*own, named] if named else own
+
+    def _settle(self, request: ProxyRequest, accounts: list[Account], cost: float | None) -> None:
+        if self._accounts:
+            self._accounts.settle(accounts, request, cost)
+
+    def _budget_problem(self, request: ProxyRequest, accounts: list[Account]) -> str | None:
+        return self._price_missing(request) or (
+            self._accounts.refusal(accounts, request) if self._accounts and accounts else None
+        )
+
+    def _price_missing(self, request: ProxyRequest) -> str | None:
         free = request.is_unmetered or self._options.offline
         if self._settings.budget is None or free or self._prices.of(request.model) is not None:
             return None

@@ -18,6 +18,16 @@ _PROTOBUF_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
 _GO_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
+NOT_YET_HEADER = "agentos-not-yet"
+
+
+def not_yet(headers: Mapping[str, str], wall: float) -> Refusal | None:
+    """The refusal of a shared gateway that has no free key yet, and keeps the call's place."""
+    if NOT_YET_HEADER not in headers:
+        return None
+    return Refusal(RefusalKind.NOT_YET, "the gateway has no free key yet", retry_after(headers, wall) or 0.0)
+
+
 def rejected_key(status: int) -> Refusal | None:
     """The refusal for a status that says that the key itself is not accepted."""
     if status not in _REJECTED_KEY:

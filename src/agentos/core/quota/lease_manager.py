@@ -54,21 +54,25 @@ class LeaseManager:
         """Cut answers by holder and call."""
         self._answers: dict[str, int] = {}
         """Answers by the provider's address."""
+        self._not_before: dict[tuple[str, str], float] = {}
+        """When a shared gateway wants to be asked again, by holder and call."""
         self._notes: list[Note] = []
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
         self._open_breakers: dict[tuple[str, str], float] = {}
 
-    def request(self, event: events.LeaseRequested, now: float) -> None:
+    def request(self, event: events.LeaseRequested, now: float, since: float | None = None) -> None:
+        """Queue a call; `since` is when it began to wait, if that was earlier."""
         failures = self._failures.get((event.item, event.call), 0)
         delay = backoff(failures, self._jitter) if failures else 0.0
+        delay = max(delay, self._not_before.pop((event.item, event.call), now) - now)
         expected_output = round(self._average_output.get(event.models, DEFAULT_OUTPUT_TOKENS))
         self.pool.request(
             LeaseRequest(
                 holder=event.item,
                 call=event.call,
                 providers=event.providers,
-                requested_at=now,
+                requested_at=now if since is None else since,
                 not_before=now + delay,
                 models=event.models,
                 cost=CallCost(event.input_tokens, event.output_tokens or expected_output),
@@ -116,6 +120,7 @@ class LeaseManager:
         self._notes += [CallEnded(SELF, lease.id) for lease in self.pool.drop_holder(holder)]
         self._failures = {call: count for call, count in self._failures.items() if call[0] != holder}
         self._cuts = {call: count for call, count in self._cuts.items() if call[0] != holder}
+        self._not_before = {call: at for call, at in self._not_before.items() if call[0] != holder}
 
     def answers_from(self, lease: Lease) -> int:
         """How many calls the lease's provider has answered in this run."""
@@ -235,6 +240,13 @@ class LeaseManager:
                 bucket.cooldown.start_no_access(now, refusal.reason)
                 self._note_cooldown(lease, bucket)
                 return [events.ModelForbidden(name, lease.model, refusal.reason)]
+            case RefusalKind.NOT_YET:
+                self.pool.mark_proven(name)
+                bucket.limiter.drop(lease.reservation, now)
+                bucket.limiter.uncount(lease.reservation, now)
+                call = (lease.request.holder, lease.request.call)
+                self._not_before[call] = now + clamp_hint(refusal.seconds)
+                return []
             case RefusalKind.PROVIDER_ERROR | RefusalKind.CUT:
                 bucket.limiter.drop(lease.reservation, now)
                 return self._on_provider_error(lease, refusal, now)

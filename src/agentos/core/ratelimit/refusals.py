@@ -21,6 +21,8 @@ class RefusalKind(StrEnum):
     """The key may not use this model: it is not asked for it again for a while; its other models are unaffected."""
     PROVIDER_ERROR = "provider error"
     """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
+    NOT_YET = "not yet"
+    """A shared gateway has no free key yet, and keeps the call's place: nothing is learned, the call is just repeated."""
     CUT = "cut"
     """No token came within the call timeout. Counts for the circuit breaker, and twice in a row against the item."""
 

@@ -77,6 +77,14 @@ class ItemState:
         self.resume_clock(now)
         return waited
 
+    def count_as_wait(self, seconds: float, now: float) -> None:
+        """The last `seconds` were spent waiting for a key, at a shared gateway."""
+        if self._active_since is not None:
+            given_back = min(seconds, max(0.0, now - self._active_since))
+            self._active_since += given_back
+            self.waited += given_back
+        self._call_since = None
+
     def end_call(self, now: float) -> None:
         self._call_timeout = 0.0
         if self._call_since is not None:

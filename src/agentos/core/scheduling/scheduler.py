@@ -25,6 +25,7 @@ from agentos.core.quota.budget import Budget, Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
+from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.core.scheduling.auto_workers import AutoWorkers, MachineLoad, WorkerDemand
 from agentos.core.scheduling.control import STOP_TIMEOUT, Control, ControlEvent, Shutdown
 from agentos.core.scheduling.item_state import ItemState
@@ -284,7 +285,10 @@ class Scheduler:
                 self._lease_manager.request(event, now)
             item.start_wait(now)
         else:
-            self._watchdog.record_call(event.seconds)
+            if event.refusal and event.refusal.kind is RefusalKind.NOT_YET:
+                item.count_as_wait(event.seconds, now)
+            else:
+                self._watchdog.record_call(event.seconds)
             item.end_call(now)
             item.usage += event.usage
             step.events.extend(self._lease_manager.release(event, now))

@@ -10,6 +10,7 @@ from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal
 from agentos.http.connection import Connection, Headers
+from agentos.models.refusal_base import NOT_YET_HEADER
 
 HeaderMap = Mapping[str, str]
 JSON = ("content-type", "application/json")
@@ -86,9 +87,11 @@ def send_error(
     message: str,
     retry_after: float | None = None,
 ) -> None:
-    """Sends an error in the provider's format."""
+    """Sends an error in the provider's format; with `retry_after` the call is to be repeated, and keeps its place."""
     body = dialect.error_body(error, _prefixed(message), retry_after)
-    hint = () if retry_after is None else (("retry-after", str(max(1, round(retry_after)))),)
+    hint: Headers = ()
+    if retry_after is not None:
+        hint = (("retry-after", str(max(1, round(retry_after)))), (NOT_YET_HEADER, "1"))
     send_response(connection, error.value, (JSON, *hint), json.dumps(body).encode())
 
 

@@ -8,6 +8,7 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
     no_access,
+    not_yet,
     protobuf_duration,
     provider_error,
     rejected_key,
@@ -35,6 +36,8 @@ def read_refusal(
 
     Rejected keys take precedence over daily quotas, and those over a hint when to retry.
     """
+    if refusal := not_yet(headers, wall):
+        return refusal
     details = _objects(error_object(body, body).get("details"))
     reasons = {str(detail.get("reason")) for detail in _of_type(details, "ErrorInfo")}
     if status in (400, 403) and (rejected := reasons & _KEY_REASONS):

@@ -9,6 +9,7 @@ from agentos.models.refusal_base import (
     error_object,
     limits_in_headers,
     no_access,
+    not_yet,
     parse_duration,
     provider_error,
     rejected_key,
@@ -26,6 +27,8 @@ def read_refusal(
     status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
 ) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong."""
+    if refusal := not_yet(headers, wall):
+        return refusal
     code = str(error_object(body, body).get("code") or "")
     if code in _SPENT_CODES or code.endswith(_SPENT_SUFFIXES):
         return Refusal(RefusalKind.KEY_REJECTED, f"{status} {code}")

@@ -1,0 +1,98 @@
+"""What the calls of one token, or of one submission, may cost in all, kept beyond a restart of the gateway."""
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentos.core.protocol.results import Usage
+from agentos.core.quota.budget import PriceList
+from agentos.gateway.request_parser import ProxyRequest
+from agentos.regular_files import read_regular
+from agentos.storage.files import private_file, private_folder
+
+FILE_NAME = "spending.jsonl"
+MAX_FILE_BYTES = 256 * 1024 * 1024
+EXPECTED_OUTPUT = 1500  # tokens of a call in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose calls are added up: `token ci` or `submission 17`; `budget` is in US dollars."""
+
+    name: str
+    budget: float
+
+
+class Accounts:
+    """Adds up the cost of calls by account, and refuses a call that would exceed a budget.
+
+    A call is admitted only if it fits together with those in flight, each at its estimated cost. Each cost is appended to a
+    file before the next call is admitted, so a gateway that was killed goes on where it stopped.
+    """
+
+    def __init__(self, folder: Path, prices: PriceList) -> None:
+        self._prices = prices
+        self._spent: dict[str, float] = {}
+        self._in_flight: dict[str, float] = {}
+        self._path = private_folder(folder) / FILE_NAME
+        self._read()
+        self._file = private_file(self._path)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def spent(self, name: str) -> float:
+        return self._spent.get(name, 0.0)
+
+    def refusal(self, accounts: list[Account], request: ProxyRequest) -> str | None:
+        """Why the call must not be made; None reserves its estimated cost, until `settle`."""
+        estimate = self._estimate(request)
+        if accounts and estimate is None:
+            return (
+                f"a budget needs a price for {request.model or 'the model'}: add "
+                f'[prices."{request.model}"] to agentos.toml, with input and output in USD per million tokens'
+            )
+        for account in accounts:
+            used = self.spent(account.name) + self._in_flight.get(account.name, 0.0)
+            if used + (estimate or 0.0) > account.budget:
+                spent = f"${self.spent(account.name):.4f} spent"
+                return f"the next call would exceed the budget of ${account.budget:.2f} of {account.name} ({spent})"
+        for account in accounts:
+            self._in_flight[account.name] = self._in_flight.get(account.name, 0.0) + (estimate or 0.0)
+        return None
+
+    def settle(self, accounts: list[Account], request: ProxyRequest, cost: float | None) -> None:
+        """Replaces the reservation of a call by what it cost."""
+        for account in accounts:
+            left = self._in_flight.get(account.name, 0.0) - (self._estimate(request) or 0.0)
+            self._in_flight[account.name] = max(0.0, left)
+            if cost:
+                self._spent[account.name] = self.spent(account.name) + cost
+                os.write(self._file, json.dumps({"account": account.name, "cost": cost}).encode() + b"\n")
+
+    def _estimate(self, request: ProxyRequest) -> float | None:
+        if request.is_unmetered:
+            return 0.0
+        price = self._prices.of(request.model)
+        return price.cost_of(Usage(1, request.input_tokens, EXPECTED_OUTPUT)) if price else None
+
+    def _read(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for line in read_regular(self._path, limit=MAX_FILE_BYTES).splitlines():
+                # The last line may be torn.
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    name = str(entry["account"])
+                    self._spent[name] = self.spent(name) + float(entry["cost"])
+
+
+def budget_header(value: str) -> Account | None:
+    """The account that the header `agentos-budget: SUBMISSION=USD` names; None if it is not of that form."""
+    name, _, amount = value.partition("=")
+    try:
+        budget = float(amount)
+    except ValueError:
+        return None
+    return Account(f"submission {name.strip()}", budget) if name.strip() and budget >= 0 else None
