@@ -82,6 +82,7 @@ keypool: $(DEV)
 # The cost of running items in parallel, compared with GNU parallel, a process pool and snakemake.
 overhead: $(DEV)
 	@$(BIN)/python -m bench.overhead
+	@$(BIN)/python -m bench.overhead.cpu
 
 # The forecast of --dry-run compared with the run that follows, on the offline server.
 forecast-bench: $(DEV)

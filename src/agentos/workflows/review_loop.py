@@ -269,6 +269,19 @@ class Routes:
     choose: Callable[[State], str]
 
 
+@dataclass(frozen=True, slots=True)
+class _LeafNode:
+    """A node without subgraphs: an object, because LangGraph searches the code of functions for them.
+
+    That search takes longer than everything else about building a graph.
+    """
+
+    run: Node
+
+    async def __call__(self, state: State) -> State:
+        return await self.run(state)
+
+
 def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGraph[Any, Any, Any, Any]":
     """A graph that runs the nodes in order, branching at those that have routes."""
     from langgraph.graph import END, START, StateGraph
@@ -276,7 +289,7 @@ def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGr
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
-        graph.add_node(name, cast(Any, node))
+        graph.add_node(name, cast(Any, _LeafNode(node)))
     for name, successor in zip([START, *names], [*names, END], strict=True):
         if name in routes:
             graph.add_conditional_edges(name, routes[name].choose, list(routes[name].nodes))
