@@ -90,6 +90,7 @@ GOLDEN_NAMES = [
     "lease_released",
     "lease_requested",
     "limit_learned",
+    "quota_shared",
     "line_written",
     "model_forbidden",
     "node_finished",

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from bench.keypool.shape_run import Result, run
+from bench.keypool.shape_run import Load, Result, Simulation, best_seconds, run
 from bench.keypool.shapes import NAMES, TABLE, Shape, random_shape, shape_named
+
+from agentos.core.protocol.events import QuotaShared
 
 FORGETFUL = ("doubled", "halved", "window-moves")  # nobody can be told limits that change
 UNLIMITED = ("no-limit",)
@@ -50,6 +52,25 @@ def test_every_call_is_served_whatever_the_limits(seed: int) -> None:
 @pytest.mark.parametrize("seed", [199, 236, 382])
 def test_limits_without_a_hint_are_used_up(seed: int) -> None:
     assert run(random_shape(seed), long=True, seed=seed).efficiency >= 0.8
+
+
+def _pairs(name: str) -> set[frozenset[str]]:
+    shape = shape_named(name)
+    load = Load.of(shape, shape.calls(long=True), 1)
+    simulation = Simulation(shape, load, 1, told=False, long=True)
+    simulation.run(best_seconds(shape, load))
+    return {frozenset((one.key, one.other)) for one in simulation.news if isinstance(one, QuotaShared)}
+
+
+def test_undeclared_sharing_of_a_quota_is_reported_once() -> None:
+    assert _pairs("shared") == {frozenset(("key-1", "key-2"))}
+
+
+@pytest.mark.parametrize(
+    "name", ["sliding", "doubled", "halved", "requests-and-tokens", "fixed-phases", "bucket"]
+)
+def test_keys_with_quotas_of_their_own_are_not_reported_as_shared(name: str) -> None:
+    assert _pairs(name) == set()
 
 
 @pytest.mark.long

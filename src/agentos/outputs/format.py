@@ -107,6 +107,11 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             return f"{event.key} may not use {model} ({event.reason}). It is not asked for it again for now."
         case events.KeyRecovered():
             return f"{event.key} recovered early, back in use"
+        case events.QuotaShared():
+            return (
+                f"{event.key} and {event.other} seem to share one quota. "
+                "Set the same bucket for both in credentials.toml to avoid refusals."
+            )
         case events.LimitLearned():
             return f"{event.key} ({event.model}): the provider allows {event.amount:,.0f} {event.dimension} per {duration(event.seconds)}. Pacing calls."
         case events.KeysChanged():

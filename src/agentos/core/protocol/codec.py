@@ -61,6 +61,7 @@ WIRE_NAMES: dict[type, str] = {
     events.ModelForbidden: "model_forbidden",
     events.KeyRecovered: "key_recovered",
     events.LimitLearned: "limit_learned",
+    events.QuotaShared: "quota_shared",
     events.KeysChanged: "keys_changed",
     events.PoolLow: "pool_low",
     events.PoolExhausted: "pool_exhausted",

@@ -418,6 +418,14 @@ class KeyRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaShared:
+    """Refusals of `key` are explained by calls of `other`: both seem to draw on one quota, which nobody declared."""
+
+    key: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
 class LimitLearned:
     """The provider named a limit of the key's bucket: `amount` per `seconds`. Calls are throttled to it."""
 
@@ -679,6 +687,7 @@ SchedulerEvent = (
     | ModelForbidden
     | KeyRecovered
     | LimitLearned
+    | QuotaShared
     | KeysChanged
     | PoolLow
     | PoolExhausted

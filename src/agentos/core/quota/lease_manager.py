@@ -22,6 +22,7 @@ from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind, clamp_hint
+from agentos.core.ratelimit.shared_quota import SharedQuotaDetector
 
 PEER_POLL_INTERVAL = 0.02  # seconds
 DEFAULT_OUTPUT_TOKENS = 1500  # of a call, until a run has seen what its models write
@@ -60,6 +61,7 @@ class LeaseManager:
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
         self._open_breakers: dict[tuple[str, str], float] = {}
+        self._shared_quotas = SharedQuotaDetector()
 
     def request(self, event: events.LeaseRequested, now: float, since: float | None = None) -> None:
         """Queue a call; `since` is when it began to wait, if that was earlier."""
@@ -264,11 +266,28 @@ class LeaseManager:
         if not others:
             wait = limiter.record_refusal(lease.reservation, now, wait, is_new=is_new and not published)
             self._note_learned(lease)
+        if refusal.seconds is not None:
+            published += self._check_sharing(lease, name, refusal.seconds, now)
         if wait is not None:
             wait += limiter.hint_shortfall()
         seconds = bucket.cooldown.start(now, wait, refusal.reason, probing=limiter.probing)
         self._note_cooldown(lease, bucket)
         return [*published, events.KeyLimited(name, seconds, refusal.reason, self._is_only_key(name))]
+
+    def _check_sharing(self, lease: Lease, name: str, hint: float, now: float) -> list[events.SchedulerEvent]:
+        """Report two keys whose refusals show that they share a quota."""
+        if hint == int(hint):
+            return []  # in whole seconds, so not exact
+        others = [
+            (key.credential.name, self.pool.bucket(key.credential.name, lease.model).limiter)
+            for key in self.pool.keys
+            if key.credential.address == lease.credential.address
+            and key.credential.quota != lease.credential.quota
+        ]
+        limiter = self.pool.bucket(name, lease.model).limiter
+        opens_at = lease.granted_at + hint
+        other = self._shared_quotas.record_refusal(name, limiter, opens_at, others) if others else None
+        return [events.QuotaShared(name, other)] if other else []
 
     def _add_limits(
         self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]

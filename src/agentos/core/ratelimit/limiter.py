@@ -18,6 +18,7 @@ LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come
 TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
 MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
 MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then one is sent whatever was learned
+SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 
 
@@ -242,6 +243,10 @@ class RateLimiter:
             for name, window in self._windows.items()
             if window.rate.seconds >= MIN_PROFILED_WINDOW and name is not Dimension.DAY
         ]
+
+    def sent_at(self, at: float) -> bool:
+        """Return whether a call was sent at this moment and not refused."""
+        return any(abs(call.at - at) <= SAME_MOMENT and not call.refused for call in self._history)
 
     # Daily limits.
 

@@ -131,6 +131,11 @@ class ProviderProfile:
         """Note evidence that refused calls count, or (negative) that they do not."""
         self._refused_counted = min(MAX_REFUSED_COUNTED, max(0, self._refused_counted + evidence))
 
+    def sliding_lengths(self) -> set[float]:
+        """The lengths in seconds of all sliding windows that were learned."""
+        limits = (limit for learned in self.learned.values() for limit in learned.limits)
+        return {limit.seconds for limit in limits if limit.counting is Counting.SLIDING}
+
     def fewest_slots(self) -> int | None:
         """The fewest calls that one of its keys was found to take at a time."""
         slots = [learned.concurrency for learned in self.learned.values() if learned.concurrency is not None]
