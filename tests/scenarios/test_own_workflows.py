@@ -1,6 +1,7 @@
 """User-defined workflows: from a file, from a package, and broken ones."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -427,3 +428,55 @@ def test_one_name_for_many_calls_works_and_wrong_uses_are_errors_at_once(
     assert "give each a name of its own" in next(line for line in done.lines_of("ASK-2") if "FAILED" in line)
     assert "count 6" in done.lines_of("ASK-3")
     assert len([call for call in server.answered() if "the same" not in str(call)]) >= 6
+
+
+WAITING = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+import agentos
+from agentos.workflows import Workflow
+
+llm = agentos.model("drafter")
+
+class State(TypedDict, total=False):
+    topic: str
+
+def sync_node(state):
+    llm.invoke("first")
+    llm.invoke("second")
+    return {}
+
+async def async_node(state):
+    await llm.ainvoke("first")
+    await llm.ainvoke("second")
+    return {}
+
+def workflow(node):
+    builder = StateGraph(State)
+    builder.add_node("ask", node)
+    builder.add_edge(START, "ask")
+    return Workflow.from_graph(
+        builder, items="notes/1-*.md", input=lambda item: {"topic": ""}, name=node.__name__, gateway=False
+    )
+
+sync, asynchronous = workflow(sync_node), workflow(async_node)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sync", "asynchronous"])
+def test_a_run_that_is_stopped_while_a_model_waits_for_a_key_is_interrupted_not_failed(
+    harness: RunHarness, project: Path, name: str
+) -> None:
+    (project / "flow.py").write_text(WAITING)
+    harness.server()
+    going = harness.start(
+        *("run", f"flow:{name}", "--all"),
+        program="agentos",
+        AGENTOS_CREDENTIAL_LIMIT="1",
+        AGENTOS_SIMULATE_429="1",
+    )
+    going.wait_for("All keys rate limited")
+    going.signal(signal.SIGINT)
+    done = going.wait()
+    assert done.code == 130 and "1 interrupted" in done.out and "FAILED" not in done.out, done.out

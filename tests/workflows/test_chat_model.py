@@ -21,7 +21,7 @@ class Recorder:
 
     def __init__(self, text: str = "white", *calls: ToolCall) -> None:
         self.requests: list[ModelRequest] = []
-        self._response = ModelResponse(text, "m-1", Usage(1, 7, 3), tool_calls=calls)
+        self._response = ModelResponse(text, "m-1", Usage(1, 7, 3, cache_read_tokens=5), tool_calls=calls)
 
     async def complete(self, task: str, request: ModelRequest) -> ModelResponse:
         self.requests.append(request)
@@ -43,7 +43,11 @@ MODEL = agentos.model("planner", temperature=0.2)
 def test_an_answer_has_text_usage_and_the_models_name() -> None:
     answer = Recorder().run(lambda: MODEL.invoke("Snow?"))
     assert answer.content == "white" and answer.response_metadata["model_name"] == "m-1"
-    assert answer.usage_metadata == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    counted = {
+        name: answer.usage_metadata[name] for name in ("input_tokens", "output_tokens", "total_tokens")
+    }
+    assert counted == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    assert answer.usage_metadata["input_token_details"]["cache_read"] == 5
 
 
 def test_a_conversation_becomes_one_request_with_instructions_turns_and_options() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from agentos.core.errors import ItemError
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 
+STOP_TIMEOUT = 30.0  # seconds; the graph of a run that stops is cancelled long before
 Call = Coroutine[Any, Any, ModelResponse]
 Complete = Callable[[str, ModelRequest], Call]
 """Takes the task of the graph that makes the call, or an empty string, and the request."""
@@ -80,7 +81,14 @@ def wait_for(item: CurrentItem, call: Call, instead: str) -> ModelResponse:
 async def result_of(item: CurrentItem, call: Call) -> ModelResponse:
     """The same for asynchronous code, also in an event loop of its own, as asyncio.run makes one."""
     if is_running_on(item.loop):
-        return await call
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) and not task.cancelling():
+                # The run stops, and the call had no key yet. LangChain takes a call that cancels itself for an answer, so
+                # wait here until the graph is cancelled.
+                await asyncio.sleep(STOP_TIMEOUT)
+            raise
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, item.loop))
 
 
