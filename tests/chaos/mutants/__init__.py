@@ -73,8 +73,8 @@ MUTANTS = (
         "checkpoint not synced",
         "power",
         "agentos.storage.checkpoints",
-        '        await connection.execute("PRAGMA synchronous=FULL")\n',
-        '        await connection.execute("PRAGMA synchronous=OFF")\n',
+        "PRAGMA secure_delete=ON; PRAGMA synchronous=FULL",
+        "PRAGMA secure_delete=ON; PRAGMA synchronous=OFF",
     ),
     Mutant(
         "effect before record",
