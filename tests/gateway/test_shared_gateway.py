@@ -3,7 +3,9 @@
 import concurrent.futures
 import json
 import signal
+import socket
 import stat
+import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -223,3 +225,24 @@ def test_a_submission_brings_its_budget_with_its_calls(
         reply = gate.ask(token, agentos_budget="17=0.000001")
         assert reply.status == 402 and "of submission 17" in reply.json["error"]["message"]
         assert gate.ask(token).status == 200
+
+
+def test_metrics_and_health_are_told_without_a_token(harness: RunHarness, certificates: Certificates) -> None:
+    harness.server()
+    token = issue_token(harness, "ci").strip()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with shared_gateway(harness, certificates, "--metrics", address) as gate:
+        assert gate.ask(token).status == 200
+        assert (gate.get("/healthz").body, gate.get("/readyz").status) == (b"ok\n", 200)
+        wait_until(lambda: b'calls_total{provider="gemini",status="200"} 1' in _metrics(address))
+        words = ("gateway", "--listen", "127.0.0.1:0", "--metrics", address)
+        second = harness.run(*words, program="agentos")
+        assert second.code == 3 and f"cannot serve metrics on {address}" in second.err
+
+
+def _metrics(address: str) -> bytes:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        found: bytes = answer.read()
+    return found

@@ -45,6 +45,7 @@ def _run(
     listen: tuple[str, int] | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    metrics: tuple[str, int] | None,
     item: tuple[str, ...],
     format: str,
     max_wait: float | None,
@@ -83,6 +84,7 @@ def _run(
         ends_with_stdin=die_with_parent,
         emit_events=format == "events",
         listen=address,
+        metrics=metrics,
     )
     try:
         return run_gateway(
@@ -181,6 +183,11 @@ command = click.Group(
             ["--tls-key"],
             type=click.Path(path_type=Path, dir_okay=False),
             help="PEM file with the certificate's private key.",
+        ),
+        click.Option(
+            ["--metrics"],
+            type=HostPort(),
+            help="Address for Prometheus, at /metrics, without TLS; numbers only.",
         ),
         click.Option(
             ["--item"],

@@ -35,6 +35,7 @@ from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
 from agentos.http.connection import HttpRequest
+from agentos.http.metrics import Metrics, serving_metrics
 from agentos.http.server import Endpoint, is_loopback, listening, on_stdin_closed
 from agentos.http.tls import ServerCertificate
 from agentos.offline.child import start_offline_server
@@ -78,6 +79,7 @@ class GatewayOptions:
     ends_with_stdin: bool = False
     emit_events: bool = False
     listen: SharedAddress | None = None
+    metrics: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,21 @@ def run_gateway(options: GatewayOptions, on_ready: Callable[[Ready], None]) -> i
     variables = {**environment(), **received.get("environment", {})}
     with contextlib.ExitStack() as stack:
         return asyncio.run(_Gateway(options, signer, variables, stack).serve(on_ready))
+
+
+def _gateway_metrics() -> Metrics:
+    metrics = Metrics()
+    metrics.counter("agentos_gateway_calls_total", "Calls by provider and HTTP status.")
+    metrics.counter(
+        "agentos_gateway_refusals_total", "Attempts that a provider refused and another key repeated."
+    )
+    metrics.counter("agentos_gateway_call_seconds_total", "Seconds that calls took, waits included.")
+    metrics.counter("agentos_gateway_wait_seconds_total", "Seconds that calls waited for a key.")
+    metrics.counter(
+        "agentos_gateway_cost_dollars_total", "Cost of the calls whose price is known, in US dollars."
+    )
+    metrics.counter("agentos_gateway_tokens_total", "Tokens by provider and kind.")
+    return metrics
 
 
 def _certificate(address: SharedAddress | None) -> ServerCertificate | None:
@@ -132,6 +149,8 @@ class _Gateway:
         self._redact = Redactor()
         self._prices = price_list(options.settings.prices)
         self._usage = UsageByItem()
+        self._metrics = _gateway_metrics()
+        self._async_stack = contextlib.AsyncExitStack()
         self._accounts: Accounts | None = None
         if options.listen:
             accounts = Accounts(self._home.open().gateway, self._prices)
@@ -170,6 +189,8 @@ class _Gateway:
         started_at = time.monotonic()
         ready = False
         try:
+            if options.metrics:
+                await self._async_stack.enter_async_context(serving_metrics(self._metrics, *options.metrics))
             async with listening(
                 handler.handle,
                 Endpoint(address.host, address.port, tls),
@@ -191,6 +212,7 @@ class _Gateway:
                 watch = None if options.offline else CredentialWatch(source, self._usable)
                 await self._wait_for_stop(watch, brokers)
         finally:
+            await self._async_stack.aclose()
             brokers.close()
             await upstream.close()
             if ready and not options.emit_events:
@@ -278,10 +300,22 @@ class _Gateway:
 
     def _call_ended(self, record: CallRecord) -> None:
         self._usage.add(record)
+        self._count(record)
         if self._json_events is None:
             self._console.call_ended(record)
         elif record.usage.calls:
             self._emit(events.CallCompleted(record.item, record.key, record.model, record.usage, record.cost))
+
+    def _count(self, record: CallRecord) -> None:
+        provider = ("provider", record.provider)
+        self._metrics.add("agentos_gateway_calls_total", (provider, ("status", str(record.status))))
+        self._metrics.add("agentos_gateway_refusals_total", (provider,), record.refused)
+        self._metrics.add("agentos_gateway_call_seconds_total", (provider,), record.seconds)
+        self._metrics.add("agentos_gateway_wait_seconds_total", (provider,), record.waited)
+        self._metrics.add("agentos_gateway_cost_dollars_total", (provider,), record.cost or 0.0)
+        usage = record.usage
+        for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            self._metrics.add("agentos_gateway_tokens_total", (provider, ("kind", kind)), tokens)
 
     def _emit(self, event: events.Event) -> None:
         if self._json_events:

@@ -1,8 +1,10 @@
 """HTTP client of the gateway: sends a request to its provider with the leased key, and redacts the key in the response."""
 
+import asyncio
 import contextlib
 import os
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ class Upstream:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
+        self._idle: dict[str, deque[_IdlePool]] = {}
         self._tls_context: ssl.SSLContext | None = None
 
     @asynccontextmanager
@@ -63,13 +65,16 @@ class Upstream:
             scheme=base.scheme.encode(), host=host.encode(), port=base.port, target=target.encode("latin-1")
         )
         try:
-            async with self._pool(base.scheme, host).stream(
-                request.method,
-                url,
-                headers=_request_headers(request, credential, base.netloc.rpartition("@")[2]),
-                content=request.body or None,
-                extensions={"timeout": TIMEOUTS},
-            ) as response:
+            async with (
+                self._pool(base.scheme, host) as pool,
+                pool.stream(
+                    request.method,
+                    url,
+                    headers=_request_headers(request, credential, base.netloc.rpartition("@")[2]),
+                    content=request.body or None,
+                    extensions={"timeout": TIMEOUTS},
+                ) as response,
+            ):
                 yield UpstreamResponse(
                     response.status,
                     _response_headers(response.headers),
@@ -87,22 +92,46 @@ class Upstream:
             raise NoResponse(connection_problem(error, base.netloc.rpartition("@")[2])) from error
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.aclose()
+        for idle in self._idle.values():
+            for entry in idle:
+                await entry.pool.aclose()
 
-    def _pool(self, scheme: str, host: str) -> httpcore2.AsyncConnectionPool:
+    @asynccontextmanager
+    async def _pool(self, scheme: str, host: str) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
+        """A pool with one connection, the one that was used last.
+
+        A pool looks at all its connections for every call, so many calls at a time would slow each other down.
+        """
         proxy = proxy_for(scheme, host, self._environment)
-        if proxy not in self._pools:
-            if scheme == "https" and self._tls_context is None:
-                # Loaded once: this takes longer than everything else the gateway does for a call.
-                self._tls_context = _trust_store(self._environment)
-            self._pools[proxy] = httpcore2.AsyncConnectionPool(
-                ssl_context=self._tls_context if scheme == "https" else None,
-                proxy=httpcore2.Proxy(proxy) if proxy else None,
-                max_connections=None,
-                keepalive_expiry=KEEPALIVE,
-            )
-        return self._pools[proxy]
+        idle = self._idle.setdefault(f"{scheme} {host} {proxy}", deque())
+        pool = idle.pop().pool if idle else self._new_pool(scheme, proxy)
+        try:
+            yield pool
+        finally:
+            now = asyncio.get_running_loop().time()
+            idle.append(_IdlePool(pool, now))
+            expired = [idle.popleft() for _ in range(len(idle)) if idle[0].since < now - KEEPALIVE]
+            for entry in expired:
+                await entry.pool.aclose()
+
+    def _new_pool(self, scheme: str, proxy: str) -> httpcore2.AsyncConnectionPool:
+        if scheme == "https" and self._tls_context is None:
+            # Loaded once: this takes longer than everything else the gateway does for a call.
+            self._tls_context = _trust_store(self._environment)
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._tls_context if scheme == "https" else None,
+            proxy=httpcore2.Proxy(proxy) if proxy else None,
+            max_connections=1,
+            keepalive_expiry=KEEPALIVE,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _IdlePool:
+    """A pool that no call uses, since a moment of the event loop's clock."""
+
+    pool: httpcore2.AsyncConnectionPool
+    since: float
 
 
 def proxy_for(scheme: str, host: str, environment: Mapping[str, str]) -> str:

@@ -21,11 +21,15 @@ DEAD_PEER_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server listens: port 0 picks a free one, `tls` encrypts its connections."""
+    """Where a server listens: port 0 picks a free one, `tls` encrypts its connections.
+
+    `in_clear` serves other machines without TLS, for what is no secret.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     tls: ssl.SSLContext | None = None
+    in_clear: bool = False
 
 
 LOOPBACK = Endpoint()
@@ -46,7 +50,7 @@ async def listening(
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(handler, connections, max_body, admit),
-        endpoint.host if endpoint.tls else loopback_address(endpoint.host),
+        endpoint.host if endpoint.tls or endpoint.in_clear else loopback_address(endpoint.host),
         endpoint.port,
         backlog=1024,
         ssl=endpoint.tls,
