@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import random
 import shutil
 import threading
@@ -84,6 +85,8 @@ class TemporalPoller:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
+        # Its warnings about cancelled activities are tracebacks; what they mean is recorded with the item.
+        logging.getLogger("temporalio").setLevel(logging.CRITICAL)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         try:
             client = await connect_temporal()

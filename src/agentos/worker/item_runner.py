@@ -47,6 +47,8 @@ REPEATED_ERRORS = (
     *(RecursionError, SyntaxError, TypeError, ValueError),
 )
 
+TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
+
 
 async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> Outcome:
     """Claim the item and run it as far as it goes. Every failure becomes an outcome."""
@@ -67,7 +69,7 @@ async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: S
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        return Outcome(Ending.HELD_BY_OTHER_RUN) if store.is_lost(error) else _failure(error, echo, retry_on)
+        return TAKEN_OVER if store.is_lost(error) else _failure(error, echo, retry_on)
     finally:
         await store.release()
 
