@@ -99,6 +99,42 @@ def test_a_parked_draft_is_edited_and_approved_and_the_run_goes_on(harness: RunH
     assert "Added by a person" in harness.document(int(first[4:])).read_text()
 
 
+ASKING = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from agentos.workflows import Workflow
+
+class State(TypedDict, total=False):
+    said: str
+
+builder = StateGraph(State)
+builder.add_node("ask", lambda state: {"said": interrupt({"ask": "Publish it?"})})
+builder.add_edge(START, "ask")
+workflow = Workflow.from_graph(
+    builder, items="topics/*.md", input=lambda item: {}, output=lambda state, item: {"said.txt": state["said"]}
+)
+"""
+
+
+def test_a_question_of_a_graph_is_answered_in_the_page(harness: RunHarness) -> None:
+    (harness.project / "topics").mkdir()
+    (harness.project / "topics/1-snow.md").write_text("# Snow\n")
+    (harness.project / "flow.py").write_text(ASKING)
+    command = ("run", "flow:workflow", "--all", "--offline")
+    assert harness.run(*command, program="agentos").code == 0
+    page = serve(harness)
+    shown = page.get("/api/reviews/TOPICS-1").json
+    [question] = shown["questions"]
+    assert question["value"] == {"ask": "Publish it?"} and shown["gate"] == "question"
+    body = {"number": shown["number"], "action": "answer"}
+    assert page.post("/api/reviews/TOPICS-1", {**body, "action": "approve"}).status == 400
+    answer = page.post("/api/reviews/TOPICS-1", {**body, "answers": {question["id"]: "yes"}})
+    assert answer.status == 200 and answer.json["next"] == "its graph goes on with your answer", answer.body
+    assert harness.run(*command, program="agentos").code == 0
+    assert (harness.project / "said.txt").read_text() == "yes"
+
+
 def test_of_two_people_who_decide_at_once_the_second_is_told(harness: RunHarness) -> None:
     harness.issue(1)
     harness.server()
