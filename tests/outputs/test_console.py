@@ -3,7 +3,7 @@
 import pytest
 
 from agentos.core.protocol import events
-from agentos.outputs.console import Console
+from agentos.outputs.console import MAX_HELD_LINES, Console, OutputOrder
 
 RECOVERIES: list[events.Event] = [
     events.PoolRestored(2.0),
@@ -23,3 +23,27 @@ def test_recovery_does_not_resume_a_run_that_a_user_paused(recovery: events.Even
     console.on_event(recovery, 103.0)
     assert lines[1].endswith("after 2.0s. Still paused. Resume with: agentos resume")
     assert lines[3].endswith("after 2.0s. Resuming workflows...")
+
+
+def test_items_that_wait_for_their_turn_lose_lines_only_while_too_many_are_held() -> None:
+    order = OutputOrder()
+    order.start(["A", "B", "C"])
+    assert order.add("A", "a1") == ["a1"], "the first item need not wait"
+    for number in range(MAX_HELD_LINES + 5):
+        assert order.add("B", f"b{number}") == []
+    assert order.add("C", "c1") == []
+    written = order.end("A")
+    assert (
+        written[-1] == "[B] ... the rest is in its log: agentos logs B" and len(written) == MAX_HELD_LINES + 1
+    )
+    assert order.end("B") == ["[C] ... the rest is in its log: agentos logs C"]
+
+
+def test_lines_are_held_again_after_the_held_ones_were_written() -> None:
+    order = OutputOrder()
+    order.start(["A", "B", "C"])
+    for number in range(MAX_HELD_LINES + 5):
+        order.add("B", f"b{number}")
+    order.end("A")
+    assert order.add("C", "c1") == [], "it waits for B"
+    assert order.end("B") == ["c1"]

@@ -10,7 +10,7 @@ import pytest
 from agentos.codebase.index import CodeIndex
 from agentos.codebase.indexing import IndexJob, update_index
 from agentos.codebase.project_code import ProjectCode
-from agentos.codebase.related import MAX_DOCUMENTS, nearest_in, write_document_index
+from agentos.codebase.related import MAX_DOCUMENTS, document_names, nearest_in, write_document_index
 from agentos.codebase.source_files import ProjectSource
 from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.plan import Item
@@ -359,3 +359,10 @@ def test_an_index_of_another_snapshot_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(PreflightError, match="has no snapshot other"):
         CodeIndex(Path(access.index), "other")
+
+
+def test_documents_are_ordered_by_number_so_that_the_newest_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "issues").mkdir()
+    for name in ("101-b.md", "1000-a.md", "notes.md", "099-c.md"):
+        (tmp_path / "issues" / name).write_text("# x\n")
+    assert document_names(tmp_path, "issues") == ["notes.md", "099-c.md", "101-b.md", "1000-a.md"]

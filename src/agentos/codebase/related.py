@@ -13,12 +13,13 @@ from agentos.codebase.words import split_identifiers, words
 from agentos.core.errors import ItemError
 from agentos.regular_files import UnsafeFile, list_folder, open_regular, read_regular
 
-MAX_DOCUMENTS = 2000  # newest by name; each is read for every question
+MAX_DOCUMENTS = 2000  # those with the highest numbers; each is read for every question
 _MAX_TERMS = 40
 _MAX_BODY = 65_536  # characters that are compared; GitHub's own limit
 _CHECK_EVERY = 200  # documents
 _LEFTOVER_AGE = 3600  # seconds
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\n.*?\n\1\n", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 _SCHEMA = """
 CREATE TABLE documents (id INTEGER PRIMARY KEY, path TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL);
@@ -37,9 +38,10 @@ class RelatedDocument:
 
 
 def document_names(project: Path, folder: str) -> list[str]:
-    """The names of the Markdown files directly in a folder of the project, in order."""
+    """The names of the Markdown files directly in a folder of the project, in the order of their numbers."""
     try:
-        return sorted(name for name in list_folder(project / folder, project) if name.endswith(".md"))
+        names = (name for name in list_folder(project / folder, project) if name.endswith(".md"))
+        return sorted(names, key=lambda name: (int((_NUMBER.search(name) or "0")[0]), name))
     except (OSError, UnsafeFile):
         return []
 

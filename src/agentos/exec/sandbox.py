@@ -99,7 +99,7 @@ def check_sandbox() -> None:
     trial = [PROGRAM, "--unshare-all", *SANDBOX_ROOT, "--", "true"]
     try:
         tried = subprocess.run(trial, capture_output=True, text=True, timeout=TRIAL_TIMEOUT, check=False)
-        problem = tried.stderr.strip() if tried.returncode else ""
+        problem = (tried.stderr.strip() or f"exit code {tried.returncode}") if tried.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     if problem:
@@ -124,10 +124,16 @@ async def open_sandbox(spec: SandboxSpec, workspace: Workspace) -> AsyncIterator
 
 
 async def _forward(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
+    writers = [writer]
+    try:
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.append(upstream_writer)
         await asyncio.gather(_copy(reader, upstream_writer), _copy(upstream_reader, writer))
-    writer.close()
+    except OSError:
+        pass  # the gateway is gone: the program sees a closed connection
+    finally:
+        for one in writers:
+            one.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

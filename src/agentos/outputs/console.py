@@ -22,6 +22,7 @@ class OutputOrder:
     def __init__(self) -> None:
         self._waiting: dict[str, list[str]] = {}
         self._over: set[str] = set()
+        self._cut: set[str] = set()  # items that have lost lines here
         self._held = 0
 
     def start(self, items: Iterable[str]) -> None:
@@ -31,10 +32,12 @@ class OutputOrder:
         """The lines to write now."""
         if item == next(iter(self._waiting), item) or item not in self._waiting:
             return [line]
-        if self._held < MAX_HELD_LINES:
-            self._waiting[item].append(line)
-        elif self._held == MAX_HELD_LINES:
-            self._waiting[item].append(f"[{item}] ... the rest is in its log: agentos logs {item}")
+        if item in self._cut:
+            return []
+        if self._held >= MAX_HELD_LINES:
+            self._cut.add(item)
+            line = f"[{item}] ... the rest is in its log: agentos logs {item}"
+        self._waiting[item].append(line)
         self._held += 1
         return []
 

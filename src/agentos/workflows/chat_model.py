@@ -45,7 +45,12 @@ class LeasedChatModel(BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"role": self.role, "temperature": self.temperature}
+        return {
+            "role": self.role,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "effort": self.effort,
+        }
 
     def bind_tools(
         self,
@@ -164,7 +169,7 @@ def _tool_choice(choice: object) -> str:
             return ""
         case True | "any" | "required":
             return "any"
-        case {"function": {"name": str() as name}}:
+        case {"function": {"name": str() as name}} | {"type": "tool", "name": str() as name}:
             return name
         case str() as name:
             return name

@@ -12,7 +12,7 @@ LLD_SECTIONS = ("Context", "Requirements", "Design", "Interfaces", "Test plan", 
 ISSUE_SECTIONS = ("Problem", "Requirements", "Acceptance criteria")
 LABELLED = re.compile(r"^\W*(R\d+)\b\W*(.*)$")
 LABEL = re.compile(r"\bR\d+\b")
-ANSWERED = re.compile(r"decided|answer|none", re.I)
+ANSWERED = re.compile(r"\b(decided|answer(ed)?|none)\b", re.I)
 
 
 def review_lld(prompt: Prompt) -> str:
