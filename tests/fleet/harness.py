@@ -65,12 +65,12 @@ class Fleet:
         for number in numbers:
             (self.project / f"issues/{number}-thing.md").write_text(ISSUE.format(n=number))
 
-    def worker(self, parallel: int = 3) -> subprocess.Popen[bytes]:
+    def worker(self, parallel: int = 3, *flags: str) -> subprocess.Popen[bytes]:
         number = len(self.workers) + 1
         log = self.log(number)
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [PROGRAMS / "agentos", "worker", "--parallel", str(parallel)],
+                [PROGRAMS / "agentos", "worker", "--parallel", str(parallel), *flags],
                 env=self.environment(f"worker-{number}"),
                 cwd=self.folder,
                 stdout=output,

@@ -1,13 +1,15 @@
 """The commands of a fleet, with real Postgres, Temporal and gateway on loopback."""
 
+import json
 import signal
 import sqlite3
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.harness import Fleet, are_gone, processes_below
-from tests.fleet.servers import PostgresServer, running_servers
+from tests.fleet.servers import PostgresServer, free_port, running_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -171,6 +173,32 @@ def test_two_people_who_submit_an_item_follow_one_workflow(fleet: Fleet) -> None
     assert [first.returncode, second.returncode] == [0, 0], outputs
     assert all("1 completed" in output for output in outputs)
     assert fleet.calls() == 6
+
+
+def test_a_worker_shows_metrics_and_health_and_logs_json(fleet: Fleet) -> None:
+    fleet.issues(1)
+    address = f"127.0.0.1:{free_port()}"
+    worker = fleet.worker(2, "--metrics", address, "--log", "json")
+    assert (_page(address, "/healthz"), _page(address, "/readyz")) == ("ok\n", "ok\n")
+    taken = fleet.run("agentos", "worker", "--metrics", address)
+    assert (taken.returncode, f"cannot serve metrics on {address}" in taken.stderr) == (3, True), taken.stderr
+    assert fleet.run("lld-workflow", "--all", "--fleet").returncode == 0
+    numbers = _page(address, "/metrics")
+    assert 'agentos_worker_turns_total{ending="finished"} 1\n' in numbers
+    assert 'agentos_worker_calls_total{provider="gemini"} 6\n' in numbers
+    assert "agentos_worker_items 0\n" in numbers
+    lines = [json.loads(line) for line in fleet.log(1).read_text().splitlines()]
+    assert all({"time", "level", "event", "text"} <= line.keys() for line in lines)
+    assert {"worker_started", "node_started", "item_ended"} <= {line["event"] for line in lines}
+    assert f"{fleet.name}.LLD-1" in {line.get("item") for line in lines}
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 143
+
+
+def _page(address: str, path: str) -> str:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        found: str = answer.read().decode()
+    return found
 
 
 @pytest.mark.parametrize(

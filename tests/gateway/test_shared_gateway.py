@@ -242,6 +242,35 @@ def test_metrics_and_health_are_told_without_a_token(harness: RunHarness, certif
         assert second.code == 3 and f"cannot serve metrics on {address}" in second.err
 
 
+def test_a_gateway_whose_only_key_is_rejected_is_healthy_but_not_ready(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    harness.server(fault={"kind": "401", "times": None}, keys=KEYS[:1])
+    token = issue_token(harness, "ci").strip()
+    with shared_gateway(harness, certificates) as gate:
+        assert gate.get("/readyz").status == 200
+        assert gate.ask(token).status == 403
+        ready = gate.get("/readyz")
+        assert (ready.status, ready.body, gate.get("/healthz").status) == (503, b"not ready\n", 200)
+
+
+def test_the_log_can_be_json_with_time_level_and_event_on_every_line(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    harness.server(fault={"kind": "401", "times": 1}, keys=KEYS[:2])
+    token = issue_token(harness, "ci").strip()
+    with shared_gateway(harness, certificates, "--log", "json") as gate:
+        assert gate.ask(token).status == 200
+    lines = [json.loads(line) for line in gate.running.err.splitlines()]
+    assert all({"time", "level", "event", "text"} <= line.keys() for line in lines)
+    by_event = {line["event"]: line for line in lines}
+    assert {"gateway_started", "key_quarantined", "call_ended", "gateway_summary"} <= by_event.keys()
+    assert by_event["key_quarantined"]["level"] == "error"
+    call = by_event["call_ended"]
+    assert (call["item"], call["provider"], call["status"], call["refusals"]) == ("ci", "gemini", 200, 1)
+    assert not any(key in gate.running.err for key in KEYS)
+
+
 def _metrics(address: str) -> bytes:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         found: bytes = answer.read()

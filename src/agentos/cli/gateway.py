@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.gateway_tokens import TOKEN_COMMANDS
-from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort
+from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort, log_option
 from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _run(
     tls_cert: Path | None,
     tls_key: Path | None,
     metrics: tuple[str, int] | None,
+    log: str,
     item: tuple[str, ...],
     format: str,
     max_wait: float | None,
@@ -85,6 +86,7 @@ def _run(
         emit_events=format == "events",
         listen=address,
         metrics=metrics,
+        log_json=log == "json",
     )
     try:
         return run_gateway(
@@ -187,8 +189,9 @@ command = click.Group(
         click.Option(
             ["--metrics"],
             type=HostPort(),
-            help="Address for Prometheus, at /metrics, without TLS; numbers only.",
+            help="Address for Prometheus, at /metrics, without TLS; numbers only. Also /healthz and /readyz.",
         ),
+        log_option(),
         click.Option(
             ["--item"],
             multiple=True,

@@ -123,3 +123,13 @@ def passed_variables(definitions: tuple[str, ...]) -> dict[str, str]:
             )
         found[name] = value if equals else environment()[name]
     return found
+
+
+def log_option() -> click.Option:
+    """`--log`, of the commands that run as services."""
+    return click.Option(
+        ["--log"],
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="What it does, as lines for people, or as one JSON object per line with time, level and event (text).",
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.fleet import require_fleet
-from agentos.cli.param_types import ImpliedInt, Workers
+from agentos.cli.param_types import HostPort, ImpliedInt, Workers, log_option
 from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ cannot be used; 4 the gateway no longer accepts the token.
 """
 
 
-def _run(parallel: int | None) -> int:
+def _run(parallel: int | None, metrics: tuple[str, int] | None, log: str) -> int:
     """Work for a fleet: take items from Temporal, keep them in Postgres, call models through the gateway."""
     require_fleet()
     from agentos.cli.worker_limit import limit_workers
@@ -33,18 +33,20 @@ def _run(parallel: int | None) -> int:
     from agentos.run.api import RunOrigin, run_with_signals
 
     settings = limit_workers(read_settings(Flags(parallel=parallel or DEFAULT_PARALLEL)))
-    origin = RunOrigin("agentos worker", partial(click.echo))
-    return run_with_signals(origin, partial(_work, settings, origin))
+    as_json = log == "json"
+    origin = RunOrigin("agentos worker", partial(click.echo, err=as_json), json=as_json)
+    return run_with_signals(origin, partial(_work, settings, metrics, as_json))
 
 
-def _work(settings: "Settings", origin: "object", signals: "Signals") -> int:
+def _work(settings: "Settings", metrics: tuple[str, int] | None, log_json: bool, signals: "Signals") -> int:
     from agentos.config.settings import fleet_access
     from agentos.fleet.gateway_access import prestart_worker
     from agentos.fleet.machine import FleetWorker, WorkerParts
 
     access = fleet_access()
     with prestart_worker(settings, access) as prestarted:
-        return FleetWorker(WorkerParts(settings, prestarted, access.postgres, click.echo)).run(signals)
+        parts = WorkerParts(settings, prestarted, access.postgres, click.echo, metrics, log_json)
+        return FleetWorker(parts).run(signals)
 
 
 command = click.Command(
@@ -60,5 +62,11 @@ command = click.Command(
             flag_value=ImpliedInt(DEFAULT_PARALLEL),
             help=f"Number of items at a time, at most {MAX_PARALLEL} (max_parallel). Default: {DEFAULT_PARALLEL}.",
         ),
+        click.Option(
+            ["--metrics"],
+            type=HostPort(),
+            help="Address for Prometheus, at /metrics, without TLS; numbers only. Also /healthz and /readyz.",
+        ),
+        log_option(),
     ],
 )

@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agentos.config.settings import Settings, environment
 from agentos.core.planning.submission import SharedTask
 from agentos.core.planning.worker_task import CodeAccess, FleetTask, GitHubAccess, RoleModel, WorkerTask
 from agentos.core.protocol import events
-from agentos.core.protocol.codec import pack
+from agentos.core.protocol.codec import WIRE_NAMES, pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -27,8 +28,10 @@ from agentos.engines.process import ProcessEngine
 from agentos.fleet.gateway_access import PreparedWorker
 from agentos.fleet.poller import TemporalPoller
 from agentos.fleet.visits import Visit, Visits
+from agentos.fleet.worker_metrics import WorkerMetrics
+from agentos.http.metrics import serving_metrics
 from agentos.outputs.format import prefixed
-from agentos.outputs.run_log import log_line
+from agentos.outputs.run_log import LogLevel, LogLine, json_log_line, log_line
 from agentos.platform_support import host_clock
 from agentos.run.event_loop import EventLoop, ExternalInputs
 from agentos.run.model_selection import resolve_role
@@ -52,12 +55,14 @@ _UNFORWARDED = (events.ItemEnded, events.ItemJoined, events.ItemWithdrawn)
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What the command line has prepared. `echo` prints one line for people."""
+    """What the command line has prepared. `echo` prints one line; `metrics` is where numbers are served."""
 
     settings: Settings
     prepared: PreparedWorker
     conninfo: Secret
     echo: Callable[[str], None]
+    metrics: tuple[str, int] | None = None
+    log_json: bool = False
 
 
 class FleetWorker:
@@ -72,6 +77,8 @@ class FleetWorker:
         self._credentials = parts.prepared.credentials
         self._conninfo = parts.conninfo
         self._echo = parts.echo
+        self._metrics_address = parts.metrics
+        self._log_json = parts.log_json
         self._redact = Redactor(credential.secret for credential in self._credentials)
         self._redact.add([parts.conninfo] if parts.conninfo.reveal() else [])
         self._visits = Visits()
@@ -96,8 +103,12 @@ class FleetWorker:
             )
             stack.callback(engine.close)
             self._visits.wake = engine.wake
+            metrics = WorkerMetrics(self._visits)
             self._poller = TemporalPoller(
-                self._visits, self._writer, self._database, scratch, self._workflows, settings.parallel
+                *(self._visits, self._writer, self._database, scratch, self._workflows, settings.parallel),
+                partial(serving_metrics, metrics.numbers, *self._metrics_address)
+                if self._metrics_address
+                else None,
             )
             self._poller.start()
             stack.callback(self._poller.join)
@@ -107,11 +118,12 @@ class FleetWorker:
             scheduler.keep_open()
             signals.check()
             signals.wake = engine.wake
-            loop = EventLoop(scheduler, engine, [self], HOST_CLOCK, NoPeers())
-            self._echo(
-                f"[WORKER] {self._machine} takes {settings.parallel} items at a time; workflows: "
+            loop = EventLoop(scheduler, engine, [self, metrics], HOST_CLOCK, NoPeers())
+            greeting = (
+                f"{self._machine} takes {settings.parallel} items at a time; workflows: "
                 f"{', '.join(self._workflows)}. Ctrl-C hands its items to the other workers and ends it."
             )
+            self._log(LogLine(HOST_CLOCK.wall(), "", LogLevel.INFO, greeting), "worker_started")
             started = events.RunStarted("", "", "", (), settings.parallel, ())
             return loop.run(started, ExternalInputs(signals.arrived, membership=self._visits.take_moves))
 
@@ -122,7 +134,7 @@ class FleetWorker:
             self._poller.drain()
         visit = self._visits.get(getattr(event, "item", ""))
         if line := log_line(event, at):
-            self._echo(self._redact(prefixed(f"[{line.item or 'WORKER'}]", line.text)))
+            self._log(line, WIRE_NAMES[type(event)])
         if visit and not isinstance(event, _UNFORWARDED):
             self._writer.write(visit.claim, _as_published(event, visit), at)
         if visit and isinstance(event, events.ItemEnded):
@@ -131,6 +143,12 @@ class FleetWorker:
 
     def close(self) -> None:
         pass
+
+    def _log(self, line: LogLine, event: str) -> None:
+        if self._log_json:
+            self._echo(json_log_line(replace(line, text=self._redact(line.text)), event))
+        else:
+            self._echo(self._redact(prefixed(f"[{line.item or 'WORKER'}]", line.text)))
 
     # What an item's process is told.
 

@@ -7,8 +7,9 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,6 +42,8 @@ from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 HEARTBEAT_INTERVAL = 1.0  # seconds
 DRAIN_TIMEOUT = 9.0  # seconds
 RETRY_INTERVAL = 0.5  # seconds
+Serving = Callable[[Callable[[], bool]], AbstractAsyncContextManager[str]]
+"""Serves metrics and health, given whether items can be taken."""
 
 
 class TemporalPoller:
@@ -54,6 +57,7 @@ class TemporalPoller:
         scratch: Path,
         workflows: Sequence[str],
         parallel: int,
+        serving: Serving | None = None,
     ) -> None:
         self._visits = visits
         self._writer = writer
@@ -62,6 +66,7 @@ class TemporalPoller:
         self._scratch = scratch
         self._workflows = workflows
         self._parallel = parallel
+        self._serving = serving
         self._connected: Future[Client] = Future()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,16 +93,25 @@ class TemporalPoller:
         # Its warnings about cancelled activities are tracebacks; what they mean is recorded with the item.
         logging.getLogger("temporalio").setLevel(logging.CRITICAL)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            client = await connect_temporal()
-        except BaseException as error:
-            self._connected.set_exception(error)
-            return
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                if self._serving:
+                    await stack.enter_async_context(self._serving(self._is_ready))
+                client = await connect_temporal()
+            except BaseException as error:
+                self._connected.set_exception(error)
+                return
+            await self._poll(client, self._stopping)
+
+    def _is_ready(self) -> bool:
+        return self._connected.done() and not self._visits.is_draining
+
+    async def _poll(self, client: Client, stopping: asyncio.Event) -> None:
         workers = [self._worker(client, workflow) for workflow in self._workflows]
         running = [asyncio.ensure_future(worker.run()) for worker in workers]
         self._connected.set_result(client)
         await asyncio.wait(
-            [asyncio.ensure_future(self._stopping.wait()), *running], return_when=asyncio.FIRST_COMPLETED
+            [asyncio.ensure_future(stopping.wait()), *running], return_when=asyncio.FIRST_COMPLETED
         )
         await asyncio.gather(*(worker.shutdown() for worker in workers))
         await asyncio.gather(*running, return_exceptions=True)

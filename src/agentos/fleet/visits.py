@@ -61,6 +61,9 @@ class Visits:
         with self._lock:
             return self._visits.get(key)
 
+    def __len__(self) -> int:
+        return len(self._visits)
+
     def take_moves(self) -> list[events.ItemJoined | events.ItemWithdrawn]:
         with self._lock:
             moves, self._moves = self._moves, []

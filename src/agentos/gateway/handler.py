@@ -16,7 +16,7 @@ from agentos.gateway.tokens import TokenVerifier
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.http.connection import Connection, HttpRequest
-from agentos.http.metrics import HEALTH_PATHS, respond
+from agentos.http.metrics import HEALTH_PATHS, respond_health
 from agentos.http.server import has_loopback_host
 
 _NOT_AUTHENTICATED = (
@@ -73,8 +73,8 @@ class RequestHandler:
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
         """Responds to a request that will not be forwarded, before its body is read; returns whether it may go on."""
         if head.target in HEALTH_PATHS:
-            # Load balancers ask without a token; that somebody listens is all they learn.
-            respond(connection, 200, "ok\n")
+            # Load balancers ask without a token; whether calls can be served is all they learn.
+            respond_health(connection, head.target, self._brokers.metered.has_active_key)
         elif self._policy.scheme == "http" and not has_loopback_host(head.headers):
             plain_error(
                 connection, 403, "only requests to a loopback host name such as localhost are accepted"

@@ -112,6 +112,10 @@ class LeaseBroker:
     def replace_credentials(self, credentials: list[Credential]) -> None:
         self._update_and_publish(lambda now: self._lease_manager.replace_credentials(credentials))
 
+    def has_active_key(self) -> bool:
+        """Whether some key is enabled and not rejected; it may be at its limit."""
+        return bool(self._lease_manager.pool.keys.active())
+
     def close(self) -> None:
         if self._wakeup:
             self._wakeup.cancel()

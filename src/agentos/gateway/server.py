@@ -80,6 +80,7 @@ class GatewayOptions:
     emit_events: bool = False
     listen: SharedAddress | None = None
     metrics: tuple[str, int] | None = None
+    log_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class _Gateway:
             accounts = Accounts(self._home.open().gateway, self._prices)
             self._accounts = stack.enter_context(contextlib.closing(accounts))
         stderr = stack.enter_context(contextlib.closing(LineWriter(2)))
-        self._console = GatewayConsole(stderr.write, self._redact, time.time)
+        self._console = GatewayConsole(stderr.write, self._redact, time.time, as_json=options.log_json)
         self._json_events: JsonLines | None = None
 
     async def serve(self, on_ready: Callable[[Ready], None]) -> int:
@@ -190,7 +191,9 @@ class _Gateway:
         ready = False
         try:
             if options.metrics:
-                await self._async_stack.enter_async_context(serving_metrics(self._metrics, *options.metrics))
+                await self._async_stack.enter_async_context(
+                    serving_metrics(self._metrics, *options.metrics, brokers.metered.has_active_key)
+                )
             async with listening(
                 handler.handle,
                 Endpoint(address.host, address.port, tls),

@@ -1,7 +1,7 @@
 """Counters and gauges in Prometheus's text format, and the HTTP server that shows them."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from agentos.core.errors import PreflightError
@@ -40,32 +40,44 @@ class Metrics:
         lines: list[str] = []
         for name, values in self._counters.items():
             lines += [f"# HELP {name} {self._help[name]}", f"# TYPE {name} counter"]
-            lines += [f"{name}{_labels(labels)} {value:g}" for labels, value in values.items()]
+            # A copy: another thread may be counting.
+            lines += [f"{name}{_labels(labels)} {value:g}" for labels, value in list(values.items())]
         for name, read in self._gauges.items():
             lines += [f"# HELP {name} {self._help[name]}", f"# TYPE {name} gauge", f"{name} {read():g}"]
         return "\n".join(lines) + "\n"
 
 
 @asynccontextmanager
-async def serving_metrics(metrics: Metrics, host: str, port: int) -> AsyncIterator[str]:
+async def serving_metrics(
+    metrics: Metrics, host: str, port: int, is_ready: Callable[[], bool]
+) -> AsyncIterator[str]:
     """Serves /metrics, /healthz and /readyz while the context is open. They tell numbers, never keys or texts."""
 
     async def handle(request: HttpRequest, connection: Connection) -> None:
         if request.target == "/metrics":
             respond(connection, 200, metrics.text(), CONTENT_TYPE)
         elif request.target in HEALTH_PATHS:
-            respond(connection, 200, "ok\n")
+            respond_health(connection, request.target, is_ready)
         else:
             respond(connection, 404, "expected /metrics, /healthz or /readyz\n")
 
-    try:
-        async with listening(handle, Endpoint(host, port, in_clear=True)) as url:
-            yield url
-    except OSError as error:
-        raise PreflightError(
-            f"cannot serve metrics on {host}:{port}: {error.strerror or error}; each process needs an address of its "
-            "own: choose another with --metrics"
-        ) from error
+    async with AsyncExitStack() as stack:
+        try:
+            url = await stack.enter_async_context(listening(handle, Endpoint(host, port, in_clear=True)))
+        except OSError as error:
+            raise PreflightError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; each process needs an address of "
+                "its own: choose another with --metrics"
+            ) from error
+        yield url
+
+
+def respond_health(connection: Connection, path: str, is_ready: Callable[[], bool]) -> None:
+    """/healthz: the process answers. /readyz: it can also do its work."""
+    if path == "/readyz" and not is_ready():
+        respond(connection, 503, "not ready\n")
+    else:
+        respond(connection, 200, "ok\n")
 
 
 def respond(connection: Connection, status: int, text: str, content_type: str = "text/plain") -> None:

@@ -1,6 +1,9 @@
 """The log of a run in words: the coordinator's lines and what happened to each item, with a level."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from agentos.core.protocol import events
@@ -63,10 +66,19 @@ class LogLine:
 def log_line(event: events.Event, at: float) -> LogLine | None:
     """The line for an event; None if it has none."""
     text = _text(event, at)
-    return LogLine(at, getattr(event, "item", ""), _level(event), plain(text)) if text else None
+    return LogLine(at, getattr(event, "item", ""), level_of(event), plain(text)) if text else None
 
 
-def _level(event: events.Event) -> LogLevel:
+def json_log_line(line: LogLine, event: str, fields: Mapping[str, object] | None = None) -> str:
+    """The line as one JSON object: time (UTC), level, event, item if there is one, text, then `fields`."""
+    time = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    found = {"time": time, "level": line.level.value, "event": event}
+    if line.item:
+        found["item"] = line.item
+    return json.dumps({**found, "text": line.text, **(fields or {})})
+
+
+def level_of(event: events.Event) -> LogLevel:
     if isinstance(event, _ERRORS):
         return LogLevel.ERROR
     if isinstance(event, events.ItemEnded) and event.outcome.ending is Ending.FAILED:
