@@ -104,7 +104,7 @@ def test_a_run_without_keys_follows_the_processors() -> None:
 def test_too_little_memory_reduces_the_workers_at_once() -> None:
     run = Measurements(4, slots=4, machine=MachineLoad(available_memory=90_000_000))
     assert run.spend(INTERVAL, in_calls=1.0) == [3]
-    assert run.reasons == ["only 90 MB of memory are free"]
+    assert run.reasons == ["only 90 MB of memory is free"]
 
 
 def test_a_run_on_auto_grows_while_its_items_are_at_work_between_calls() -> None:

@@ -1,4 +1,4 @@
-"""The order in which requests are served: no request starves."""
+"""The order in which requests are served, and how long one can be overtaken."""
 
 from dataclasses import replace
 

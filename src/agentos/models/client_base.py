@@ -22,7 +22,7 @@ MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # Of one event of a stream: an SDK that waits for its end copies it again with every chunk.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 PLACEHOLDER_KEY = "given-per-call"
-MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is a lie
+MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is invalid
 UNFINISHED = "the stream ended before the answer did"
 
 SdkClient = TypeVar("SdkClient")

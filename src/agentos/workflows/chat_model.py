@@ -145,7 +145,7 @@ def _calls(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _text(message: BaseMessage) -> str:
-    """The message's text; raises for a picture or another part that is not text, rather than to leave it out."""
+    """The message's text; raises for a picture or another part that is not text, rather than dropping it."""
     for block in message.content if isinstance(message.content, list) else ():
         kind = "text" if isinstance(block, str) else str(block.get("type", ""))
         if kind not in TEXT_BLOCKS:

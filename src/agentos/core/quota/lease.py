@@ -7,7 +7,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.windows import Reservation
 
-HEAD_START = 2.0  # seconds of priority for each call that an item has behind it
+HEAD_START = 2.0  # seconds of priority for each call that an item has finished
 
 
 Kind = tuple[tuple[str, ...], tuple[str, ...]]
@@ -18,8 +18,9 @@ class LeaseRequest(NamedTuple):
     """A holder's request for one call, to be granted not before `not_before`.
 
     `providers` are in order of preference, `models` stand beside them. Requests are served in order of
-    `priority`: the time of the request, less a head start for every call that the item has already made,
-    so that items are finished rather than all left half done. The head start is too small to starve anyone.
+    `priority`: the time of the request, less a head start for every call that the item has finished,
+    so that items are finished rather than all left half done. The head start has no upper bound: an item that finishes
+    calls faster than one every HEAD_START seconds stays ahead of a new one until it ends.
     Requests with the same `affinity` prefer the key that the last of them got.
     """
 

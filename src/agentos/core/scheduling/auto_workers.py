@@ -88,7 +88,7 @@ class AutoWorkers:
     It starts with one worker per call that the keys allow, so that nobody waits. While hardly anybody does, it adds
     workers until the calls of all of them fill the keys, at most doubling the number each time, and only while there
     are items without a worker, processors and memory. When workers have waited for keys over a whole WINDOW, it
-    keeps twice as many as were busy. A low memory takes effect at once.
+    keeps twice as many as were busy. Low memory takes effect immediately.
     """
 
     def __init__(self, most: int) -> None:
@@ -125,7 +125,7 @@ class AutoWorkers:
         free = self.machine.available_memory
         if free is None or free >= MEMORY_RESERVE or demand.running <= 1 or demand.workers < demand.running:
             return None
-        return WorkerDecision(demand.running - 1, f"only {free // 1_000_000} MB of memory are free")
+        return WorkerDecision(demand.running - 1, f"only {free // 1_000_000} MB of memory is free")
 
     def _shrink(self, demand: WorkerDemand, now: float) -> WorkerDecision | None:
         began, before = self._measured[0]
