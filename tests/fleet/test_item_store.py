@@ -15,7 +15,9 @@ from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.text.secrets import Secret
+from agentos.fleet.collect import Collector
 from agentos.storage.file_items import FileItemStore
+from agentos.storage.home import Home
 from agentos.storage.item_store import Claim, ItemStore
 from agentos.storage.postgres.claimed_item import PostgresItemStore
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
@@ -244,6 +246,35 @@ def test_a_follower_misses_no_event_that_becomes_visible_late(database: str) -> 
     follower.close()
     assert sorted(found.at for found in (*before, *after)) == [1.0, 2.0]
     assert again == []
+
+
+def test_a_submitted_file_that_its_item_moves_away_is_moved_in_the_project_unless_it_was_edited(
+    database: str, tmp_path: Path
+) -> None:
+    brief, other = "ideas/active/1-a.md", "ideas/active/2-b.md"
+
+    async def move_both(submission: int) -> None:
+        access = FleetTask(
+            Secret(database), "shop/LLD-1", (submission, 1, 1), "a", "k", ((brief, "# A"), (other, "# B"))
+        )
+        store = await claimed(PostgresItemStore(_task(tmp_path / "scratch", Path()), access))
+        store.documents.move(brief, "ideas/done/1-a.md")
+        store.documents.remove(other)
+        await store.finish(lambda documents: None, Outcome(Ending.FINISHED, Verdict.APPROVED))
+        await store.release()
+
+    asyncio.run(move_both(_submit(Secret(database))))
+    project = tmp_path / "project"
+    (project / "ideas/active").mkdir(parents=True)
+    (project / brief).write_text("# A")
+    (project / other).write_text("# B, edited")
+    found = FleetDatabase(Secret(database), "shop")
+    assert Collector(found, project, Home(tmp_path / "home").open()).collect_all() == 1
+    found.close()
+    assert sorted(str(path.relative_to(project)) for path in project.rglob("*.md")) == [
+        other,
+        "ideas/done/1-a.md",
+    ]
 
 
 def _checkpoint() -> Any:

@@ -3,10 +3,15 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agentos.core.errors import ItemError
+from agentos.core.protocol.codec import pack
+from agentos.core.protocol.ports import ModelRequest, ModelResponse
+from agentos.core.protocol.results import Usage
 from agentos.storage.checkpoints import open_checkpoint
 from agentos.worker.model_session import ModelSession, _readable
 
@@ -23,3 +28,33 @@ def test_a_damaged_answer_is_not_used_and_dropped_only_once(tmp_path: Path, kept
                 await session._drop(checkpoint, "draft 1", "draft")
 
     asyncio.run(drop_twice())
+
+
+class FakeCheckpoint:
+    """Has checkpoints of one thread, and an answer under any name."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.saver = self
+        self.asked: list[str] = []
+        self._thread_id = thread_id
+
+    async def aget_tuple(self, config: dict[str, dict[str, str]]) -> Any:
+        is_known = config["configurable"]["thread_id"] == self._thread_id
+        return SimpleNamespace(checkpoint={"id": "step-7"}) if is_known else None
+
+    async def noted(self, name: str) -> str:
+        self.asked.append(name)
+        return json.dumps(pack(ModelResponse("text", "model", Usage())))
+
+
+def test_a_call_from_a_thread_of_its_own_belongs_to_the_step_of_the_stores_thread() -> None:
+    async def complete() -> list[str]:
+        task: Any = SimpleNamespace(item=SimpleNamespace(id="LLD-1"), call_timeouts=(), models=())
+        channel: Any = SimpleNamespace(send=None)
+        store: Any = SimpleNamespace(thread_id="shop/LLD-1")
+        checkpoint: Any = FakeCheckpoint("shop/LLD-1")
+        await ModelSession(task, channel, store).complete(checkpoint, "", ModelRequest("drafter", "Hello"))
+        return list(checkpoint.asked)
+
+    (name,) = asyncio.run(complete())
+    assert name.startswith("answer step-7 ")

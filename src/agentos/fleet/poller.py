@@ -157,9 +157,11 @@ class TemporalPoller:
         except asyncio.CancelledError:
             # Cancelled, or the deadline of a drain: the process ends at its next node, checkpointed.
             self._visits.withdraw(visit)
-            event = await ended
+            event = await asyncio.shield(ended)
             if not self._visits.is_draining:
-                await self._record(visit, event)
+                # After a lost heartbeat the item goes on elsewhere: only a person's cancellation is an outcome.
+                if (details := activity.cancellation_details()) and details.cancel_requested:
+                    await self._record(visit, event)
                 raise
         finally:
             shutil.rmtree(visit.scratch, ignore_errors=True)
@@ -195,7 +197,7 @@ class TemporalPoller:
             case _:
                 result, state, kept, shown = TurnResult(FINISHED), "ended", outcome, event
         self._writer.write(visit.claim, replace(shown, item=visit.turn.item), round(time.time(), 3))
-        await asyncio.wrap_future(self._writer.end(visit.claim, state, kept))
+        await asyncio.shield(asyncio.wrap_future(self._writer.end(visit.claim, state, kept)))
         return result
 
 

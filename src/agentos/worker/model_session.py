@@ -68,7 +68,7 @@ class ModelSession:
         """
         if not task:
             # A thread that a node started itself: the newest checkpoint stands for the step that it is part of.
-            newest = await checkpoint.saver.aget_tuple({"configurable": {"thread_id": self._item}})
+            newest = await checkpoint.saver.aget_tuple({"configurable": {"thread_id": self._store.thread_id}})
             task = newest.checkpoint["id"] if newest else ""
         counted = f"{task} {_digest(request)}"
         self._counts[counted] += 1

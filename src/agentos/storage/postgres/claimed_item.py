@@ -1,6 +1,7 @@
 """The item store of a fleet: one item in Postgres, over one connection, behind the fence of its claim."""
 
 import contextlib
+import hashlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -172,13 +173,16 @@ class PostgresItemStore:
     async def _write_documents(
         self, connection: AsyncConnection[DictRow], changes: list[tuple[str, bytes | None]]
     ) -> None:
+        """Each with the hashes of its earlier versions. What the project had at submission is one of them."""
+        submitted = self._access.files()
         for path, content in changes:
+            earlier = [hashlib.sha256(submitted[path]).hexdigest()] if path in submitted else []
             await connection.execute(
-                "INSERT INTO agentos_documents AS old (thread_id, path, content) VALUES (%s, %s, %s) "
+                "INSERT INTO agentos_documents AS old (thread_id, path, content, earlier) VALUES (%s, %s, %s, %s) "
                 "ON CONFLICT (thread_id, path) DO UPDATE SET content = excluded.content, earlier = CASE "
                 "WHEN old.content IS NULL THEN old.earlier "
-                "ELSE array_append(old.earlier, encode(sha256(old.content), 'hex')) END",
-                (self.thread_id, path, content),
+                "ELSE array_append(old.earlier, encode(sha256(old.content), 'hex')) END || excluded.earlier",
+                (self.thread_id, path, content, earlier),
             )
 
     async def _delete_checkpoint(self, connection: AsyncConnection[DictRow]) -> None:

@@ -1,7 +1,7 @@
 """Writes the events and outcomes of a worker's items to Postgres, in batches, each behind its item's claim."""
 
-import json
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 from psycopg.rows import DictRow
 
-from agentos.core.protocol.codec import EventEncoder, pack
+from agentos.core.protocol.codec import EventEncoder, one_line, pack
 from agentos.core.protocol.events import Event
 from agentos.core.protocol.results import Outcome
 from agentos.core.text.secrets import Secret
@@ -19,6 +19,7 @@ from agentos.storage.postgres.connecting import is_away, is_outranked, reconnect
 
 BATCH_INTERVAL = 0.15  # seconds
 RETRY_INTERVAL = 0.5  # seconds
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class EventWriter:
 
     def __init__(self, conninfo: Secret, redact: Callable[[str], str]) -> None:
         self._conninfo = conninfo
+        self._redact = redact
         self._encoder = EventEncoder(redact)
         self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
         self._connection: Connection[DictRow] | None = None
@@ -89,10 +91,20 @@ class EventWriter:
         for entry in batch:
             by_claim.setdefault(entry.claim, []).append(entry)
         for claim, entries in by_claim.items():
-            is_written = self._write_item(claim, entries)
-            for entry in entries:
-                if isinstance(entry, _Ended):
-                    entry.done.set_result(is_written)
+            # Whoever waits may have been cancelled; what is due is written all the same.
+            waiting = [
+                entry.done
+                for entry in entries
+                if isinstance(entry, _Ended) and entry.done.set_running_or_notify_cancel()
+            ]
+            try:
+                is_written = self._write_item(claim, entries)
+            except Exception as error:  # concerns this item alone: the thread serves all the others
+                for done in waiting:
+                    done.set_exception(error)
+            else:
+                for done in waiting:
+                    done.set_result(is_written)
 
     def _write_item(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> bool:
         while True:
@@ -113,7 +125,7 @@ class EventWriter:
             cursor.execute("SELECT set_config('agentos.claim', %s, true)", (claim.text,))
             cursor.execute("SELECT agentos_check_claim(%s)", (claim.thread_id,))
             rows = [
-                (claim.thread_id, entry.at, self._encoder.line(entry.event, entry.at))
+                (claim.thread_id, entry.at, _storable(self._encoder.line(entry.event, entry.at)))
                 for entry in entries
                 if isinstance(entry, _Written)
             ]
@@ -127,7 +139,15 @@ class EventWriter:
                         "UPDATE agentos_items SET state = %s, outcome = %s WHERE thread_id = %s",
                         (
                             entry.state,
-                            json.dumps(pack(entry.outcome)) if entry.outcome else None,
+                            self._outcome(entry.outcome) if entry.outcome else None,
                             claim.thread_id,
                         ),
                     )
+
+    def _outcome(self, outcome: Outcome) -> str:
+        return _storable(self._redact(one_line(pack(outcome))))
+
+
+def _storable(line: str) -> str:
+    """The JSON with half a surrogate pair written out: it cannot be encoded as UTF-8."""
+    return _SURROGATES.sub(lambda found: f"\\\\u{ord(found[0]):04x}", line)

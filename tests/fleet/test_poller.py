@@ -1,0 +1,126 @@
+"""How a turn ends when Temporal cancels it."""
+
+import asyncio
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.testing import ActivityEnvironment
+
+from agentos.core.planning.plan import Item
+from agentos.core.planning.submission import ItemTask, SharedTask
+from agentos.core.protocol import events
+from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.fleet.item_workflow import Turn
+from agentos.fleet.poller import TemporalPoller
+from agentos.fleet.visits import Visits
+from agentos.storage.postgres.fleet_items import LoadedTask
+
+TURN = Turn("shop", "LLD-1", 1, 1, 0, 2)
+LOADED = LoadedTask(
+    SharedTask("shop", "lld", 5, 2, 1800.0, (), (), ()),
+    ItemTask(Item("LLD-1", "lld", 1, "Title", "issues/1.md", digest="d1")),
+    "",
+)
+
+
+class FakeDatabase:
+    def load(self, thread: str, submission: int) -> LoadedTask:
+        return LOADED
+
+
+class FakeWriter:
+    def __init__(self) -> None:
+        self.states: list[str] = []
+        self.done: Future[bool] = Future()
+
+    def write(self, claim: object, event: object, at: float) -> None:
+        pass
+
+    def end(self, claim: object, state: str, outcome: object) -> "Future[bool]":
+        self.states.append(state)
+        return self.done
+
+
+class Machine:
+    """A poller whose coordinator is the test."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.visits, self.writer = Visits(), FakeWriter()
+        self.temporal = ActivityEnvironment()
+        writer, database = cast(Any, self.writer), cast(Any, FakeDatabase())
+        self.poller = TemporalPoller(self.visits, writer, database, scratch, ["lld"], 1)
+
+    async def start(self) -> "asyncio.Task[Any]":
+        turn = asyncio.create_task(self.temporal.run(self.poller.run_item, TURN))
+        await self.until(lambda: len(self.visits) == 1)
+        return turn
+
+    async def until(self, is_so: Any) -> None:
+        async with asyncio.timeout(60):
+            while not is_so():  # noqa: ASYNC110 - the poller has no event to wait for
+                await asyncio.sleep(0)
+
+    def end_process(self, ending: Ending) -> None:
+        visit = self.visits.leave("shop.LLD-1")
+        assert visit
+        visit.ended.set_result(events.ItemEnded(visit.key, Outcome(ending), 0.0, Usage(), 0))
+
+
+@pytest.mark.parametrize(
+    ("details", "states"),
+    [
+        (ActivityCancellationDetails(cancel_requested=True), ["ended"]),
+        (ActivityCancellationDetails(timed_out=True), []),
+        (ActivityCancellationDetails(not_found=True), []),
+    ],
+)
+def test_only_a_cancellation_by_a_person_is_recorded_as_the_outcome(
+    details: ActivityCancellationDetails, states: list[str], tmp_path: Path
+) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        machine.writer.done.set_result(True)
+        turn = await machine.start()
+        machine.temporal.cancel(details)
+        await machine.until(
+            lambda: any(isinstance(m, events.ItemWithdrawn) for m in machine.visits.take_moves())
+        )
+        machine.end_process(Ending.INTERRUPTED)
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert machine.writer.states == states
+
+    asyncio.run(test())
+
+
+def test_a_cancellation_while_the_end_is_written_leaves_the_write_alone(tmp_path: Path) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        turn = await machine.start()
+        machine.end_process(Ending.FINISHED)
+        await machine.until(lambda: machine.writer.states == ["ended"])
+        machine.temporal.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        machine.writer.done.set_result(True)
+
+    asyncio.run(test())
+
+
+def test_a_second_cancellation_leaves_the_item_with_its_coordinator(tmp_path: Path) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        turn = await machine.start()
+        machine.temporal.cancel()
+        await machine.until(
+            lambda: any(isinstance(m, events.ItemWithdrawn) for m in machine.visits.take_moves())
+        )
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        machine.end_process(Ending.INTERRUPTED)
+
+    asyncio.run(test())
