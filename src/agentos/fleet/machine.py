@@ -133,7 +133,8 @@ class FleetWorker:
         if isinstance(event, events.ShutdownStarted):
             self._poller.drain()
         visit = self._visits.get(getattr(event, "item", ""))
-        if line := log_line(event, at):
+        # A worker's run starts without items, which says nothing to its reader.
+        if not isinstance(event, events.RunStarted) and (line := log_line(event, at)):
             self._log(line, WIRE_NAMES[type(event)])
         if visit and not isinstance(event, _UNFORWARDED):
             self._writer.write(visit.claim, _as_published(event, visit), at)
