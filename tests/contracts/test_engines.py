@@ -109,6 +109,12 @@ def test_a_worker_that_is_faster_than_the_fork_server_has_still_started_first() 
     assert isinstance(received[0], events.WorkerStarted) and isinstance(received[-1], events.WorkerExited)
 
 
+def test_a_task_larger_than_a_socket_buffer_reaches_its_worker(harness: EngineHarness) -> None:
+    harness.start("LLD-1", "finish" + " " * 4_000_000)
+    harness.until(events.WorkerExited)
+    assert harness.of(events.WorkerReported) == [events.WorkerReported("LLD-1", APPROVED)]
+
+
 def test_output_comes_in_lines_with_secrets_masked(harness: EngineHarness) -> None:
     harness.start("LLD-1", "finish")
     harness.until(events.WorkerExited)

@@ -6,6 +6,8 @@ import time
 import pytest
 
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.key_index import MAX_PASSED, REFRESH_INTERVAL, KeyIndex, OpensAt
+from agentos.core.quota.keys import Key
 from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, Rate
@@ -142,3 +144,36 @@ def test_a_decision_takes_about_as_long_with_a_hundred_times_the_keys() -> None:
 
     # It would be a hundred times as long if every key were looked at.
     assert min(seconds(10_000) for _ in range(2)) < 15 * min(seconds(100) for _ in range(3))
+
+
+def index_of(count: int, opens_at: OpensAt, allowed_at: OpensAt) -> KeyIndex:
+    keys = [Key(Credential(f"key-{n}", "gemini", Secret(f"secret-{n}")), []) for n in range(count)]
+    return KeyIndex(keys, opens_at, allowed_at)
+
+
+def number_of(key: Key) -> int:
+    return int(key.credential.name.removeprefix("key-"))
+
+
+def test_keys_behind_many_that_are_held_back_are_tried_next() -> None:
+    held_back = MAX_PASSED + 50
+    index = index_of(
+        held_back + 10,
+        lambda key, request, now: 0.0,
+        lambda key, request, now: now + 10.0 if number_of(key) < held_back else now,
+    )
+    request = LeaseRequest("item", "call", ("gemini",), 0.0)
+    assert index.pick(request, 0.0, None).key is None
+    found = index.pick(request, 0.01, None).key
+    assert found is not None and number_of(found) >= held_back
+
+
+def test_what_is_found_right_after_a_refresh_is_considered_soon() -> None:
+    opening = 60.0
+    index = index_of(100, lambda key, request, now: opening, lambda key, request, now: opening)
+    request = LeaseRequest("item", "call", ("gemini",), 0.0)
+    assert index.pick(request, 0.0, "first").next_at == 60.0
+    opening = 0.0
+    pick = index.pick(request, 0.1, "second")
+    assert pick.key is None and pick.next_at == REFRESH_INTERVAL
+    assert index.pick(request, pick.next_at, "second").key is not None

@@ -35,6 +35,7 @@ class _ProcessWorker:
     output: int
     lines: LineAssembler
     unread: bytes = b""
+    unsent: bytes = b""
     open: set[int] = field(default_factory=set)
     status: int | None = None
     close_at: float | None = None
@@ -211,22 +212,41 @@ class ProcessEngine:
         """Read a worker only once it is known to have started: it may write before the fork server reports it."""
         if not worker.is_listened_to:
             worker.is_listened_to = True
-            self._selector.register(worker.channel, selectors.EVENT_READ, lambda: self._read_channel(worker))
+            self._selector.register(worker.channel, _interest(worker), lambda: self._serve_channel(worker))
             self._selector.register(worker.output, selectors.EVENT_READ, lambda: self._read_output(worker))
 
     def _send(self, item: str, line: str) -> None:
-        """Best effort: a worker that is gone or does not read misses it, and its exit is reported separately."""
-        if worker := self._workers.get(item):
-            with contextlib.suppress(OSError):
-                worker.channel.sendall(line.encode() + b"\n", socket.MSG_DONTWAIT)
+        """Without blocking; what the socket has no room for is sent as the worker reads. One that is gone misses it."""
+        worker = self._workers.get(item)
+        if worker and worker.channel.fileno() in worker.open:
+            worker.unsent += line.encode() + b"\n"
+            self._send_rest(worker)
 
-    def _read_channel(self, worker: _ProcessWorker) -> None:
+    def _send_rest(self, worker: _ProcessWorker) -> None:
         try:
-            chunk = worker.channel.recv(CHUNK)
+            while worker.unsent:
+                worker.unsent = worker.unsent[worker.channel.send(worker.unsent, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            worker.unsent = b""  # it is gone, and its exit is reported separately
+        if worker.is_listened_to and self._selector.get_key(worker.channel).events != (
+            interest := _interest(worker)
+        ):
+            self._selector.modify(worker.channel, interest, lambda: self._serve_channel(worker))
+
+    def _serve_channel(self, worker: _ProcessWorker) -> None:
+        if worker.unsent:
+            self._send_rest(worker)
+        try:
+            chunk = worker.channel.recv(CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
         except ConnectionError:
             chunk = b""
         if not chunk:
-            return self._close(worker, worker.channel.fileno())
+            self._close(worker, worker.channel.fileno())
+            return
         *lines, worker.unread = (worker.unread + chunk).split(b"\n")
         for line in lines:
             self._handle_worker_message(worker, line)
@@ -286,3 +306,7 @@ class ProcessEngine:
     def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wakeup_r, 4096)
+
+
+def _interest(worker: _ProcessWorker) -> int:
+    return selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)

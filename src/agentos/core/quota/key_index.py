@@ -61,8 +61,10 @@ class KeyIndex:
         """Returns the least recently used key that may serve the request now, or when the first key opens."""
         lane = self._lane(request)
         self._refresh(lane, now, revision)
-        passed: list[_Entry] = []
+        passed: list[tuple[_Entry, float]] = []
         pick = Pick(None)
+        if lane.revision != revision:
+            pick.next_at = lane.refreshed_at + REFRESH_INTERVAL
         while lane.ready:
             entry = lane.ready[0]
             if lane.is_current(entry):
@@ -71,15 +73,19 @@ class KeyIndex:
                     pick.key = entry[2]
                     break
                 # Open for smaller calls of this lane, or held back by a circuit breaker, as all are then.
-                passed.append(entry)
+                passed.append((entry, at))
                 pick.next_at = min(pick.next_at, at)
                 if len(passed) >= MAX_PASSED:
                     pick.next_at = min(pick.next_at, now + RETRY_INTERVAL)
                     heapq.heappop(lane.ready)
                     break
             heapq.heappop(lane.ready)
-        for entry in passed:
-            heapq.heappush(lane.ready, entry)
+        for entry, at in passed:
+            if len(passed) >= MAX_PASSED:
+                # Out of the way for a moment, so that the next decision tries others.
+                lane.put(entry[2], min(at, now + RETRY_INTERVAL), now)
+            else:
+                heapq.heappush(lane.ready, entry)
         pick.next_at = min(pick.next_at, lane.opens_at())
         return pick
 

@@ -27,6 +27,7 @@ CALLS_PER_GROWTH = 12
 PACE_STEP_BACK = 0.93  # factor after a refusal
 MIN_PROBE_GAP = 0.02  # seconds
 PROBE_GAP_GROWTH = 1.5  # factor for each probe that was refused
+MAX_GAP_GROWTHS = 50  # by then a gap has its greatest length; a much larger power would overflow
 MAX_PROBE_GAP = 60.0  # seconds
 FOLLOWER_DELAY = 0.25  # seconds by which the other keys probe later, so that they learn from the first
 USUAL_LENGTHS = tuple(seconds for seconds, cost in WINDOW_LENGTHS.items() if cost < 1.0)
@@ -146,7 +147,10 @@ class LimitEstimator:
         newest = self._refusals[-1]
         refused_at, start = newest.known_at, self._explored_since or newest.call.at
         first_gap = self._probe_gap or self.profile.first_probe_gap
-        gap = min(self._max_probe_gap, first_gap * PROBE_GAP_GROWTH**self._refused_probes)
+        gap = min(
+            self._max_probe_gap,
+            first_gap * PROBE_GAP_GROWTH ** min(self._refused_probes, MAX_GAP_GROWTHS),
+        )
         delay = FOLLOWER_DELAY if self.profile.shortest_window > refused_at - start else 0.0
         for seconds in USUAL_LENGTHS:
             opens = start + seconds + slack_of(seconds)
