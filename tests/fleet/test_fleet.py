@@ -150,6 +150,18 @@ def test_an_item_parked_on_the_fleet_goes_on_after_its_review(fleet: Fleet) -> N
     fleet.wait_until(lambda: fleet.log(1).read_text().count("N3_review") > 0, "the review")
 
 
+def test_a_decision_that_temporal_did_not_hear_of_is_told_again_by_whoever_joins(fleet: Fleet) -> None:
+    fleet.issues(1)
+    fleet.worker()
+    assert fleet.run("lld-workflow", "--all", "--fleet", "--review", "draft").returncode == 0
+    away = {"TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
+    decided = fleet.run("agentos", "review", "LLD-1", "--approve", "--fleet", variables=away)
+    assert decided.returncode == 3, decided.stdout + decided.stderr
+    assert "the decision on LLD-1 is stored, but its workflow could not be told" in decided.stderr
+    joined = fleet.run("lld-workflow", "1", "--fleet")
+    assert joined.returncode == 0 and "N3_review" in joined.stdout, joined.stdout + joined.stderr
+
+
 def test_stop_on_the_fleet_ends_what_is_under_way(fleet: Fleet) -> None:
     fleet.issues(*range(1, 13))
     fleet.worker(parallel=1)

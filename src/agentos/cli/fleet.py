@@ -43,25 +43,32 @@ def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
 
 @contextlib.contextmanager
 def fleet_reviews(settings: "Settings") -> "Iterator[ProjectItems]":
-    """The fleet's items that wait for a person; those that have been decided go on when this is left."""
-    import asyncio
+    """The fleet's items that wait for a person; those that are decided go on when this is left, however it is left."""
     import tempfile
     from pathlib import Path
 
-    from agentos.fleet.temporal import connect_temporal, signal_decisions
     from agentos.storage.postgres.project_items import PostgresItems
 
     with open_fleet(settings) as database, tempfile.TemporaryDirectory(prefix="agentos-") as scratch:
         items = PostgresItems(database, settings.fleet.project, Path(scratch) / "documents")
-        before = {record.key for record in items.parked() if record.state.decision}
-        yield items
-        decided = [record.key for record in items.parked() if record.state.decision]
+        try:
+            yield items
+        except BaseException:  # Ctrl-C at the third item: the first two are decided
+            try:
+                _announce(items.decided())
+            except Exception as error:
+                click.echo(str(error), err=True)
+            raise
+        _announce(items.decided())
 
-        async def signal() -> None:
-            await signal_decisions(await connect_temporal(), decided)
 
-        if set(decided) != before:
-            asyncio.run(signal())
+def _announce(decided: list[str]) -> None:
+    import asyncio
+
+    from agentos.fleet.decisions import announce
+
+    if decided:
+        asyncio.run(announce(decided))
 
 
 def show_fleet(as_json: bool, failed: bool) -> int:

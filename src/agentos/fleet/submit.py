@@ -20,6 +20,7 @@ from agentos.core.planning.gates import GATES
 from agentos.core.planning.plan import Item, Plan, PlanEntry, make_plan
 from agentos.core.planning.submission import CodeShipment, ItemTask, RoleSettings, SharedTask, thread_id
 from agentos.core.planning.worker_task import CallTimeout
+from agentos.fleet.decisions import signal_decided
 from agentos.fleet.item_workflow import ItemStart
 from agentos.fleet.temporal import has_worker, queue_of, start_item
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
@@ -130,6 +131,7 @@ class Submitter:
             self._database.submit, shared, [self._task(entry) for entry in own], code
         )
         await self._start(client, submission, entries)
+        await self._signal_joined(client, [entry.item.id for entry in entries if entry not in own])
         if not await has_worker(client, self._workflow.name):
             self._say(
                 f"Submitted, but no worker takes {self._workflow.name} items. Start one anywhere: agentos worker --parallel 3"
@@ -181,6 +183,12 @@ class Submitter:
                 for entry in entries
             ]
         )
+
+    async def _signal_joined(self, client: Client, joined: list[str]) -> None:
+        """Wakes those that wait at a gate although they are decided: whoever decided could not tell them."""
+        items = PostgresItems(self._database, self._name, Path())
+        decided = await asyncio.to_thread(items.decided) if joined else []
+        await signal_decided(client, {thread_id(self._name, item) for item in joined}.intersection(decided))
 
     def _shared(self, code: CodeShipment | None) -> SharedTask:
         settings = self._settings

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
 from agentos.core.text.line_assembler import one_line
-from agentos.fleet.item_workflow import DECIDED, WORKFLOW, ItemStart
+from agentos.fleet.item_workflow import WORKFLOW, ItemStart
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = timedelta(seconds=10)
@@ -62,13 +62,6 @@ async def start_item(client: Client, start: ItemStart) -> None:
         task_queue=start.queue,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
     )
-
-
-async def signal_decisions(client: Client, threads: Iterable[str]) -> None:
-    """A person has decided on these items. A workflow that is gone is left alone: its item is submitted again."""
-    for thread in threads:
-        with contextlib.suppress(RPCError):
-            await client.get_workflow_handle(thread).signal(DECIDED)
 
 
 async def cancel_items(client: Client, project: str, items: Iterable[str]) -> int:

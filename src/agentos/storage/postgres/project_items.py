@@ -44,12 +44,7 @@ class PostgresItems:
         return {str(row["name"]): str(row["text"]) for row in rows}
 
     def parked(self) -> list[ParkedRecord]:
-        rows = self._database.connection.execute(
-            "SELECT thread_id FROM agentos_items WHERE project = %s AND state = 'parked' ORDER BY thread_id",
-            (self._project,),
-        ).fetchall()
-        found = ((str(row["thread_id"]), review_state(self.notes(str(row["thread_id"])))) for row in rows)
-        records = [ParkedRecord(key, state) for key, state in found if state]
+        records = self._parked()
         self._scratch.load(
             {
                 document.path: document.content
@@ -59,6 +54,18 @@ class PostgresItems:
             }
         )
         return records
+
+    def decided(self) -> list[str]:
+        """The keys of the parked items that have a decision and have not gone on."""
+        return [record.key for record in self._parked() if record.state.decision]
+
+    def _parked(self) -> list[ParkedRecord]:
+        rows = self._database.connection.execute(
+            "SELECT thread_id FROM agentos_items WHERE project = %s AND state = 'parked' ORDER BY thread_id",
+            (self._project,),
+        ).fetchall()
+        found = ((str(row["thread_id"]), review_state(self.notes(str(row["thread_id"])))) for row in rows)
+        return [ParkedRecord(key, state) for key, state in found if state]
 
     @contextlib.contextmanager
     def deciding(self, key: str, item: str) -> Iterator[Mapping[str, str] | None]:
