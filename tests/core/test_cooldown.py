@@ -36,6 +36,12 @@ def test_a_hint_followed_in_vain_is_doubled_each_time() -> None:
     assert lengths == [5.0, 10.0, 20.0, 40.0]
 
 
+def test_a_hint_longer_than_twice_the_wait_in_vain_is_taken_at_its_word() -> None:
+    cooldown = Cooldown()
+    now = cooldown.start(0.0, 0.5, "429")
+    assert cooldown.start(now, 9.0, "429") == 9.0
+
+
 def test_a_hint_of_zero_is_not_retried_forever() -> None:
     cooldown, now = Cooldown(), 0.0
     for _ in range(3000):

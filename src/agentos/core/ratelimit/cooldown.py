@@ -15,7 +15,7 @@ NO_ACCESS_COOLDOWN = 6 * 3600.0  # seconds
 class Cooldown:
     """Cooldown of one bucket and model after a rate limit (`until`) or a used-up day (`exhausted_until`).
 
-    It follows the provider's own hint, and doubles it each time the hint turns out to be too short. The
+    It follows the provider's own hint, and doubles the wait each time the hint turns out to be too short. The
     first call after a cooldown is sent alone (probation); others follow only if it is not refused. While a
     day is exhausted, one probe per hour checks whether the provider still means it. A call that was sent after
     the last refusal and succeeded ends the cooldown.
@@ -57,8 +57,10 @@ class Cooldown:
         self.sent_since_refusal, self.probation_until = 0, None
         seconds = clamp_hint(hint)
         if self.consecutive_refusals > 1:
+            # At most twice the last wait: a hint that is longer anyway is taken at its word.
             doublings = min(self.consecutive_refusals - 1, MAX_DOUBLINGS)
-            seconds = max(seconds, MIN_DOUBLED_WAIT) * 2**doublings
+            doubled = max(seconds, MIN_DOUBLED_WAIT) * 2**doublings
+            seconds = max(seconds, min(doubled, 2 * max(self.until - self.refused_at, MIN_DOUBLED_WAIT)))
         seconds = min(seconds, MAX_HINT)
         self.until = max(self.until, now + seconds)
         self.refused_at, self.reason = now, reason
