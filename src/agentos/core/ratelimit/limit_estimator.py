@@ -147,10 +147,8 @@ class LimitEstimator:
         newest = self._refusals[-1]
         refused_at, start = newest.known_at, self._explored_since or newest.call.at
         first_gap = self._probe_gap or self.profile.first_probe_gap
-        gap = min(
-            self._max_probe_gap,
-            first_gap * PROBE_GAP_GROWTH ** min(self._refused_probes, MAX_GAP_GROWTHS),
-        )
+        longest = self._max_probe_gap(refused_at - self._closed_since)
+        gap = min(longest, first_gap * PROBE_GAP_GROWTH ** min(self._refused_probes, MAX_GAP_GROWTHS))
         delay = FOLLOWER_DELAY if self.profile.shortest_window > refused_at - start else 0.0
         for seconds in USUAL_LENGTHS:
             opens = start + seconds + slack_of(seconds)
@@ -161,14 +159,14 @@ class LimitEstimator:
                 return opens + delay
         return refused_at + gap
 
-    @property
-    def _max_probe_gap(self) -> float:
-        """Where windows of a certain length were found before, the next one cannot be far."""
-        return (
-            min(MAX_PROBE_GAP, max(FIRST_PROBE_GAP, self._last_length / 4))
-            if self._last_length
-            else MAX_PROBE_GAP
-        )
+    def _max_probe_gap(self, closed: float) -> float:
+        """Where windows of a certain length were found before, the next one cannot be far, unless that is over already.
+
+        A limit that stays closed for longer has changed, or another key of the same quota uses all of it up.
+        """
+        if not self._last_length:
+            return MAX_PROBE_GAP
+        return min(MAX_PROBE_GAP, max(FIRST_PROBE_GAP, self._last_length / 4, closed / 4))
 
     # What became of the calls.
 
@@ -207,7 +205,7 @@ class LimitEstimator:
             self._early_trial = None
             self.profile.is_trying_early = False
             self._shorten(call.early)
-        elif self.profile.end_trial(call.at):
+        elif self.profile.end_trial(call.at, id(self)):
             self._explore(call.at)
             self._is_trying = True
         if self._refusals and call.at > self._refusals[-1].known_at:
@@ -275,8 +273,8 @@ class LimitEstimator:
         share, before = self.early_share, self.learned
         self._lengthier = before
         self._obey(replace(before, limits=tuple(limit.shortened(early) for limit in before.limits)))
-        self.profile.shortened[before.lengths] = early
-        self.profile.early_shares[self.learned.lengths] = share
+        self.profile.record_shortened(before.lengths, early)
+        self.profile.record_early_share(self.learned.lengths, share)
 
     def _follow_shortened(self) -> None:
         """Take over the length that another key has found for windows of the same length."""
@@ -292,14 +290,14 @@ class LimitEstimator:
     def _lengthen(self) -> None:
         """Return to the length before the last early trial: it was admitted by chance."""
         if self._lengthier is not None:
-            self.profile.shortened.pop(self._lengthier.lengths, None)
+            self.profile.record_shortened(self._lengthier.lengths, 0.0)
             self._obey(self._lengthier)
             self._lengthier = None
             self._halve_early_share()
 
     def _halve_early_share(self) -> None:
         if self.learned is not None:
-            self.profile.early_shares[self.learned.lengths] = self.early_share / 2
+            self.profile.record_early_share(self.learned.lengths, self.early_share / 2)
 
     def _obey(self, learned: LearnedLimits) -> None:
         self.learned = self.profile.learned[id(self)] = learned
@@ -312,7 +310,7 @@ class LimitEstimator:
             self.profile.is_trying_early = False
         if call in self._unconfirmed:
             self._unconfirmed.remove(call)
-        self.profile.end_trial(call.at)
+        self.profile.end_trial(call.at, id(self))
 
     def record_refusal(self, call: Reservation, now: float, hint: float | None, in_flight: int) -> None:
         """Explain a refusal, and obey what explains it."""
@@ -355,7 +353,9 @@ class LimitEstimator:
         if not self._has_refused:
             self.profile.record_first_refusal(self._confirmed + len(self._unconfirmed))
             self._has_refused = True
-        if self.profile.end_trial(call.at) or self._is_trying:
+        is_trial = self.profile.end_trial(call.at, id(self))
+        call.is_trial = call.is_trial or is_trial
+        if is_trial or self._is_trying:
             self.profile.record_trial(risen=False)
             self._is_trying = False
         if self.profile.leader == id(self):
@@ -412,13 +412,11 @@ class LimitEstimator:
         if self.learned is not None:
             known.append(self.learned)
         self._findings = self.profile.findings
-        evidence = Evidence.of(
-            self.history,
-            self._refusals,
-            counts_refused=self.profile.counts_refused,
-            certain_since=self._certain_since,
-        )
-        fitted = fit_limits(evidence, known, now)
+        fitted = self._fitted(known, now, counts_refused=self.profile.counts_refused)
+        if fitted is None and self.profile.counts_refused:
+            fitted = self._fitted(known, now, counts_refused=False)
+            if fitted is not None:
+                self.profile.record_counting(-2)
         if fitted is not None and fitted.changed:
             # Earlier refusals were those of another limit.
             self._refusals = deque([self._refusals[-1]], maxlen=KEPT_REFUSALS)
@@ -439,8 +437,22 @@ class LimitEstimator:
         self.profile.learned[id(self)] = fitted
         self.profile.shortest_window = 0.0
 
+    def _fitted(
+        self, known: Sequence[LearnedLimits], now: float, *, counts_refused: bool
+    ) -> LearnedLimits | None:
+        evidence = Evidence.of(
+            self.history,
+            self._refusals,
+            counts_refused=counts_refused,
+            certain_since=self._certain_since,
+        )
+        return fit_limits(evidence, known, now)
+
     def _go_on_unexplained(self, now: float) -> None:
         """Explore a few times more; then send evenly at the rate that was admitted so far."""
+        if self._is_obeying and self._refusals[-1].call.is_trial:
+            # Only its hint is not explained; that it would be refused was to be expected.
+            return
         self._unexplained += 1
         if self.pace is not None:
             self._step_back(self._refusals[-1].call, now)

@@ -35,13 +35,14 @@ KNOWN_LENGTH, KNOWN_AMOUNT = (
     0.5,
 )  # rewards for what other keys of the provider, or earlier fits, have found
 TOKENS_COST, SECOND_LIMIT_COST, CONCURRENCY_COST = 0.5, 1.0, 0.6
-# A concurrency limit gives no hint, or a short one in whole seconds, because no server knows when a call will end.
+# A concurrency limit gives no hint, or always the same few whole seconds: no server knows when a call will end.
 MAX_CONCURRENCY_HINT, ODD_HINT_COST = 2.0, 2.0  # seconds, cost
 COUNTING_COST = {Counting.SLIDING: 0.0, Counting.FIXED: 1.0, Counting.TOKEN_BUCKET: 0.8}
 CONCURRENCY_REWARD = 0.7  # for a refusal at exactly the expected number of calls in flight
 MIN_SIZE_SPREAD = 0.3  # of the mean; with calls more alike, requests and tokens cannot be told apart
 FITTED_CALLS = 400
 FITTED_REFUSALS = 8
+REFUSALS_SINCE_CHANGE = (5, 3)
 AMOUNT_SOURCES = 4  # of the latest refusals
 ALIKE = 0.05  # two rates that differ by less are the same
 
@@ -81,6 +82,11 @@ class ObservedRefusal:
     def window_start(self) -> float:
         """The earliest time at which a fixed window may have opened, if the hint is not rounded."""
         return self.opens_at - (self.known_at - self.call.at) - HINT_TOLERANCE
+
+    @property
+    def hint(self) -> float:
+        """The seconds that the refusal asked to wait, if it did."""
+        return self.opens_until - self.known_at - HINT_TOLERANCE
 
     @property
     def width(self) -> float:
@@ -165,16 +171,27 @@ def fit_limits(evidence: Evidence, known: Iterable[LearnedLimits], now: float) -
     if not evidence.refusals or all(call.refused for call in evidence.calls):
         return None
     known = tuple(known)
-    chosen = _best(evidence, known)
-    changed = False
-    if len(evidence.refusals) > 1 and (chosen is None or not chosen.explains_latest):
-        # Perhaps the limits have changed, and only the latest refusal tells of the new ones.
-        latest = _best(replace(evidence, refusals=evidence.refusals[:1], unchanged=False), known)
-        if latest is not None and latest.explains_latest and latest.cost <= ACCEPTABLE_CHANGE_COST:
-            chosen, changed = latest, True
+    chosen, changed = _best(evidence, known), False
+    if len(evidence.refusals) > 1 and (
+        chosen is None or not chosen.explains_latest or chosen.cost > ACCEPTABLE_COST
+    ):
+        # Perhaps the limits have changed, and only the latest refusals tell of the new ones.
+        since_change = _since_change(evidence, known)
+        chosen, changed = since_change or chosen, since_change is not None
     if chosen is None or chosen.cost > ACCEPTABLE_COST:
         return None
     return LearnedLimits(chosen.limits, chosen.concurrency, chosen.explained, now, changed)
+
+
+def _since_change(evidence: Evidence, known: Sequence[LearnedLimits]) -> Hypothesis | None:
+    """Return the limits that explain several of the latest refusals, or the very latest without any doubt."""
+    for count in (*REFUSALS_SINCE_CHANGE, 1) if evidence.refusals[0].hinted else (1,):
+        if count < len(evidence.refusals):
+            latest = _best(replace(evidence, refusals=evidence.refusals[:count], unchanged=False), known)
+            acceptable = ACCEPTABLE_COST if count > 1 else ACCEPTABLE_CHANGE_COST
+            if latest is not None and latest.explained == count and latest.cost <= acceptable:
+                return latest
+    return None
 
 
 def _best(evidence: Evidence, known: Sequence[LearnedLimits]) -> Hypothesis | None:
@@ -265,6 +282,9 @@ def _buckets(evidence: Evidence, dimension: Dimension) -> Iterator[LearnedLimit]
     for one in {id(one): one for one in (earlier[0], earlier[-1])}.values():
         if bucket := _measured_bucket(evidence, dimension, one):
             yield bucket
+            if not evidence.unchanged and dimension is Dimension.REQUESTS:
+                # What it holds cannot be told from calls that were sent before it changed.
+                yield replace(bucket, amount=1.0, seconds=bucket.length)
 
 
 def _measured_bucket(evidence: Evidence, dimension: Dimension, since: ObservedRefusal) -> LearnedLimit | None:
@@ -398,13 +418,14 @@ def _admission_weight(evidence: Evidence, when: float) -> float:
 
 def _rate(evidence: Evidence, hypothesis: Hypothesis, known: Sequence[LearnedLimit]) -> None:
     cost = hypothesis.admission_cost + sum(_prior(limit, known) for limit in hypothesis.limits)
-    explained = 0
+    explained, last_admitted = 0, -1
     for age, (refusal, opens) in enumerate(zip(evidence.refusals, hypothesis.opens, strict=True)):
-        weight = AGE_WEIGHT**age
+        weight, admitted = AGE_WEIGHT**age, evidence.admitted_before(refusal)
+        is_repeated, last_admitted = admitted == last_admitted, admitted
         if _predicts(hypothesis, refusal, opens):
             explained += 1
             hypothesis.explains_latest = hypothesis.explains_latest or not age
-            if age >= hypothesis.fitted:
+            if age >= hypothesis.fitted and not is_repeated:
                 cost -= weight * _reward(refusal, hypothesis, opens)
         else:
             cost += weight * (CONTRADICTION if age else LATEST_CONTRADICTION)
@@ -472,29 +493,30 @@ def _concurrent(evidence: Evidence, known: Iterable[LearnedLimits]) -> Iterator[
     """Yield the hypotheses that the provider limits the calls in flight."""
     in_flight = _in_flight_at_send(evidence)
     known_slots = {learned.concurrency for learned in known}
+    hints = [refusal.hint for refusal in evidence.refusals if refusal.hinted]
+    are_hints_odd = len({round(hint) for hint in hints}) > 1 or any(
+        hint > MAX_CONCURRENCY_HINT or abs(hint - round(hint)) > 1e-3 for hint in hints[:1]
+    )
     for slots in {refusal.in_flight for refusal in evidence.refusals[:AMOUNT_SOURCES]} - {0}:
         admissions = sum(
             _admission_weight(evidence, when)
             for when, others in zip(evidence.at, in_flight, strict=True)
             if others >= slots
         )
-        newest = evidence.refusals[0]
-        hint = newest.opens_until - newest.known_at - HINT_TOLERANCE
-        is_odd = newest.hinted and (hint > MAX_CONCURRENCY_HINT or abs(hint - round(hint)) > 1e-3)
-        cost = ODD_HINT_COST if is_odd else 0.0
-        cost += (
-            CONCURRENCY_COST
-            + min(_max_admission_cost(evidence), admissions)
-            - (KNOWN_LENGTH if slots in known_slots else 0.0)
-        )
+        is_odd = are_hints_odd or not (evidence.unchanged or slots in known_slots)
+        cost = CONCURRENCY_COST + (ODD_HINT_COST if is_odd else 0.0)
+        cost += min(_max_admission_cost(evidence), admissions)
+        cost -= KNOWN_LENGTH if slots in known_slots else 0.0
         explained = 0
         for age, refusal in enumerate(evidence.refusals):
             if refusal.in_flight >= slots:
                 explained += 1
-                cost -= AGE_WEIGHT**age * (CONCURRENCY_REWARD if refusal.in_flight == slots else 0.0)
+                is_exact = refusal.in_flight == slots and not is_odd
+                cost -= AGE_WEIGHT**age * (CONCURRENCY_REWARD if is_exact else 0.0)
             else:
                 cost += AGE_WEIGHT**age * (CONTRADICTION if age else LATEST_CONTRADICTION)
-        yield Hypothesis((), [], admissions, 0, slots, cost, explained, newest.in_flight >= slots)
+        explains_latest = evidence.refusals[0].in_flight >= slots
+        yield Hypothesis((), [], admissions, 0, slots, cost, explained, explains_latest)
 
 
 def _in_flight_at_send(evidence: Evidence) -> list[int]:

@@ -139,7 +139,7 @@ class RateLimiter:
             is_trial = early = max(0.0, self._learned_at(cost, now) - now)
             if early and not self._estimator.may_try_early:
                 early = 0.0
-                self.profile.start_trial(now)
+                self.profile.start_trial(now, id(self._estimator))
         self._latest = now
         windows = (*self._windows.items(), *self._learned.items())
         entries = {name: window.record(cost.amount(name), now) for name, window in windows}

@@ -50,10 +50,13 @@ class ProviderProfile:
     shortened: dict[Lengths, float] = field(default_factory=dict)
     """By how many seconds learned lengths have turned out to be too long."""
     is_trying_early: bool = False
+    _early_findings: int = 0
+    """How often `early_shares` or `shortened` have changed."""
     _refused_counted: int = 0
     _failed_trials: int = 0
     _open_trials: int = 0
     _trial_sent_at: float | None = None
+    _trial_key: int = 0
     _calls_since_trial: int = 0
     _calls_before_refusal: int | None = None
     _probes: int = 0
@@ -73,6 +76,8 @@ class ProviderProfile:
             self.concurrency_ruled_out,
             self.most_admitted,
             self.leader,
+            self.is_trying_early,
+            self._early_findings,
             self._calls_before_refusal,
         )
 
@@ -158,9 +163,20 @@ class ProviderProfile:
             low * self._calls_before_refusal <= calls <= high * self._calls_before_refusal
         )
 
+    # How much earlier than learned a call may be sent.
+
     @property
     def may_try_early(self) -> bool:
         return not self.is_trying_early
+
+    def record_shortened(self, lengths: Lengths, seconds: float) -> None:
+        """Note by how much these lengths have turned out to be too long; 0 if they were right after all."""
+        self._early_findings += 1
+        self.shortened[lengths] = seconds
+
+    def record_early_share(self, lengths: Lengths, share: float) -> None:
+        self._early_findings += 1
+        self.early_shares[lengths] = share
 
     # When a learned limit may be tried: one call at a time, of all keys.
 
@@ -176,13 +192,16 @@ class ProviderProfile:
         low, high = TRIAL_INTERVAL_RANGE
         return min(high, low * TRIAL_BACKOFF ** max(0, self._failed_trials - FREQUENT_TRIALS))
 
-    def start_trial(self, now: float) -> None:
-        self._trial_sent_at, self._calls_since_trial = now, 0
+    def start_trial(self, now: float, key: int) -> None:
+        self._trial_sent_at, self._trial_key, self._calls_since_trial = now, key, 0
         self._open_trials = max(0, self._open_trials - 1)
 
-    def end_trial(self, sent_at: float) -> bool:
-        """Note that it is known what became of the call sent at `sent_at`; return whether it was the trial."""
-        if self._trial_sent_at != sent_at:
+    def end_trial(self, sent_at: float, key: int) -> bool:
+        """Note that it is known what became of the call that `key` sent then; return whether it was the trial.
+
+        Of several calls sent at that moment, any may take the place of the trial.
+        """
+        if (self._trial_sent_at, self._trial_key) != (sent_at, key):
             return False
         self._trial_sent_at = None
         return True
