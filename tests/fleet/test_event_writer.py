@@ -75,6 +75,7 @@ def test_text_that_is_not_unicode_is_stored_and_readable_again(
     (found,), _ = fleet_database.events_after(cursor, ["LLD-1"])
     assert isinstance(found.event, events.LineWritten)
     assert found.event.text == "half \\ud83d and \x00"
+    assert found.submission == claim.claim[0]
     assert fleet_database.items()["LLD-1"].text == "half \\udcff"
 
 

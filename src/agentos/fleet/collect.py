@@ -1,5 +1,6 @@
 """Writes the documents of finished items into the project: whole, once, and never over a file with other content."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -71,9 +72,10 @@ class Collector:
             ):
                 self._project.write(document.path, document.content)
         elif self._project.exists(document.path):
-            found = hashlib.sha256(self._project.read(document.path)).hexdigest()
-            if found in document.earlier:
-                self._project.remove(document.path)
+            with contextlib.suppress(FileNotFoundError):  # another collector was faster
+                found = hashlib.sha256(self._project.read(document.path)).hexdigest()
+                if found in document.earlier:
+                    self._project.remove(document.path)
 
     def _recorded(self) -> dict[str, str]:
         try:

@@ -152,6 +152,8 @@ class FleetFollower:
 
     def _handle(self, entry: FleetEvent) -> None:
         """A worker knows what an item has used on its own machine; here it is added up over all of them."""
+        if entry.item in self._submitted.own and 0 < entry.submission < self._submitted.submission:
+            return  # of an earlier submission, which a long transaction has kept behind our horizon
         event = entry.event
         if isinstance(event, events.LeaseReleased):
             self._usage[entry.item] = self._usage.get(entry.item, Usage()) + event.usage

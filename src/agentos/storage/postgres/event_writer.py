@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 from psycopg.rows import DictRow
 
-from agentos.core.protocol.codec import EventEncoder, one_line, pack
+from agentos.core.protocol.codec import encode, one_line, pack
 from agentos.core.protocol.events import Event
 from agentos.core.protocol.results import Outcome
 from agentos.core.text.secrets import Secret
@@ -53,7 +53,6 @@ class EventWriter:
     def __init__(self, conninfo: Secret, redact: Callable[[str], str]) -> None:
         self._conninfo = conninfo
         self._redact = redact
-        self._encoder = EventEncoder(redact)
         self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
         self._connection: Connection[DictRow] | None = None
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -125,7 +124,7 @@ class EventWriter:
             cursor.execute("SELECT set_config('agentos.claim', %s, true)", (claim.text,))
             cursor.execute("SELECT agentos_check_claim(%s)", (claim.thread_id,))
             rows = [
-                (claim.thread_id, entry.at, _storable(self._encoder.line(entry.event, entry.at)))
+                (claim.thread_id, entry.at, self._line(entry))
                 for entry in entries
                 if isinstance(entry, _Written)
             ]
@@ -139,15 +138,16 @@ class EventWriter:
                         "UPDATE agentos_items SET state = %s, outcome = %s WHERE thread_id = %s",
                         (
                             entry.state,
-                            self._outcome(entry.outcome) if entry.outcome else None,
+                            self._json(pack(entry.outcome)) if entry.outcome else None,
                             claim.thread_id,
                         ),
                     )
 
-    def _outcome(self, outcome: Outcome) -> str:
-        return _storable(self._redact(one_line(pack(outcome))))
+    def _line(self, entry: _Written) -> str:
+        """The event, with its submission: a follower of a later one skips it."""
+        return self._json({"at": entry.at, "submission": entry.claim.claim[0], **encode(entry.event)})
 
-
-def _storable(line: str) -> str:
-    """The JSON with half a surrogate pair written out: it cannot be encoded as UTF-8."""
-    return _SURROGATES.sub(lambda found: f"\\\\u{ord(found[0]):04x}", line)
+    def _json(self, value: object) -> str:
+        """Redacted, and with half a surrogate pair written out, which cannot be encoded as UTF-8."""
+        line = self._redact(one_line(value))
+        return _SURROGATES.sub(lambda found: f"\\\\u{ord(found[0]):04x}", line)

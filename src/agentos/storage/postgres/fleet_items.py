@@ -9,7 +9,7 @@ from psycopg import Connection
 from psycopg.rows import DictRow
 
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
-from agentos.core.protocol.codec import loads, pack, unpack
+from agentos.core.protocol.codec import decode, pack, unpack
 from agentos.core.protocol.events import Event
 from agentos.core.protocol.results import Outcome
 from agentos.core.text.secrets import Secret
@@ -70,6 +70,7 @@ class FleetEvent:
     item: str
     at: float
     event: Event
+    submission: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +192,7 @@ class FleetDatabase:
                 limit,
             ),
         ).fetchall()
-        found = [
-            FleetEvent(str(row["thread_id"]).partition("/")[2], float(row["at"]), loads(row["event"]))
-            for row in rows
-        ]
+        found = [_fleet_event(row) for row in rows]
         last = EventCursor(int(rows[-1]["transaction"]), int(rows[-1]["id"])) if rows else cursor
         return found, last
 
@@ -233,6 +231,12 @@ def _item_row(shared: SharedTask, submission: int, task: ItemTask) -> tuple[Any,
         item.digest,
         json.dumps(pack(task)),
     )
+
+
+def _fleet_event(row: DictRow) -> FleetEvent:
+    record = json.loads(row["event"])
+    item = str(row["thread_id"]).partition("/")[2]
+    return FleetEvent(item, float(row["at"]), decode(record), int(record.get("submission", 0)))
 
 
 def _fleet_item(row: DictRow) -> FleetItem:
