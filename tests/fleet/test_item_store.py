@@ -178,6 +178,29 @@ def test_the_attempt_alone_is_no_fence_a_new_submission_outranks_it(database: st
     run(test)
 
 
+def test_only_the_first_attempt_that_gets_a_submitted_item_starts_it_over(
+    database: str, tmp_path: Path
+) -> None:
+    """The first attempt may never have got as far as its claim."""
+    conninfo = Secret(database)
+
+    async def is_first(submission: int, turn: int, attempt: int) -> bool:
+        access = FleetTask(conninfo, "shop/LLD-1", (submission, turn, attempt), "a", "k")
+        store = PostgresItemStore(_task(tmp_path / "a", Path()), access)
+        found = await store.claim()
+        await store.release()
+        assert isinstance(found, Claim)
+        return found.is_first
+
+    async def test() -> None:
+        old = _submit(conninfo)
+        assert [await is_first(old, 1, 2), await is_first(old, 1, 3)] == [True, False]
+        new = _submit(conninfo)
+        assert [await is_first(new, 2, 1), await is_first(new, 2, 2)] == [True, False]
+
+    run(test)
+
+
 def test_a_torn_connection_is_made_again_with_the_claim(
     database: str, postgres: PostgresServer, tmp_path: Path
 ) -> None:

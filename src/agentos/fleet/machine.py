@@ -157,7 +157,6 @@ class FleetWorker:
         visit = self._visits.get(command.item)
         assert visit is not None
         shared, task = visit.loaded.shared, visit.loaded.task
-        is_first_turn = visit.claim.claim[1:] == (1, 1)
         return WorkerTask(
             run=f"S{visit.turn.submission}",
             coordinator=os.getpid(),
@@ -169,8 +168,8 @@ class FleetWorker:
             max_iterations=shared.max_iterations,
             models=self._roles(shared),
             call_timeouts=shared.call_timeouts,
-            fresh=task.fresh and is_first_turn,
-            redo=task.redo and is_first_turn,
+            fresh=task.fresh,
+            redo=task.redo,
             gates=shared.gates,
             text=task.text,
             github=self._github(shared) if task.filed else None,

@@ -44,9 +44,14 @@ class Checkpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work on an item. `is_retry`: the same run had it before, and may have died right after finishing it."""
+    """The right to work on an item.
+
+    is_retry: the same run had it before, and may have died right after finishing it.
+    is_first: what starts an item over (`--fresh`) is still to be done, if the task asks for it.
+    """
 
     is_retry: bool = False
+    is_first: bool = True
 
 
 class ItemStore(Protocol):

@@ -145,7 +145,7 @@ class ItemRunner:
         self._claim = claim
         self._item = task.item
         self._echo = echo
-        self._start_fresh = task.fresh
+        self._start_fresh = task.fresh and claim.is_first
         self._workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
         self._session = ModelSession(task, channel, store)
         self._graph_runner = GraphRunner(task, self._workflow, store, self._session, echo)
@@ -172,7 +172,7 @@ class ItemRunner:
     async def _run_from_checkpoint(self) -> Outcome:
         # It may have been finished between the plan and our claim.
         verdict = await self._earlier_verdict()
-        if verdict and not self._task.redo:
+        if verdict and not (self._task.redo and self._claim.is_first):
             await self._store.clean_up(self._tidy)
             if self._claim.is_retry:
                 return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)

@@ -39,19 +39,21 @@ class PostgresItemStore:
 
     async def claim(self) -> Claim | Outcome:
         connection = await self._connected()
-        cursor = await connection.execute(
-            "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = %(by)s, state = 'running', "
-            "machine = %(machine)s WHERE thread_id = %(thread)s AND "
-            "(claim < %(claim)s::bigint[] OR (claim = %(claim)s::bigint[] AND claimed_by = %(by)s)) RETURNING 1",
-            {
-                "claim": list(self._access.claim),
-                "by": self._by,
-                "machine": self._access.machine,
-                "thread": self.thread_id,
-            },
-        )
-        if await cursor.fetchone() is None:
-            return TAKEN_OVER
+        async with connection.transaction():
+            before = await self._claimed_before(connection)
+            cursor = await connection.execute(
+                "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = %(by)s, state = 'running', "
+                "machine = %(machine)s WHERE thread_id = %(thread)s AND "
+                "(claim < %(claim)s::bigint[] OR (claim = %(claim)s::bigint[] AND claimed_by = %(by)s)) RETURNING 1",
+                {
+                    "claim": list(self._access.claim),
+                    "by": self._by,
+                    "machine": self._access.machine,
+                    "thread": self.thread_id,
+                },
+            )
+            if await cursor.fetchone() is None:
+                return TAKEN_OVER
         rows = await connection.execute(
             "SELECT path, content FROM agentos_documents WHERE thread_id = %s AND content IS NOT NULL",
             (self.thread_id,),
@@ -59,7 +61,17 @@ class PostgresItemStore:
         kept = {str(row["path"]): bytes(row["content"]) for row in await rows.fetchall()}
         self._scratch.load({**dict(self._access.files()), **kept})
         # A later attempt of the same submission: an earlier one may have died right after finishing the item.
-        return Claim(is_retry=self._access.claim[1:] != (1, 1))
+        return Claim(is_retry=before, is_first=not before)
+
+    async def _claimed_before(self, connection: AsyncConnection[DictRow]) -> bool:
+        """Whether an attempt of this submission has had the item. Locks its row."""
+        cursor = await connection.execute(
+            "SELECT claim, claimed_by FROM agentos_items WHERE thread_id = %s FOR UPDATE", (self.thread_id,)
+        )
+        row = await cursor.fetchone()
+        if row is None or row["claimed_by"] == self._by:  # our own claim, whose commit was not confirmed
+            return self._access.claim[1:] != (1, 1)
+        return int(row["claim"][0]) >= self._access.claim[0]
 
     async def release(self) -> None:
         if self._connection is not None:
