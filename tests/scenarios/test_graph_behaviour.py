@@ -120,11 +120,14 @@ def test_children_of_a_node_have_default_signal_handling(harness: RunHarness, pr
 def work(state):
     child = subprocess.Popen(["sleep", "600"])
     child.terminate()
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         import time
+        os.write(writing, b"started")
         time.sleep(600)
         os._exit(0)
+    os.read(reading, 7)
     os.kill(pid, 15)
     return {{"said": [f"{{child.wait(60)}} {{os.WTERMSIG(os.waitpid(pid, 0)[1])}}"]}}
 {ONE_NODE}"""
@@ -214,7 +217,8 @@ def work(state):
 {ONE_NODE}"""
     done = run(harness, body)
     assert (
-        done.code == 1 and "its state contains a langchain_core.prompt_values.StringPromptValue" in done.out
+        done.code == 1
+        and "its state contains an object of type langchain_core.prompt_values.StringPromptValue" in done.out
     ), done.out
     assert "serde=[StringPromptValue]" in done.out and "Blocked" not in done.out
     assert run(harness, body, options="{'serde': [StringPromptValue]}").code == 0

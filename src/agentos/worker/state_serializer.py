@@ -83,7 +83,7 @@ class StateSerializer(JsonPlusSerializer):
             for module, name in sorted(blocked - known):
                 if not self._own.defines(module, name):
                     raise ItemError(
-                        f"its state contains a {module}.{name}, a type that is not restored from checkpoints",
+                        f"its state contains an object of type {module}.{name}, which is not restored from checkpoints",
                         (f"allow it with Workflow.from_graph(..., serde=[{name}]), then run it again",),
                     )
             self._inner = self._inner.with_msgpack_allowlist(blocked)
