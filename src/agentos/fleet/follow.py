@@ -3,27 +3,30 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from agentos.config.settings import fleet_access
+from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
+from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.scheduling.control import EXIT_CODES
 from agentos.core.text.secrets import Redactor
 from agentos.fleet.collect import Collector
-from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project, workflow_status
-from agentos.fleet.temporal import connect_temporal
+from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project
+from agentos.fleet.temporal import cancel_items, connect_temporal, map_bounded, workflow_status
 from agentos.outputs.format import count
 from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.session import RunSession
 from agentos.run.signals import Signals
 from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import is_away
-from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent
+from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
 from agentos.storage.postgres.schema import check_tables
 
 POLL_INTERVAL = 0.25  # seconds
@@ -68,9 +71,10 @@ async def _run(
             skipped=submitted.skipped,
             code_tokens=submitted.code_tokens,
         )
-        follower = FleetFollower(session, database, client, collector, submitted)
+        follower = FleetFollower(session.listeners, database, client, collector, submitted)
         code = await follower.run(started, cursor, signals)
-    return code or _report_conflicts(collector, origin)
+    conflicts = _report_conflicts(collector, origin)
+    return code or conflicts
 
 
 def _report_conflicts(collector: Collector, origin: RunOrigin) -> int:
@@ -85,15 +89,16 @@ def _report_conflicts(collector: Collector, origin: RunOrigin) -> int:
 class FleetFollower:
     """One pass reads what is new, publishes it, and collects what has ended."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - built in one place
         self,
-        session: RunSession,
+        listeners: Sequence[Listener],
         database: FleetDatabase,
         client: Client,
         collector: Collector,
         submitted: Submitted,
+        check_interval: float = CHECK_INTERVAL,
     ) -> None:
-        self._listeners = session.listeners
+        self._listeners = listeners
         self._database = database
         self._client = client
         self._collector = collector
@@ -102,10 +107,14 @@ class FleetFollower:
         self._endings: list[Ending] = []
         self._started_at = time.monotonic()
         self._usage: dict[str, Usage] = {}
+        self._waited_seconds = 0.0
+        self._missing: set[str] = set()
+        self._left: set[str] = set()
         self._is_collected = True
         self._exit_code: int | None = None
         self._leave_at: float | None = None
-        self._check_at = self._started_at + CHECK_INTERVAL
+        self._check_interval = check_interval
+        self._check_at = self._started_at + check_interval
         self._heartbeat_at = self._started_at + HEARTBEAT_INTERVAL
 
     async def run(self, started: events.RunStarted, cursor: EventCursor, signals: Signals) -> int:
@@ -121,7 +130,7 @@ class FleetFollower:
                 self._heartbeat_at = now + HEARTBEAT_INTERVAL
                 self._publish(events.Heartbeat(now - self._started_at), time.time())
             if now >= self._check_at and self._unfinished:
-                self._check_at = now + CHECK_INTERVAL
+                self._check_at = now + self._check_interval
                 cursor = await self._end_lost(cursor)
             if self._unfinished:
                 await asyncio.sleep(POLL_INTERVAL)
@@ -129,7 +138,9 @@ class FleetFollower:
             await self._collect()
             await asyncio.sleep(0 if self._is_collected else POLL_INTERVAL)
         code = self._code()
-        self._publish(events.RunEnded(code, time.monotonic() - self._started_at, 0.0), time.time())
+        self._publish(
+            events.RunEnded(code, time.monotonic() - self._started_at, self._waited_seconds), time.time()
+        )
         return code
 
     async def _read(self, cursor: EventCursor) -> EventCursor:
@@ -155,6 +166,10 @@ class FleetFollower:
         if entry.item in self._submitted.own and 0 < entry.submission < self._submitted.submission:
             return  # of an earlier submission, which a long transaction has kept behind our horizon
         event = entry.event
+        if entry.item in self._left:
+            return
+        if isinstance(event, events.LeaseGranted):
+            self._waited_seconds += event.waited_seconds
         if isinstance(event, events.LeaseReleased):
             self._usage[entry.item] = self._usage.get(entry.item, Usage()) + event.usage
         if isinstance(event, events.ItemEnded):
@@ -184,31 +199,49 @@ class FleetFollower:
         self._leave_at = time.monotonic() + STOP_TIMEOUT
         self._publish(events.ShutdownStarted(signal), time.time())
         own = [item for item in self._submitted.own if item in self._unfinished]
-        await asyncio.gather(*(self._cancel(item) for item in own))
+        with contextlib.suppress(PreflightError, TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await cancel_items(self._client, self._submitted.project, own)
         # Somebody else has submitted the others: they go on, only we leave.
         for item in [item for item in self._unfinished if item not in own]:
             self._end(item, Outcome(Ending.INTERRUPTED))
 
-    async def _cancel(self, item: str) -> None:
-        with contextlib.suppress(RPCError):
-            await self._client.get_workflow_handle(self._thread(item)).cancel()
-
     async def _end_lost(self, cursor: EventCursor) -> EventCursor:
-        """An item whose workflow has ended without a word: given up by Temporal, or terminated by an operator."""
+        """Items whose workflow has ended without a word: given up by Temporal, or terminated by an operator.
+
+        An item must be missing at two checks in a row: its last events may still be hidden behind an older
+        transaction, or somebody may just be submitting it again.
+        """
         waiting = list(self._unfinished)
-        found = await asyncio.gather(*(workflow_status(self._client, self._thread(item)) for item in waiting))
-        cursor = await self._read(cursor)  # its last events may have been written meanwhile
-        for item, status in zip(waiting, found, strict=True):
-            if status is WorkflowExecutionStatus.RUNNING or item not in self._unfinished:
-                continue
-            if status is WorkflowExecutionStatus.CANCELED:  # before a machine had it
-                self._end(item, Outcome(Ending.INTERRUPTED))
-                continue
+        try:
+            found = await map_bounded(lambda item: workflow_status(self._client, self._thread(item)), waiting)
+            cursor = await self._read(cursor)  # its last events may have been written meanwhile
+            rows = await asyncio.to_thread(self._database.items, waiting)
+        except Exception as error:
+            if isinstance(error, RPCError) or is_away(error):
+                return cursor  # asked again at the next check
+            raise
+        missing = {
+            item: status
+            for item, status in zip(waiting, found, strict=True)
+            if status is not WorkflowExecutionStatus.RUNNING and item in self._unfinished
+        }
+        for item in missing.keys() & self._missing:
+            self._end_missing(item, missing[item], rows.get(item))
+        self._missing = set(missing)
+        return cursor
+
+    def _end_missing(self, item: str, status: WorkflowExecutionStatus | None, row: FleetItem | None) -> None:
+        if row and row.outcome and not row.is_live:
+            self._is_collected = False
+            self._end(item, row.outcome)
+        elif status is WorkflowExecutionStatus.CANCELED:  # before a machine had it
+            self._end(item, Outcome(Ending.INTERRUPTED))
+        else:
             outcome = failed("the fleet has given it up: see its workflow in Temporal for the reason")
             with contextlib.suppress(Exception):
                 self._database.fail(item, outcome)
             self._end(item, outcome)
-        return cursor
 
     def _end_all(self, outcome: Outcome) -> None:
         for item in list(self._unfinished):
@@ -216,6 +249,7 @@ class FleetFollower:
 
     def _end(self, item: str, outcome: Outcome) -> None:
         self._unfinished.pop(item, None)
+        self._left.add(item)
         self._endings.append(outcome.ending)
         self._publish(events.ItemEnded(item, outcome, 0.0, Usage(), 0), time.time())
 

@@ -6,10 +6,8 @@ import hashlib
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
@@ -22,13 +20,21 @@ from agentos.core.planning.submission import CodeShipment, ItemTask, RoleSetting
 from agentos.core.planning.worker_task import CallTimeout
 from agentos.fleet.decisions import signal_decided
 from agentos.fleet.item_workflow import ItemStart
-from agentos.fleet.temporal import has_worker, queue_of, start_item
+from agentos.fleet.temporal import (
+    has_worker,
+    map_bounded,
+    no_answer,
+    queue_of,
+    start_item,
+    workflow_status,
+)
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
 from agentos.regular_files import list_folder, read_regular
 from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.code_setup import CodeSetup
 from agentos.run.discovery import check_project, discover
 from agentos.run.github_setup import GitHubIssues, connect_github
+from agentos.run.model_selection import resolve_role
 from agentos.run.signals import Signals
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
@@ -37,7 +43,6 @@ from agentos.storage.postgres.project_items import PostgresItems
 from agentos.workflows.node_context import PROJECT_PROMPTS
 from agentos.workflows.registry import find_workflow
 
-AT_ONCE = 50  # requests to Temporal
 MAX_INDEX = 512 * 1024 * 1024  # bytes
 INDEX_WAIT = 3600.0  # seconds; a submission waits for the code index, because workers cannot
 
@@ -82,7 +87,7 @@ def check_request(request: RunRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was handed over. `joined` were under way already."""
+    """What was handed over. `own` are the items of this submission; the other `items` were under way already."""
 
     submission: int
     project: str
@@ -121,7 +126,8 @@ class Submitter:
         for entry in plan.entries:
             if entry not in entries:
                 self._say(
-                    f"{entry.item.id} is under way with another text, and left out. Stop it first: agentos stop --fleet"
+                    f"{entry.item.id} is under way with another text, and left out. Wait for it, or stop every item of the project: "
+                    "agentos stop --fleet"
                 )
         own = [entry for entry in entries if entry.item.id not in under_way]
         with contextlib.ExitStack() as stack:
@@ -130,9 +136,15 @@ class Submitter:
         submission = await asyncio.to_thread(
             self._database.submit, shared, [self._task(entry) for entry in own], code
         )
-        await self._start(client, submission, entries)
-        await self._signal_joined(client, [entry.item.id for entry in entries if entry not in own])
-        if not await has_worker(client, self._workflow.name):
+        try:
+            await self._start(client, submission, entries)
+            await self._signal_joined(client, [entry.item.id for entry in entries if entry not in own])
+            is_served = await has_worker(client, self._workflow.name)
+        except RPCError as error:
+            raise PreflightError(
+                f"Submitted as S{submission}, but {no_answer(error)}: run the same command again"
+            ) from error
+        if not is_served:
             self._say(
                 f"Submitted, but no worker takes {self._workflow.name} items. Start one anywhere: agentos worker --parallel 3"
             )
@@ -168,20 +180,25 @@ class Submitter:
         """The items that somebody has submitted and that have not ended, with the digest of their text."""
         rows = await asyncio.to_thread(self._database.items, list(plan.ids))
         live = {row.item: row.digest for row in rows.values() if row.is_live}
-        running = await _gather([is_running(client, thread_id(self._name, item)) for item in live])
+        try:
+            found = await map_bounded(lambda item: workflow_status(client, thread_id(self._name, item)), live)
+        except RPCError as error:
+            raise PreflightError(
+                f"{no_answer(error)}: nothing was submitted. Run the same command again"
+            ) from error
         return {
             item: digest
-            for (item, digest), is_running in zip(live.items(), running, strict=True)
-            if is_running
+            for (item, digest), status in zip(live.items(), found, strict=True)
+            if status is WorkflowExecutionStatus.RUNNING
         }
 
     async def _start(self, client: Client, submission: int, entries: list[PlanEntry]) -> None:
         queue, retries = queue_of(self._workflow.name), self._settings.retries
-        await _gather(
-            [
-                start_item(client, ItemStart(self._name, entry.item.id, submission, retries, queue))
-                for entry in entries
-            ]
+        await map_bounded(
+            lambda entry: start_item(
+                client, ItemStart(self._name, entry.item.id, submission, retries, queue)
+            ),
+            entries,
         )
 
     async def _signal_joined(self, client: Client, joined: list[str]) -> None:
@@ -194,6 +211,8 @@ class Submitter:
         settings = self._settings
         wanted = {"drafter": settings.drafter, "reviewer": settings.reviewer}
         wanted |= {role.name: role.models for role in settings.roles}
+        for role, models in wanted.items():
+            resolve_role(role, models, ())  # raises for a model of no known provider
         return SharedTask(
             project=self._name,
             workflow=self._workflow.name,
@@ -210,7 +229,6 @@ class Submitter:
             code=code,
             github=settings.github,
             github_url=settings.github_url,
-            budget=settings.budget,
         )
 
     def _prompts(self) -> list[tuple[str, str]]:
@@ -269,26 +287,3 @@ def _copy_of(index: Path) -> bytes:
 
 def _text(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
-
-
-async def workflow_status(client: Client, workflow: str) -> WorkflowExecutionStatus | None:
-    """None if Temporal does not know it, or no longer."""
-    try:
-        return (await client.get_workflow_handle(workflow).describe()).status
-    except RPCError:
-        return None
-
-
-async def is_running(client: Client, workflow: str) -> bool:
-    return await workflow_status(client, workflow) is WorkflowExecutionStatus.RUNNING
-
-
-async def _gather(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """All of these, some at a time."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(call: Awaitable[Any]) -> Any:
-        async with slots:
-            return await call
-
-    return await asyncio.gather(*map(one, calls))

@@ -1,17 +1,17 @@
-"""The connection to Temporal: address, namespace, TLS and API key come from `temporalio.envconfig`."""
+"""Requests to Temporal. Address, namespace, TLS and API key come from `temporalio.envconfig`."""
 
-import contextlib
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
@@ -20,6 +20,9 @@ from agentos.fleet.item_workflow import WORKFLOW, ItemStart
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = timedelta(seconds=10)
+AT_ONCE = 50  # requests
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 async def connect_temporal() -> Client:
@@ -64,11 +67,56 @@ async def start_item(client: Client, start: ItemStart) -> None:
     )
 
 
+async def workflow_status(client: Client, workflow: str) -> WorkflowExecutionStatus | None:
+    """None if Temporal does not know it, or no longer. Raises RPCError if Temporal does not answer."""
+    try:
+        return (await client.get_workflow_handle(workflow).describe()).status
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+
+
 async def cancel_items(client: Client, project: str, items: Iterable[str]) -> int:
-    """Cancels the workflows of these items, checkpointed; returns how many there were."""
-    found = 0
-    for item in items:
-        with contextlib.suppress(RPCError):
+    """Cancels the workflows of these items, checkpointed; returns how many there were.
+
+    Raises PreflightError if Temporal does not answer.
+    """
+
+    async def cancel(item: str) -> bool:
+        try:
             await client.get_workflow_handle(thread_id(project, item)).cancel()
-            found += 1
-    return found
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    try:
+        return sum(await map_bounded(cancel, items))
+    except RPCError as error:
+        raise PreflightError(
+            f"{no_answer(error)}: some items may not have been stopped. Run the same command again"
+        ) from error
+
+
+def no_answer(error: RPCError) -> str:
+    return f"Temporal did not answer ({one_line(error.message)[:200]})"
+
+
+async def map_bounded(
+    call: Callable[[Argument], Awaitable[Result]], arguments: Iterable[Argument]
+) -> list[Result]:
+    """The results of all calls, AT_ONCE at a time; the first error cancels the others."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(argument: Argument) -> Result:
+        async with slots:
+            return await call(argument)
+
+    tasks = [asyncio.ensure_future(one(argument)) for argument in arguments]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

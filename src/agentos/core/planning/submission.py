@@ -44,7 +44,6 @@ class SharedTask:
     code: CodeShipment | None = None
     github: str = ""
     github_url: str = ""
-    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
