@@ -197,10 +197,11 @@ class TemporalServer:
 
 @dataclass
 class GatewayServer:
-    """`agentos gateway --offline` on loopback, with lasting tokens."""
+    """`agentos gateway` on loopback, with lasting tokens: `--offline`, unless `variables` give it keys."""
 
     home: Path
     arguments: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     token: str = ""
     _process: subprocess.Popen[bytes] | None = None
@@ -210,7 +211,7 @@ class GatewayServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, environment: Mapping[str, str]) -> None:
-        env = {**environment, "AGENTOS_HOME": str(self.home)}
+        env = {**environment, **self.variables, "AGENTOS_HOME": str(self.home)}
         agentos = str(Path(sys.executable).parent / "agentos")
         if not self.token:
             printed = subprocess.run(
@@ -219,9 +220,10 @@ class GatewayServer:
             found = re.search(r"agentos[.\w-]{20,}", printed)
             assert found, printed
             self.token = found[0]
+        offline = () if self.variables else ("--offline",)
         with (self.home / "gateway.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [agentos, "gateway", "--offline", "--listen", f"127.0.0.1:{self.port}", *self.arguments],
+                [agentos, "gateway", *offline, "--listen", f"127.0.0.1:{self.port}", *self.arguments],
                 env=env,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

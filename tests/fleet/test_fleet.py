@@ -1,17 +1,21 @@
 """The commands of a fleet, with real Postgres, Temporal and gateway on loopback."""
 
+import contextlib
 import json
 import signal
 import sqlite3
 import urllib.request
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from agentos.offline.child import start_offline_server
 from tests.fleet.harness import Fleet, are_gone, processes_below
 from tests.fleet.servers import PostgresServer, free_port, running_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+CALLS_PER_ITEM = 6  # three drafts, three reviews
 
 
 def test_two_workers_finish_a_backlog_and_its_documents_are_collected(fleet: Fleet) -> None:
@@ -43,6 +47,26 @@ def test_a_drained_worker_hands_its_items_over_and_repeats_no_call(fleet: Fleet)
     output, _ = follower.communicate(timeout=60)
     assert follower.returncode == 0, output
     assert fleet.documents() == ["LLD-001.md", "LLD-002.md"]
+    assert fleet.calls() == 2 * CALLS_PER_ITEM
+
+
+def test_an_item_that_cannot_start_fails_alone_and_may_be_submitted_again(fleet: Fleet) -> None:
+    fleet.issues(1)
+    assert fleet.run("lld-workflow", "--all", "--fleet", "--detach").returncode == 0
+    with psycopg.connect(fleet.database) as connection:
+        connection.execute(
+            "UPDATE agentos_submissions SET shared = jsonb_set(shared::jsonb, '{roles,0,models}', '[\"nonsense\"]')"
+        )
+    worker = fleet.worker()
+    fleet.wait_until(lambda: "Cannot start here" in fleet.log(1).read_text(), "the rejection")
+    fleet.wait_until(
+        lambda: "unknown provider" in fleet.run("agentos", "status", "--fleet").stdout, "the reason", 30
+    )
+    fleet.issues(2)
+    done = fleet.run("lld-workflow", "--all", "--fleet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fleet.documents() == ["LLD-001.md", "LLD-002.md"]
+    assert worker.poll() is None
 
 
 def test_kill_9_leaves_no_process_and_the_item_goes_on_elsewhere(fleet: Fleet) -> None:
@@ -100,16 +124,29 @@ def test_no_key_and_no_issue_text_reaches_temporal_and_no_key_reaches_postgres(f
     fleet.issues(1)
     issue = fleet.project / "issues/1-thing.md"
     issue.write_text(issue.read_text() + f"\n{canary}\n")
-    fleet.worker()
-    assert fleet.run("lld-workflow", "--all", "--fleet").returncode == 0
+    with contextlib.closing(start_offline_server(fleet.environment("models"))) as models:
+        keys = models.credentials()
+        fleet.gateway.stop()
+        fleet.gateway.variables = {
+            f"GEMINI_API_KEY_{n}": key.secret.reveal() for n, key in enumerate(keys, 1)
+        }
+        fleet.gateway.variables |= {
+            f"GEMINI_BASE_URL_{n}": key.base_url or "" for n, key in enumerate(keys, 1)
+        }
+        fleet.gateway.start(fleet.environment("gateway"))
+        fleet.worker()
+        done = fleet.run("lld-workflow", "--all", "--fleet")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert fleet.calls() == CALLS_PER_ITEM
     with sqlite3.connect(fleet.temporal.file) as copy:
         kept = b"".join(path.read_bytes() for path in fleet.temporal.file.parent.glob("temporal.db*"))
         assert copy.execute("SELECT 1").fetchone() == (1,)
-    for secret in (canary, fleet.gateway.token):
-        assert secret.encode() not in kept
     everything = fleet.postgres.contents()
-    assert canary.encode() in everything
-    assert fleet.gateway.token.encode() not in everything
+    assert fleet.name.encode() in kept and canary.encode() in everything
+    assert canary.encode() not in kept
+    for secret in (fleet.gateway.token, *(key.secret.reveal() for key in keys)):
+        assert secret.encode() not in kept
+        assert secret.encode() not in everything
 
 
 def test_items_wait_for_a_restarting_postgres_and_pay_for_no_answer_twice(tmp_path: Path) -> None:
@@ -182,7 +219,7 @@ def test_two_people_who_submit_an_item_follow_one_workflow(fleet: Fleet) -> None
     second = fleet.start("lld-workflow", "--all", "--fleet", home="bert")
     fleet.worker()
     outputs = [person.communicate(timeout=60)[0] for person in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert [first.returncode, second.returncode] == [0, 0], "\n".join(outputs)
     assert all("1 completed" in output for output in outputs)
     assert fleet.calls() == 6
 
@@ -246,6 +283,8 @@ def _page(address: str, path: str) -> str:
             "Temporal cannot be used at 127.0.0.1:1",
         ),
         (("agentos", "worker"), {"AGENTOS_GATEWAY": ""}, 3, "no gateway"),
+        (("agentos", "worker", "--parallel", "auto"), {}, 2, "needs a number"),
+        (("agentos", "worker"), {"TEMPORAL_NAMESPACE": "missing"}, 3, "gives this worker no items"),
         (("agentos", "worker"), {"AGENTOS_GATEWAY": "http://10.0.0.5:8484"}, 3, "has no TLS"),
         (("agentos", "worker"), {"AGENTOS_GATEWAY": "http://127.0.0.1:1"}, 3, "cannot be reached"),
         (("agentos", "worker"), {"AGENTOS_GATEWAY_TOKEN": ""}, 3, "no token"),

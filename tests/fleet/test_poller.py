@@ -1,21 +1,23 @@
-"""How a turn ends when Temporal cancels it."""
+"""How a turn ends when Temporal cancels it, or the item cannot start."""
 
 import asyncio
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
+from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
-from agentos.fleet.item_workflow import Turn
+from agentos.fleet.item_workflow import FINISHED, Turn
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.visits import Visits
+from agentos.fleet.visits import PreparedItem, Visits
 from agentos.storage.postgres.fleet_items import LoadedTask
 
 TURN = Turn("shop", "LLD-1", 1, 1, 0, 2)
@@ -30,10 +32,14 @@ class FakeDatabase:
     def load(self, thread: str, submission: int) -> LoadedTask:
         return LOADED
 
+    def claim(self, thread: str, claim: tuple[int, int, int], machine: str) -> None:
+        self.claimed = (thread, claim, machine)
+
 
 class FakeWriter:
     def __init__(self) -> None:
         self.states: list[str] = []
+        self.outcomes: list[Any] = []
         self.done: Future[bool] = Future()
 
     def write(self, claim: object, event: object, at: float) -> None:
@@ -41,6 +47,7 @@ class FakeWriter:
 
     def end(self, claim: object, state: str, outcome: object) -> "Future[bool]":
         self.states.append(state)
+        self.outcomes.append(outcome)
         return self.done
 
 
@@ -50,8 +57,15 @@ class Machine:
     def __init__(self, scratch: Path) -> None:
         self.visits, self.writer = Visits(), FakeWriter()
         self.temporal = ActivityEnvironment()
-        writer, database = cast(Any, self.writer), cast(Any, FakeDatabase())
-        self.poller = TemporalPoller(self.visits, writer, database, scratch, ["lld"], 1)
+        self.database = FakeDatabase()
+        self.errors: list[Exception] = []
+        writer, database = cast(Any, self.writer), cast(Any, self.database)
+        self.poller = TemporalPoller(self.visits, writer, database, self.prepare, scratch, "m1", ["lld"], 1)
+
+    def prepare(self, loaded: LoadedTask) -> PreparedItem:
+        if self.errors:
+            raise self.errors.pop(0)
+        return PreparedItem("", (), None, None)
 
     async def start(self) -> "asyncio.Task[Any]":
         turn = asyncio.create_task(self.temporal.run(self.poller.run_item, TURN))
@@ -122,5 +136,31 @@ def test_a_second_cancellation_leaves_the_item_with_its_coordinator(tmp_path: Pa
         with pytest.raises(asyncio.CancelledError):
             await turn
         machine.end_process(Ending.INTERRUPTED)
+
+    asyncio.run(test())
+
+
+def test_an_item_that_cannot_start_is_claimed_and_ends_as_failed(tmp_path: Path) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        machine.writer.done.set_result(True)
+        machine.errors = [PreflightError("no GitHub token")]
+        result = await machine.temporal.run(machine.poller.run_item, TURN)
+        assert (result.kind, machine.writer.states) == (FINISHED, ["ended"])
+        assert machine.database.claimed == ("shop/LLD-1", (1, 1, 1), "m1")
+        assert machine.writer.outcomes[0].error == "cannot start on m1: no GitHub token"
+        assert len(machine.visits) == 0
+
+    asyncio.run(test())
+
+
+def test_an_item_waits_for_postgres_before_it_starts(tmp_path: Path) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        machine.writer.done.set_result(True)
+        machine.errors = [psycopg.OperationalError("the server restarts")]
+        turn = await machine.start()
+        machine.end_process(Ending.FINISHED)
+        assert (await turn).kind == FINISHED
 
     asyncio.run(test())

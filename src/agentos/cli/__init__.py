@@ -1,5 +1,7 @@
 """Entry points of the three programs. Almost nothing is imported here, so that an early Ctrl-C is handled."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -41,6 +43,12 @@ def _run_and_exit(load: "Callable[[], click.Command]", name: str) -> None:
     except KeyboardInterrupt:
         sys.stderr.write(STOPPED)
         code = 130
+    if "temporalio" in sys.modules:
+        # One of its threads that enters Python while the interpreter finalizes aborts the process.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -7,7 +7,7 @@ import click
 
 from agentos.cli.fleet import require_fleet
 from agentos.cli.param_types import HostPort, ImpliedInt, Workers, log_option
-from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
+from agentos.core.constants import AUTO_PARALLEL, DEFAULT_PARALLEL, MAX_PARALLEL
 
 if TYPE_CHECKING:
     from agentos.config.settings import Settings
@@ -30,8 +30,13 @@ def _run(parallel: int | None, metrics: tuple[str, int] | None, log: str) -> int
     require_fleet()
     from agentos.cli.worker_limit import limit_workers
     from agentos.config.settings import Flags, read_settings
+    from agentos.core.errors import UsageError
     from agentos.run.api import RunOrigin, run_with_signals
 
+    if parallel == AUTO_PARALLEL:
+        raise UsageError(
+            "invalid worker count auto: a worker of a fleet needs a number, such as agentos worker --parallel 10"
+        )
     settings = limit_workers(read_settings(Flags(parallel=parallel or DEFAULT_PARALLEL)))
     as_json = log == "json"
     origin = RunOrigin("agentos worker", partial(click.echo, err=as_json), json=as_json)
@@ -58,6 +63,7 @@ command = click.Command(
         click.Option(
             ["--parallel", "-j"],
             type=Workers(),
+            metavar="N",
             is_flag=False,
             flag_value=ImpliedInt(DEFAULT_PARALLEL),
             help=f"Number of items at a time, at most {MAX_PARALLEL} (max_parallel). Default: {DEFAULT_PARALLEL}.",

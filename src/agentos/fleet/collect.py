@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from agentos.storage.home import Home, project_key
 from agentos.storage.postgres.fleet_items import FleetDatabase, FleetDocument, FleetItem
 
 RECORD = "collected.json"
+WRITE_TIMEOUT = 10.0  # seconds
+RETRY_INTERVAL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Collector:
             return False
         # The lineage first and what records that the item is done last: a collection that is cut short is repeated.
         for document in sorted(documents, key=lambda each: not each.path.startswith("docs/lineage/")):
-            self._write(document)
+            self._write_when_free(document)
         recorded[item.item] = item.done_at
         self._record_folder.write(RECORD, json.dumps(recorded, indent=1).encode())
         say(f"{item.item}: collected")
@@ -63,6 +66,17 @@ class Collector:
             return False
         found = self._project.read(document.path)
         return found != document.content and hashlib.sha256(found).hexdigest() not in document.earlier
+
+    def _write_when_free(self, document: FleetDocument) -> None:
+        """Another command may be collecting the same document into the same folder."""
+        deadline = time.monotonic() + WRITE_TIMEOUT
+        while True:
+            try:
+                return self._write(document)
+            except FileExistsError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_INTERVAL)
 
     def _write(self, document: FleetDocument) -> None:
         if document.content is not None:

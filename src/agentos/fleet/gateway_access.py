@@ -90,7 +90,9 @@ def _providers(url: str, token: Secret) -> list[str]:
             f"the gateway {url} cannot be reached ({error}): check that it runs and that this machine may reach it"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise PreflightError(f"{url} is not an agentos gateway of this version") from error
+        raise PreflightError(
+            f"{url} answered, but not as an agentos gateway of this version: check AGENTOS_GATEWAY"
+        ) from error
     if response.status_code == 401:
         raise PreflightError(
             f"the gateway {url} does not accept AGENTOS_GATEWAY_TOKEN: issue one there with agentos gateway token NAME"

@@ -9,7 +9,7 @@ from temporalio.workflow import ActivityCancellationType
 
 WORKFLOW, ACTIVITY, DECIDED = "agentos-item", "run-item", "decided"
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
-DEAD_MACHINES = 10  # an item is given up when so many machines have died working on it
+ATTEMPTS = 10  # of one turn, each after its machine has died or lost the item; then the item is given up
 LONGEST_TURN = timedelta(days=30)
 
 FINISHED, RETRY, DRAINED, PARKED = "finished", "retry", "drained", "parked"
@@ -28,7 +28,7 @@ class ItemStart:
 
 @dataclass(frozen=True)
 class Turn:
-    """The input of the activity: one attempt at an item, on one machine. `tries` have failed before."""
+    """The input of the activity. Temporal may need several attempts at a turn; `tries` turns have failed before it."""
 
     project: str
     item: str
@@ -74,7 +74,7 @@ class ItemWorkflow:
                 retry_policy=RetryPolicy(
                     initial_interval=timedelta(seconds=1),
                     backoff_coefficient=1.0,
-                    maximum_attempts=DEAD_MACHINES,
+                    maximum_attempts=ATTEMPTS,
                 ),
             )
             if result.kind == RETRY:

@@ -16,6 +16,7 @@ from typing import Any
 
 from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment
+from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import SharedTask
 from agentos.core.planning.worker_task import CodeAccess, FleetTask, GitHubAccess, RoleModel, WorkerTask
 from agentos.core.protocol import events
@@ -23,11 +24,12 @@ from agentos.core.protocol.codec import WIRE_NAMES, pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
+from agentos.core.text.line_assembler import one_line
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.process import ProcessEngine
 from agentos.fleet.gateway_access import PreparedWorker
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.visits import Visit, Visits
+from agentos.fleet.visits import PreparedItem, Visit, Visits
 from agentos.fleet.worker_metrics import WorkerMetrics
 from agentos.http.metrics import serving_metrics
 from agentos.outputs.format import prefixed
@@ -42,8 +44,9 @@ from agentos.storage.files import private_folder
 from agentos.storage.home import Home
 from agentos.storage.locks import LockFile, is_locked
 from agentos.storage.peer_log import NoPeers
+from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.event_writer import EventWriter
-from agentos.storage.postgres.fleet_items import FleetDatabase
+from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow, workflow_names
 
@@ -82,6 +85,7 @@ class FleetWorker:
         self._redact = Redactor(credential.secret for credential in self._credentials)
         self._redact.add([parts.conninfo] if parts.conninfo.reveal() else [])
         self._visits = Visits()
+        self._is_stopping = False
         self._machine = f"{socket.gethostname()}:{os.getpid()}"
         self._workflows = workflow_names()
         self._database = FleetDatabase(parts.conninfo)
@@ -92,7 +96,7 @@ class FleetWorker:
             stack.callback(self._database.close)
             check_tables(self._database.connection)
             scratch = stack.enter_context(_scratch_folder(Home(settings.home).path / "fleet"))
-            self._code = CodeCache(scratch / "code", FleetDatabase(self._conninfo))
+            self._code = CodeCache(scratch / "code", self._database)
             self._writer = EventWriter(self._conninfo, self._redact)
             stack.callback(self._writer.close, WRITER_TIMEOUT)
             engine = ProcessEngine(
@@ -105,7 +109,8 @@ class FleetWorker:
             self._visits.wake = engine.wake
             metrics = WorkerMetrics(self._visits)
             self._poller = TemporalPoller(
-                *(self._visits, self._writer, self._database, scratch, self._workflows, settings.parallel),
+                *(self._visits, self._writer, self._database, self._prepare, scratch, self._machine),
+                *(self._workflows, settings.parallel),
                 partial(serving_metrics, metrics.numbers, *self._metrics_address)
                 if self._metrics_address
                 else None,
@@ -120,17 +125,32 @@ class FleetWorker:
             signals.wake = engine.wake
             loop = EventLoop(scheduler, engine, [self, metrics], HOST_CLOCK, NoPeers())
             greeting = (
-                f"{self._machine} takes {settings.parallel} items at a time; workflows: "
+                f"{self._machine} runs {settings.parallel} items at a time; workflows: "
                 f"{', '.join(self._workflows)}. Ctrl-C hands its items to the other workers and ends it."
             )
             self._log(LogLine(HOST_CLOCK.wall(), "", LogLevel.INFO, greeting), "worker_started")
             started = events.RunStarted("", "", "", (), settings.parallel, ())
-            return loop.run(started, ExternalInputs(signals.arrived, membership=self._visits.take_moves))
+            inputs = ExternalInputs(signals.arrived, membership=lambda: self._take_moves(signals))
+            code = loop.run(started, inputs)
+        if self._poller.failure:
+            raise PreflightError(
+                f"Temporal gives this worker no items ({one_line(str(self._poller.failure))[:200]}): check TEMPORAL_NAMESPACE "
+                "and the permissions of this worker, then start it again"
+            ) from self._poller.failure
+        return code
+
+    def _take_moves(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
+        """A worker that gets no more items hands over those that it has, as after SIGTERM."""
+        if self._poller.failure and not self._is_stopping:
+            self._is_stopping = True
+            signals.arrived.append("SIGTERM")
+        return self._visits.take_moves()
 
     # The one listener of the run.
 
     def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.ShutdownStarted):
+            self._is_stopping = True
             self._poller.drain()
         visit = self._visits.get(getattr(event, "item", ""))
         # A worker's run starts without items, which says nothing to its reader.
@@ -160,22 +180,22 @@ class FleetWorker:
         return WorkerTask(
             run=f"S{visit.turn.submission}",
             coordinator=os.getpid(),
-            project=str(visit.scratch),
+            project=str(visit.scratch / "project"),
             workflow=shared.workflow,
-            origin=find_workflow(shared.workflow, Path("/")).origin,
+            origin=visit.prepared.origin,
             item=task.item,
             database="",
             max_iterations=shared.max_iterations,
-            models=self._roles(shared),
+            models=visit.prepared.models,
             call_timeouts=shared.call_timeouts,
             fresh=task.fresh,
             redo=task.redo,
             gates=shared.gates,
             text=task.text,
-            github=self._github(shared) if task.filed else None,
+            github=visit.prepared.github,
             filed=task.filed,
-            code=self._code.access(shared),
-            store=str(visit.scratch.with_name(f"{visit.key}.store.db")),
+            code=visit.prepared.code,
+            store=str(visit.scratch / "store.db"),
             fleet=FleetTask(
                 self._conninfo,
                 visit.claim.thread_id,
@@ -185,6 +205,24 @@ class FleetWorker:
                 (*shared.prompts, *task.inputs),
             ),
         )
+
+    def _prepare(self, loaded: LoadedTask) -> PreparedItem:
+        """Everything that may fail for an item before its process starts. Called in the poller's thread, where an error
+        ends this item alone."""
+        shared, task = loaded.shared, loaded.task
+        try:
+            return PreparedItem(
+                find_workflow(shared.workflow, Path("/")).origin,
+                self._roles(shared),
+                self._github(shared) if task.filed else None,
+                self._code.access(shared),
+            )
+        except Exception as error:
+            if not is_away(error):
+                key, text = f"{shared.project}.{task.item.id}", f"Cannot start here: {one_line(str(error))}"
+                line = LogLine(HOST_CLOCK.wall(), key, LogLevel.ERROR, text)
+                self._log(line, WIRE_NAMES[events.WorkerStartFailed])
+            raise
 
     def _roles(self, shared: SharedTask) -> tuple[RoleModel, ...]:
         providers = [credential.provider for credential in self._credentials]
@@ -224,7 +262,15 @@ class CodeCache:
             return None
         path = self._folder / f"{code.digest}.db"
         if not path.exists():
-            path.write_bytes(zlib.decompress(self._database.code(code.digest)))
+            try:
+                content = zlib.decompress(self._database.code(code.digest))
+            except zlib.error as error:
+                raise PreflightError(
+                    f"the code index of this submission cannot be read ({error}): submit the item again"
+                ) from error
+            written = path.with_suffix(".tmp")  # so that a full disk leaves no half index behind
+            written.write_bytes(content)
+            written.replace(path)
         return CodeAccess(str(path), code.snapshot, code.commit, code.tokens, code.named)
 
 

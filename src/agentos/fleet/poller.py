@@ -12,7 +12,9 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from temporalio import activity
 from temporalio.client import Client
@@ -22,7 +24,8 @@ from temporalio.worker import Worker
 from agentos.core.backoff import backoff
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
-from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.core.text.line_assembler import one_line
 from agentos.fleet.item_workflow import (
     ACTIVITY,
     DRAINED,
@@ -34,7 +37,7 @@ from agentos.fleet.item_workflow import (
     TurnResult,
 )
 from agentos.fleet.temporal import connect_temporal, queue_of
-from agentos.fleet.visits import Visit, Visits
+from agentos.fleet.visits import PreparedItem, Visit, Visits
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
 from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
@@ -42,19 +45,26 @@ from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 HEARTBEAT_INTERVAL = 1.0  # seconds
 DRAIN_TIMEOUT = 9.0  # seconds
 RETRY_INTERVAL = 0.5  # seconds
+Found = TypeVar("Found")
 Serving = Callable[[Callable[[], bool]], AbstractAsyncContextManager[str]]
 """Serves metrics and health, given whether items can be taken."""
 
 
 class TemporalPoller:
-    """Runs one Temporal worker per installed workflow. `start` returns once it is connected, or raises."""
+    """Runs one Temporal worker per installed workflow. `start` returns once it is connected, or raises.
+
+    Each of them takes up to `parallel` items, because Temporal has no limit over several queues. `failure` is the error that
+    ended one of them for good.
+    """
 
     def __init__(  # noqa: PLR0913 - built in one place
         self,
         visits: Visits,
         writer: EventWriter,
         database: FleetDatabase,
+        prepare: Callable[[LoadedTask], PreparedItem],
         scratch: Path,
+        machine: str,
         workflows: Sequence[str],
         parallel: int,
         serving: Serving | None = None,
@@ -63,7 +73,10 @@ class TemporalPoller:
         self._writer = writer
         self._database = database
         self._database_lock = asyncio.Lock()  # one connection, many activities
+        self._prepare = prepare
         self._scratch = scratch
+        self._machine = machine
+        self.failure: BaseException | None = None
         self._workflows = workflows
         self._parallel = parallel
         self._serving = serving
@@ -113,8 +126,17 @@ class TemporalPoller:
         await asyncio.wait(
             [asyncio.ensure_future(stopping.wait()), *running], return_when=asyncio.FIRST_COMPLETED
         )
+        for task in running:
+            if task.done() and (error := task.exception()):
+                await self._fail(error)
         await asyncio.gather(*(worker.shutdown() for worker in workers))
         await asyncio.gather(*running, return_exceptions=True)
+
+    async def _fail(self, error: BaseException) -> None:
+        if not self._visits.is_draining:
+            self._visits.is_draining = True
+            self.failure = error
+            self._visits.wake()
 
     def _worker(self, client: Client, workflow: str) -> Worker:
         return Worker(
@@ -127,6 +149,7 @@ class TemporalPoller:
             default_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_INTERVAL),
             graceful_shutdown_timeout=timedelta(seconds=DRAIN_TIMEOUT),
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
+            on_fatal_error=self._fail,
         )
 
     @activity.defn(name=ACTIVITY)
@@ -140,13 +163,16 @@ class TemporalPoller:
 
     async def _run_item(self, turn: Turn) -> TurnResult:
         thread = thread_id(turn.project, turn.item)
-        loaded = await self._load(thread, turn.submission)
+        claim = ItemClaim(thread, (turn.submission, turn.turn, activity.info().attempt))
+        loaded = await self._ask(partial(self._database.load, thread, turn.submission))
         if loaded is None:
             raise ApplicationError(f"{thread} is not in Postgres", non_retryable=True)
-        claim = ItemClaim(thread, (turn.submission, turn.turn, activity.info().attempt))
-        visit = Visit(
-            f"{turn.project}.{turn.item}", turn, claim, loaded, self._scratch / f"{turn.project}.{turn.item}"
-        )
+        try:
+            prepared = await self._ask(partial(self._prepare, loaded))
+        except Exception as error:
+            return await self._reject(turn, claim, one_line(str(error)))
+        key = f"{turn.project}.{turn.item}"
+        visit = Visit(key, turn, claim, loaded, prepared, self._scratch / key)
         while not self._visits.enter(visit):
             if self._visits.is_draining:
                 return TurnResult(DRAINED)
@@ -161,23 +187,30 @@ class TemporalPoller:
             if not self._visits.is_draining:
                 # After a lost heartbeat the item goes on elsewhere: only a person's cancellation is an outcome.
                 if (details := activity.cancellation_details()) and details.cancel_requested:
-                    await self._record(visit, event)
+                    await self._record(turn, claim, event)
                 raise
         finally:
             shutil.rmtree(visit.scratch, ignore_errors=True)
-        return await self._record(visit, event)
+        return await self._record(turn, claim, event)
 
-    async def _load(self, thread: str, submission: int) -> LoadedTask | None:
+    async def _reject(self, turn: Turn, claim: ItemClaim, reason: str) -> TurnResult:
+        """Ends an item whose process cannot be started; the claim is otherwise made by that process."""
+        await self._ask(partial(self._database.claim, claim.thread_id, claim.claim, self._machine))
+        outcome = failed(f"cannot start on {self._machine}: {reason}")
+        return await self._record(turn, claim, events.ItemEnded(turn.item, outcome, 0.0, Usage(), 0))
+
+    async def _ask(self, question: Callable[[], Found]) -> Found:
+        """The answer of something that uses the database, in a thread; waits while Postgres is away."""
         while True:
             try:
                 async with self._database_lock:
-                    return await asyncio.to_thread(self._database.load, thread, submission)
+                    return await asyncio.to_thread(question)
             except Exception as error:
                 if not is_away(error):
                     raise
             await asyncio.sleep(RETRY_INTERVAL)
 
-    async def _record(self, visit: Visit, event: events.ItemEnded) -> TurnResult:
+    async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
         """Writes what this turn came to, and tells Temporal what to do next."""
         outcome = event.outcome
         shown: events.Event
@@ -187,17 +220,17 @@ class TemporalPoller:
             case Outcome(ending=Ending.INTERRUPTED) if self._visits.is_draining:
                 result, state, kept = TurnResult(DRAINED), "submitted", None
                 shown = events.ItemSuspended(event.item, event.node)
-            case Outcome(ending=Ending.FAILED, retryable=True) if not visit.is_last_try:
-                seconds = backoff(visit.turn.tries + 1, random.random)
+            case Outcome(ending=Ending.FAILED, retryable=True) if turn.tries < turn.retries:
+                seconds = backoff(turn.tries + 1, random.random)
                 result, state, kept = TurnResult(RETRY, seconds), "submitted", None
-                tries, most = visit.turn.tries + 2, visit.turn.retries + 1
+                tries, most = turn.tries + 2, turn.retries + 1
                 shown = events.ItemRetried(event.item, outcome.error or "", tries, most, seconds)
             case Outcome(ending=Ending.PARKED):
                 result, state, kept, shown = TurnResult(PARKED), "parked", outcome, event
             case _:
                 result, state, kept, shown = TurnResult(FINISHED), "ended", outcome, event
-        self._writer.write(visit.claim, replace(shown, item=visit.turn.item), round(time.time(), 3))
-        await asyncio.shield(asyncio.wrap_future(self._writer.end(visit.claim, state, kept)))
+        self._writer.write(claim, replace(shown, item=turn.item), round(time.time(), 3))
+        await asyncio.shield(asyncio.wrap_future(self._writer.end(claim, state, kept)))
         return result
 
 

@@ -6,26 +6,34 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentos.core.planning.worker_task import CodeAccess, GitHubAccess, RoleModel
 from agentos.core.protocol import events
 from agentos.fleet.item_workflow import Turn
 from agentos.storage.postgres.event_writer import ItemClaim
 from agentos.storage.postgres.fleet_items import LoadedTask
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedItem:
+    """What the item's process gets from this machine."""
+
+    origin: str
+    models: tuple[RoleModel, ...]
+    github: GitHubAccess | None
+    code: CodeAccess | None
+
+
 @dataclass(slots=True)
 class Visit:
-    """One item while it is here: from the activity's start to the exit of its process."""
+    """One item while it is here: from the activity's start to the exit of its process. `scratch` is deleted then."""
 
     key: str
     turn: Turn
     claim: ItemClaim
     loaded: LoadedTask
+    prepared: PreparedItem
     scratch: Path
     ended: "Future[events.ItemEnded]" = field(default_factory=Future)
-
-    @property
-    def is_last_try(self) -> bool:
-        return self.turn.tries >= self.turn.retries
 
 
 class Visits:
@@ -39,7 +47,7 @@ class Visits:
         self.is_draining = False
 
     def enter(self, visit: Visit) -> bool:
-        """False if the item is still here from an earlier turn."""
+        """False if the worker is draining, or the item is still here from an earlier attempt or turn."""
         with self._lock:
             if visit.key in self._visits or self.is_draining:
                 return False

@@ -157,6 +157,14 @@ class FleetDatabase:
             unpack(SharedTask, row["shared"]), unpack(ItemTask, row["task"]), row["verdict_digest"] or ""
         )
 
+    def claim(self, thread: str, claim: tuple[int, int, int], machine: str) -> None:
+        """Claims an item for which no process will do it, unless the claim is outranked."""
+        self.connection.execute(
+            "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = '', machine = %(machine)s "
+            "WHERE thread_id = %(thread)s AND claim < %(claim)s::bigint[]",
+            {"claim": list(claim), "machine": machine, "thread": thread},
+        )
+
     def code(self, digest: str) -> bytes:
         row = self.connection.execute(
             "SELECT content FROM agentos_code WHERE digest = %s", (digest,)
