@@ -50,7 +50,7 @@ def test_an_earlier_end_of_an_item_is_not_the_end_of_this_submission(
     submitted = Submitted(2, "shop", Plan(()), ("LLD-1",), own, ("Title",), (), 0)
     signals: Any = type("NoSignals", (), {"arrived": []})()
     started = events.RunStarted("", "", "", ("LLD-1",), 1, ())
-    follower = FleetFollower(fake, fake, fake, fake, submitted)
+    follower = FleetFollower(fake.listeners, fake, fake, fake, submitted)
     code = asyncio.run(follower.run(started, EventCursor(0), signals))
     assert fake.endings == endings
     assert code == int(Ending.FAILED in endings)
