@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from agentos.cli.demo import demo_folder
+
 from .harness import PROGRAMS, CompletedCommand, RunHarness, wait_until
 
 
@@ -98,3 +100,19 @@ def test_a_finished_demo_is_recreated_but_another_folder_is_not(harness: RunHarn
     assert (folder / "issues").is_dir() and not (folder / "old").exists()
     again.signal(signal.SIGINT)
     assert again.wait().code == 130
+
+
+def test_a_finished_demo_with_files_of_the_user_is_moved_aside(harness: RunHarness) -> None:
+    folder = harness.project / "try"
+    with demo_folder(folder):
+        (folder / "docs/lld").mkdir(parents=True)
+    with demo_folder(folder):
+        assert not (folder / "docs").exists(), "nothing of the user's in it: created again"
+        (folder / "notes.txt").write_text("mine")
+        next((folder / "issues").glob("041-*.md")).write_text("# Another issue\n")
+    with demo_folder(folder):
+        assert not (folder / "notes.txt").exists()
+    aside = harness.project / "try-1"
+    assert (aside / "notes.txt").read_text() == "mine"
+    assert next((aside / "issues").glob("041-*.md")).read_text() == "# Another issue\n"
+    assert not (harness.project / "try-2").exists()

@@ -14,6 +14,7 @@ import click
 
 from agentos.cli.param_types import Workers
 from agentos.core.errors import PreflightError, UsageError
+from agentos.regular_files import UnsafeFile, read_regular
 from agentos.storage.home import Home
 from agentos.storage.locks import ItemLocks, LockFile, is_locked
 from agentos.storage.runs import is_alive, run_folders
@@ -29,6 +30,7 @@ OFFLINE_SERVER_ARGUMENTS = (
 )
 MARKER = ".agentos-demo"
 HOME = ".agentos-home"
+WRITTEN_BY_RUNS = (HOME, "docs", ".locks", "__pycache__")
 
 
 def _run(directory: Path, parallel: int) -> int:
@@ -146,7 +148,10 @@ def demo_folder(directory: Path) -> Iterator[Path]:
 
 
 def _prepare(project: Path) -> LockFile:
-    """Recreate a finished demo, keep an unfinished one to resume, refuse any other non-empty folder."""
+    """Recreate a finished demo, keep an unfinished one to resume, refuse any other non-empty folder.
+
+    A finished demo in which the user has changed anything is moved aside.
+    """
     lock = LockFile(project / MARKER)
     project.mkdir(parents=True, exist_ok=True)
     if any(project.iterdir()) and not lock.path.exists():
@@ -159,6 +164,10 @@ def _prepare(project: Path) -> LockFile:
         if _in_use(project):
             raise DemoInUse(str(project))
         if not any((project / HOME).glob("checkpoints/*/*.db")):
+            if changed := _changed_files(project):
+                aside = _move_aside(project)
+                others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+                click.echo(f"Moved the earlier demo to {aside}, since you changed it ({changed[0]}{others}).")
             _clear(project)
         _copy_backlog(project)
     except BaseException:
@@ -180,6 +189,42 @@ def _clear(project: Path) -> None:
             shutil.rmtree(entry)
         elif entry.name != MARKER:
             entry.unlink()
+
+
+def _changed_files(project: Path) -> list[str]:
+    """Files that neither the demo nor its run wrote, or that have other content since."""
+    found = []
+    with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
+        for folder, names, files in os.walk(project):
+            inside = Path(folder).relative_to(project)
+            names[:] = [name for name in names if str(inside / name) not in WRITTEN_BY_RUNS]
+            for name in files:
+                copied_from = (backlog / inside / name, backlog / "codebase" / inside / name)
+                if str(inside / name) != MARKER and not any(
+                    original.is_file() and _same_content(original, Path(folder) / name)
+                    for original in copied_from
+                ):
+                    found.append(str(inside / name))
+    return sorted(found)
+
+
+def _same_content(original: Path, ours: Path) -> bool:
+    try:
+        return read_regular(ours) == read_regular(original)
+    except (OSError, UnsafeFile):
+        return False
+
+
+def _move_aside(project: Path) -> Path:
+    """Move everything but the locked marker to a new folder beside the demo."""
+    number = 1
+    while (aside := project.with_name(f"{project.name}-{number}")).exists():
+        number += 1
+    aside.mkdir()
+    for entry in project.iterdir():
+        if entry.name != MARKER:
+            entry.rename(aside / entry.name)
+    return aside
 
 
 def _copy_backlog(project: Path) -> None:
