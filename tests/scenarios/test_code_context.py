@@ -42,6 +42,13 @@ def _halves(found: dict[str, str]) -> list[str]:
     return [shared, marker.lstrip("\n") + own] if marker else [shared, ""]
 
 
+def test_a_project_with_one_file_is_described_in_the_singular(harness: RunHarness) -> None:
+    harness.issue(1)
+    make_project(harness.project, {"app.py": "def start(): ...\n"})
+    shown = agentos(harness, "context", "1")
+    assert shown.code == 0 and "the only file" in shown.out and "1 files" not in shown.out, shown.out
+
+
 def test_what_cannot_be_shown_is_an_error_that_says_why(harness: RunHarness) -> None:
     harness.issue(1)
     make_project(harness.project, {**FILES, ".env": "PASSWORD=x\n"})

@@ -119,6 +119,7 @@ def test_a_draft_cannot_approve_itself(harness: RunHarness, program: str) -> Non
     assert set(harness.project.glob("issues/*.md")) == given
     (document,) = harness.project.glob("docs/*/needs-revision/*.md")
     assert 'status: "needs revision"' in document.read_text().split("\n---\n")[0]
+    assert "0 approved, 1 needs revision" in harness.run("runs", program="agentos").out
     calls = len(server.calls())
     again = harness.run("--all", program=program)
     assert again.code == 0 and len(server.calls()) == calls

@@ -164,6 +164,27 @@ def test_doctor_names_a_fix_for_each_problem_and_changes_nothing(harness: RunHar
     } == {name: seen for name, seen in before.items() if not name.endswith("project")}
 
 
+def test_doctor_quotes_the_home_and_leaves_out_what_is_in_worktrees(harness: RunHarness) -> None:
+    harness.issues(1)
+    home = harness.root / "my home"
+    for folder in (home, home / "worktrees", home / "worktrees/shop", home / "copies"):
+        folder.mkdir(mode=0o700)
+    (home / "worktrees/shop/a.txt").write_text("")
+    (home / "worktrees/shop/a.txt").chmod(0o644)
+    (home / "copies/shop").mkdir()
+    (home / "copies/shop").chmod(0o755)
+    assert agentos(harness, "doctor", "--offline", AGENTOS_HOME=str(home)).code == 0
+    (home / "copies").chmod(0o755)
+    done = agentos(harness, "doctor", "--offline", AGENTOS_HOME=str(home))
+    assert done.code == 3 and fix_for(done, "permissions") == f"type chmod -R go= '{home}'"
+
+
+def test_doctor_finds_nothing_wrong_in_a_project_with_a_workflow_of_its_own(harness: RunHarness) -> None:
+    assert agentos(harness, "init", "--workflow").code == 0
+    done = agentos(harness, "doctor", "--offline")
+    assert done.code == 0 and "essays.py has a workflow" in done.out, done.out
+
+
 def test_doctor_lists_issues_that_every_run_skips(harness: RunHarness) -> None:
     harness.issue(42)
     for name in ("README.md", "idea.md"):

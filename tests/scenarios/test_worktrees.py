@@ -2,11 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from agentos.core.planning.exec_command import WorkspaceKind, WorkspaceSpec
+from agentos.exec.copies import Copies
+from agentos.exec.workspace import WorkspaceError, claim_name
+from agentos.exec.worktrees import Worktrees, worktree_spec
 
 from .github import REPOSITORY, TOKEN, FakeGitHub
 from .harness import CompletedCommand, RunHarness, wait_until
@@ -166,3 +172,100 @@ def test_a_branch_is_pushed_and_gets_one_pull_request(
             assert opened.out.strip() == f"https://github.example/{REPOSITORY}/pull/1"
         assert [(pull["head"]["ref"], pull["base"]) for pull in github.pulls] == [("agentos/a", "main")]
     assert git(tmp_path / "origin.git", "show", "agentos/a:a.txt") == "a"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["--worktree", "--copy"])
+def test_items_of_one_name_in_two_folders_have_folders_of_their_own(
+    harness: RunHarness, project: Path, isolation: str
+) -> None:
+    for folder in ("shop", "blog"):
+        (project / folder).mkdir()
+        (project / folder / "login.sh").write_text(f"ls *.txt; echo >> {folder}.txt\n")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "-m", "Two folders")
+
+    def run(folder: str) -> CompletedCommand:
+        items = ("--items", f"{folder}/*.sh", "--parallel", "1")
+        return harness.run("exec", isolation, *items, "--", "./agent", "./{item}", program="agentos")
+
+    assert run("shop").code == 0
+    second = run("blog")
+    assert second.code == 0 and "shop.txt" not in second.lines_of("login"), second.out
+    found = {str(state["source"]): str(state["item"]) for state in states(harness).values()}
+    assert found["shop/login.sh"] == "login" and re.fullmatch("login-[0-9a-f]{8}", found["blog/login.sh"])
+    (project / "blog" / "login.sh").write_text("cat blog.txt; ls *.txt\n")
+    harness.run("worktrees", "prune", "login", "--force", program="agentos")
+    third = harness.run(
+        "exec", isolation, "blog/login.sh", "--", "sh", "-c", "ls; : {item}", program="agentos"
+    )
+    assert "blog.txt" in third.lines_of("login"), "it continues in its own folder, also when the id is free"
+
+
+def test_items_whose_ids_lose_their_letters_have_names_of_their_own(tmp_path: Path) -> None:
+    names = [claim_name(tmp_path / "w", "1", source) for source in ("альфа 1.md", "бета 1.md")]
+    assert names[0] == "1" and names[1].startswith("1-") and len(set(names)) == 2
+    assert names == [claim_name(tmp_path / "w", "1", source) for source in ("альфа 1.md", "бета 1.md")]
+    assert len(claim_name(tmp_path / "w", "x" * 64, "one")) == 64
+    assert len(claim_name(tmp_path / "w", "x" * 64, "two")) == 64
+
+
+@pytest.mark.parametrize("submodule", [False, True])
+def test_git_runs_no_program_that_a_nested_repository_names(
+    harness: RunHarness, project: Path, tmp_path: Path, submodule: bool
+) -> None:
+    """Such a repository may come from a program in a sandbox, and git runs outside of it."""
+    if submodule:
+        commit = git(project, "rev-parse", "HEAD")
+        git(project, "update-index", "--add", "--cacheinfo", f"160000,{commit},sub")
+        (project / ".gitmodules").write_text('[submodule "sub"]\npath = sub\nurl = x\nignore = none\n')
+        git(project, "add", ".gitmodules")
+        git(project, "commit", "--quiet", "-m", "Add a submodule")
+    worktrees = Worktrees(worktree_spec(project, tmp_path / "worktrees"))
+    path, taken = worktrees.open("a").path, tmp_path / "taken"
+    nested = path / "sub"
+    nested.mkdir(exist_ok=True)
+    git(nested, "init", "--quiet")
+    (nested / "file").write_text("one")
+    git(nested, "add", "--all")
+    git(nested, "commit", "--quiet", "-m", "Nested")
+    (nested / "file").write_text("two")
+    (nested / ".gitattributes").write_text("* filter=x\n")
+    git(nested, "config", "filter.x.clean", f"touch '{taken}'; cat")
+    (path / "mine.txt").write_text("mine")
+
+    state = worktrees.save("a", "Save")
+
+    worktrees.save("a", "Save again")
+    assert not taken.exists()
+    assert (state.files, state.uncommitted, state.left_out) == (1, 0, ("sub",))
+    assert git(project, "diff", "--name-only", "main", "agentos/a") == "mine.txt"
+    with pytest.raises(WorkspaceError, match="a git repository of its own, sub"):
+        worktrees.remove("a")
+    assert not taken.exists()
+    worktrees.remove("a", force=True)
+
+
+def test_a_repository_that_a_program_makes_in_its_copy_is_never_used(
+    harness: RunHarness, tmp_path: Path
+) -> None:
+    (harness.project / "one.txt").write_text("one\n")
+    copies = Copies(WorkspaceSpec(WorkspaceKind.COPY, str(harness.project), str(tmp_path / "copies")))
+    path, taken = copies.open("a").path, tmp_path / "taken"
+    git(path, "init", "--quiet")
+    (path / ".gitattributes").write_text("* filter=x\n")
+    git(path, "config", "filter.x.clean", f"touch '{taken}'; cat")
+    assert copies.save("a", "").files == 1
+    copies.merge("a")
+    assert not taken.exists() and not (harness.project / ".git").exists()
+
+
+def test_merge_all_is_not_suggested_where_all_that_is_left_conflicts(
+    harness: RunHarness, project: Path
+) -> None:
+    exec_(harness)
+    assert worktrees(harness).out.endswith("Merge all: agentos worktrees merge\n")
+    worktrees(harness, "merge")
+    assert worktrees(harness).out.splitlines()[-1] == (
+        "See one: agentos worktrees diff b. Merge one by hand: git merge agentos/b"
+    )

@@ -89,6 +89,10 @@ def _outcomes(stats: "RunStats") -> str:
         "finished by other runs": stats.ending(Ending.FINISHED_BY_OTHER_RUN),
         "held by other runs": stats.ending(Ending.HELD_BY_OTHER_RUN),
     }
+    if len(always.get("need revision", ())) == 1:
+        always = {
+            "needs revision" if word == "need revision" else word: rows for word, rows in always.items()
+        }
     groups = {**always, **{word: rows for word, rows in if_any.items() if rows}}
     return ", ".join(f"{len(rows)} {word}" for word, rows in groups.items())
 

@@ -73,18 +73,33 @@ def _list(repo: Path | None, as_json: bool) -> int:
     if not states:
         click.echo("No worktrees. Make them with: agentos exec --worktree --items '*.md' -- my-agent {item}")
         return 0
+    from agentos.core.text.line_assembler import clean
+
     width = max(len(state.item) for state in states)
     for state in states:
         click.echo(f"{state.item:<{width}}  {_state_text(state)}")
-        click.echo(f"{'':<{width}}  {state.branch or 'copy'} in {state.path}")
-    if any(state.files and not state.is_merged for state in states):
+        owner = f" of {clean(state.source)}" if state.source else ""
+        click.echo(f"{'':<{width}}  {state.branch or 'copy'}{owner} in {state.path}")
+    pending = [state for state in states if state.files and not state.is_merged and not state.is_missing]
+    if any(not state.conflicts for state in pending):
         click.echo("See one: agentos worktrees diff ITEM. Merge all: agentos worktrees merge")
+    elif pending:
+        click.echo(_by_hand(pending[0]))
     elif any(state.is_merged for state in states):
         click.echo("Remove what is merged: agentos worktrees prune")
     return 0
 
 
+def _by_hand(state: "WorkspaceState") -> str:
+    """What to do where all that is left conflicts."""
+    merge = (
+        f" Merge one by hand: git merge {state.branch}" if state.branch else " Copy what you want by hand."
+    )
+    return f"See one: agentos worktrees diff {state.item}.{merge}"
+
+
 def _state_text(state: "WorkspaceState") -> str:
+    from agentos.exec.workspace import repositories_text
     from agentos.outputs.format import count
 
     if state.is_missing:
@@ -94,6 +109,8 @@ def _state_text(state: "WorkspaceState") -> str:
         parts[0] += f" (+{state.added_lines} -{state.removed_lines}), {count(state.commits, 'commit')}"
     if state.uncommitted:
         parts.append(f"{count(state.uncommitted, 'uncommitted file')}")
+    if state.left_out:
+        parts.append(f"contains {repositories_text(state.left_out)}")
     if state.files:
         base = state.base if state.branch else "the project"
         if state.is_merged:

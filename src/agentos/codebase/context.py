@@ -135,7 +135,8 @@ class ContextBuilder:
         paths = self._index.paths()
         tree = path_tree(paths, int(self._limit * _TREE_SHARE))
         if tree:
-            parts.append(ContextPart(PartKind.TREE, "", f"all {len(paths):,} files", tree))
+            why = f"all {len(paths):,} files" if len(paths) > 1 else "the only file"
+            parts.append(ContextPart(PartKind.TREE, "", why, tree))
         return tuple(parts)
 
     def _whole(

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import shlex
 import shutil
 import stat
 import sys
@@ -17,12 +18,13 @@ from agentos.config.project import BACKLOG_FOLDERS as FOLDERS
 from agentos.config.project import path_from_here
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
+from agentos.core.planning.exec_command import WorkspaceKind
 from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_duplicates
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
 from agentos.outputs.plan_text import skipped_lines
 from agentos.platform_support import platform as platform_calls
-from agentos.regular_files import is_inside
+from agentos.regular_files import is_inside, read_regular
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home, check_home
@@ -40,6 +42,7 @@ MAX_CLOCK_SKEW = 60.0  # seconds
 NO_KEYS = "set GEMINI_API_KEY_1, or type: agentos keys add (or work with --offline)"
 ALL_REJECTED = "see why: agentos keys; test them again: agentos keys check; or add another: agentos keys add"
 MAX_PROBLEMS = 10
+WORKFLOW_IMPORT = b"agentos.workflows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,19 @@ def _permissions(context: CheckContext) -> Iterator[Finding]:
         found = (
             f"{count(len(exposed), 'file is', 'files are')} accessible to other users, such as {exposed[0]}"
         )
-        yield Finding("permissions", found, f"type chmod -R go= {context.home}")
+        yield Finding("permissions", found, f"type chmod -R go= {shlex.quote(str(context.home))}")
     else:
         yield Finding("permissions", "only you can access the home")
 
 
 def _all_paths(home: Path) -> Iterator[Path]:
+    """Everything in the home but the files of worktrees and copies: only their owner can enter those folders."""
     yield home
+    closed = {str(home / kind.folder) for kind in WorkspaceKind}
     for folder, folders, files in os.walk(home):
+        if folder in closed and not _is_exposed(Path(folder)):
+            folders.clear()
+            continue
         yield from (Path(folder) / name for name in (*folders, *files))
 
 
@@ -274,14 +282,24 @@ def _project(context: CheckContext) -> Iterator[Finding]:
     project = context.project
     counts = {name: len(list((project / name).glob("*.md"))) for name in FOLDERS}
     found = ", ".join(f"{name}/ has {count(number, 'file')}" for name, number in counts.items() if number)
+    own = "" if found else _own_workflow(project)
     fix = f"go to a project, or create one: agentos init (looked in {project})"
-    yield Finding("project", found or "no issues and no briefs", "" if found else fix)
+    yield Finding("project", found or own or "no issues and no briefs", "" if found or own else fix)
     if found:
         yield from _documents(context)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
     if links:
         fix = "replace them with folders: agentos does not write through symbolic links"
         yield Finding("project", f"symbolic links: {', '.join(links)}", fix)
+
+
+def _own_workflow(project: Path) -> str:
+    """Names a module in the project that has a workflow of its own; empty if none does."""
+    for path in sorted(project.glob("*.py")):
+        with contextlib.suppress(OSError, PreflightError):
+            if WORKFLOW_IMPORT in read_regular(path, project):
+                return f"{path.name} has a workflow (run it: agentos run {path.stem}:NAME)"
+    return ""
 
 
 def _documents(context: CheckContext) -> Iterator[Finding]:

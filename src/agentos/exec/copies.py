@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agentos.core.planning.exec_command import WorkspaceKind, WorkspaceSpec
-from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState, read_record, recorded_items
+from agentos.exec.workspace import (
+    Workspace,
+    WorkspaceError,
+    WorkspaceState,
+    read_record,
+    recorded_items,
+    source_of,
+)
 from agentos.regular_files import open_regular, read_regular
 from agentos.storage.files import MAX_DOCUMENT, Folder, ProjectFolder, private_folder
 
@@ -83,6 +90,7 @@ class Copies:
             conflicts=tuple(conflicts),
             is_merged=not pending,
             is_missing=not path.is_dir(),
+            source=source_of(self._folder, item),
         )
 
     def diff(self, item: str, *options: str) -> list[str]:

@@ -24,7 +24,7 @@ from agentos.core.protocol.results import Ending, Outcome, failed, failed_transi
 from agentos.core.text.values import exit_cause, too_many_processes
 from agentos.engines.channel import SocketChannel
 from agentos.exec.sandbox import Sandbox, open_sandbox
-from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState
+from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState, claim_name, repositories_text
 from agentos.exec.workspaces import open_workspaces
 from agentos.platform_support import platform
 from agentos.regular_files import open_regular, read_regular
@@ -81,26 +81,32 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
 
 async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", lock: LockFile) -> Outcome:
     """Two commands may give the same item to their programs, but only one of them works in its workspace at a time."""
-    locks = [lock]
+    locks, name = [lock], ""
     if task.workspace is not None:
-        folder = private_folder(Path(task.workspace.folder))
-        locks.append(LockFile(folder / f".{task.item.id}.lock"))
+        folder = Path(task.workspace.folder)
+        try:
+            name = claim_name(folder, task.item.id, task.item.source)
+        except (WorkspaceError, OSError) as error:
+            return failed(f"cannot prepare the item's folder: {error}")
+        locks.append(LockFile(folder / f".{name}.lock"))
         if not locks[1].acquire():
             return Outcome(Ending.HELD_BY_OTHER_RUN, error="another command is working in its worktree")
     try:
         descriptors = tuple(held.descriptor for held in locks if held.descriptor is not None)
-        return await _run(task, channel, markers, descriptors)
+        return await _run(task, channel, markers, descriptors, name)
     finally:
         for held in locks[1:]:
             held.release()
 
 
-async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...]) -> Outcome:
+async def _run(
+    task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...], name: str
+) -> Outcome:
     """Run the program. It inherits the item's locks: should it outlive this worker, no other run starts the item."""
     started_at = time.monotonic()
     before = content_digest(task.item, Path(task.working_dir))
     try:
-        workspace = _open_workspace(task)
+        workspace = _open_workspace(task, name)
     except (WorkspaceError, OSError) as error:
         return failed(f"cannot prepare the item's folder: {error}")
     stopping = asyncio.Event()
@@ -129,7 +135,7 @@ async def _run(task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: 
     channel.send(ProgramEnded(task.item.id, status, seconds))
     if status == 0:
         try:
-            _save_workspace(task, channel)
+            _save_workspace(task, channel, name)
         except (WorkspaceError, OSError) as error:
             return failed(f"the program succeeded, but its changes cannot be saved: {error}")
         # The program may have changed the file itself.
@@ -162,14 +168,14 @@ async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
     return status
 
 
-def _open_workspace(task: ExecTask) -> Workspace:
+def _open_workspace(task: ExecTask, name: str) -> Workspace:
     """The folder to run in. With --fresh an earlier workspace is replaced, unless it holds work that is not merged."""
     if task.workspace is None:
         return Workspace(Path(task.working_dir), Path(task.working_dir))
-    workspaces, item = open_workspaces(task.workspace), task.item.id
-    if task.redo and item in workspaces.items():
-        workspaces.remove(item)
-    return workspaces.open(item)
+    workspaces = open_workspaces(task.workspace)
+    if task.redo and name in workspaces.items():
+        workspaces.remove(name)
+    return workspaces.open(name)
 
 
 def _environment(task: ExecTask, workspace: Workspace) -> dict[str, str]:
@@ -179,15 +185,17 @@ def _environment(task: ExecTask, workspace: Workspace) -> dict[str, str]:
     return {**environment(), **variables}
 
 
-def _save_workspace(task: ExecTask, channel: Channel) -> None:
+def _save_workspace(task: ExecTask, channel: Channel, name: str) -> None:
     """Commit what the program changed, and report it."""
     if task.workspace is None:
         return
-    state = open_workspaces(task.workspace).save(task.item.id, f"{task.item.id}: {task.command[0]}")
+    state = open_workspaces(task.workspace).save(name, f"{name}: {task.command[0]}")
+    if state.left_out:
+        print(f"Not saved: {repositories_text(state.left_out)}", flush=True)
     print(_saved_text(state), flush=True)
     channel.send(
         WorkspaceSaved(
-            state.item,
+            task.item.id,
             state.path,
             state.branch,
             state.base,

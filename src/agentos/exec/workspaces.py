@@ -7,7 +7,7 @@ from agentos.core.planning.exec_command import WorkspaceKind, WorkspaceSpec
 from agentos.exec.copies import Copies
 from agentos.exec.git import GitError, git, git_code
 from agentos.exec.workspace import Workspaces
-from agentos.exec.worktrees import Worktrees, worktree_spec
+from agentos.exec.worktrees import IGNORE_SUBMODULES, Worktrees, worktree_spec
 from agentos.storage.home import Home
 
 
@@ -34,7 +34,7 @@ def uncommitted_files(spec: WorkspaceSpec) -> int:
     if spec.kind is not WorkspaceKind.WORKTREE:
         return 0
     try:
-        return len(git(Path(spec.source), "diff", "--name-only", "HEAD").splitlines())
+        return len(git(Path(spec.source), "diff", "--name-only", IGNORE_SUBMODULES, "HEAD").splitlines())
     except GitError:
         return 0
 

@@ -1,7 +1,7 @@
 """A git worktree and branch per item, so that agents that run side by side never share a checkout."""
 
-import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -10,12 +10,21 @@ from pathlib import Path
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import WorkspaceKind, WorkspaceSpec
 from agentos.exec.git import GitError, git, git_code
-from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState, read_record, recorded_items
-from agentos.storage.files import Folder, private_folder
-from agentos.storage.locks import LockFile
+from agentos.exec.workspace import (
+    Workspace,
+    WorkspaceError,
+    WorkspaceState,
+    locked,
+    read_record,
+    recorded_items,
+    source_of,
+)
+from agentos.storage.files import Folder
 
 BRANCH_PREFIX = "agentos/"
 MAX_NAMED_CONFLICTS = 20
+# Else git starts itself inside a submodule, whose settings can name programs to run.
+IGNORE_SUBMODULES = "--ignore-submodules=dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Worktrees:
     def open(self, item: str) -> Workspace:
         """The item's worktree, made from the base unless it is there already: then work continues in it."""
         path = self._path(item)
-        with self._locked():
+        with locked(self._folder):
             if self._record(item) is None:
                 self._create(item, path)
         if not (path / ".git").exists():
@@ -69,8 +78,8 @@ class Worktrees:
     def save(self, item: str, message: str) -> WorkspaceState:
         """Commit what the item's program left uncommitted, and compare its branch with the base."""
         path = self._path(item)
-        self._git_in(path, "add", "--all")
-        if git_code(path, "diff", "--cached", "--quiet"):
+        self._git_in(path, "add", "--all", *_own_files(_repositories_below(path)))
+        if git_code(path, "diff", "--cached", "--quiet", IGNORE_SUBMODULES):
             self._git_in(
                 path, *_identity(path), "commit", "--quiet", "--no-verify", "--no-gpg-sign", "-m", message
             )
@@ -85,6 +94,7 @@ class Worktrees:
         numbers = self._git("diff", "--numstat", f"{record.base_commit}...{record.branch}").splitlines()
         changed = [line.split("\t") for line in numbers]
         exists = (path / ".git").exists()
+        nested = _repositories_below(path) if exists else ()
         return WorkspaceState(
             item,
             WorkspaceKind.WORKTREE,
@@ -97,8 +107,12 @@ class Worktrees:
             removed_lines=sum(int(line[1]) for line in changed if line[1].isdigit()),
             conflicts=self._conflicts(base, record.branch),
             is_merged=git_code(self._root, "merge-base", "--is-ancestor", record.branch, base) == 0,
-            uncommitted=len(self._git_in(path, "status", "--porcelain").splitlines()) if exists else 0,
+            uncommitted=self._uncommitted(path, nested) if exists else 0,
             is_missing=not exists,
+            source=source_of(self._folder, item),
+            left_out=tuple(
+                name for name in nested if git_code(path, "check-ignore", "--quiet", "--", name) == 1
+            ),
         )
 
     def diff(self, item: str, *options: str) -> list[str]:
@@ -113,7 +127,7 @@ class Worktrees:
             raise WorkspaceError(
                 f"{item} has uncommitted changes in {state.path}: commit them there, or run its command again"
             )
-        if git_code(self._root, "diff", "--quiet", "HEAD"):
+        if git_code(self._root, "diff", "--quiet", IGNORE_SUBMODULES, "HEAD"):
             raise WorkspaceError(f"{self._root} has uncommitted changes: commit or stash them before merging")
         message = f"Merge {record.branch}"
         arguments = (*_identity(self._root), "merge", "--no-ff", "--no-edit", "--quiet", "-m", message)
@@ -141,7 +155,7 @@ class Worktrees:
             raise WorkspaceError(
                 f"{item} {reason}; drop it anyway with: agentos worktrees prune {item} --force"
             )
-        with self._locked():
+        with locked(self._folder):
             if path.exists():
                 # Twice: the second --force also removes a locked worktree.
                 self._git("worktree", "remove", *(("--force", "--force") if force else ()), str(path))
@@ -162,6 +176,10 @@ class Worktrees:
         base_commit = self._git("merge-base", branch, self._spec.base_commit) if not new else start
         record = WorktreeRecord(item, branch, self._spec.base, base_commit)
         self._files().write(f"{item}.json", json.dumps(asdict(record)).encode())
+
+    def _uncommitted(self, path: Path, nested: tuple[str, ...]) -> int:
+        found = self._git_in(path, "status", "--porcelain", IGNORE_SUBMODULES, *_own_files(nested))
+        return len(found.splitlines())
 
     def _conflicts(self, base: str, branch: str) -> tuple[str, ...]:
         arguments = ("merge-tree", "--write-tree", "--name-only", "--no-messages", base, branch)
@@ -187,17 +205,6 @@ class Worktrees:
             return record
         raise WorkspaceError(f"{item} has no worktree; list them: agentos worktrees")
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Protects git's list of worktrees against other items and other runs of this repository."""
-        private_folder(self._folder)
-        lock = LockFile(self._folder / ".lock")
-        lock.wait()
-        try:
-            yield
-        finally:
-            lock.release()
-
     def _git(self, *arguments: str) -> str:
         return self._git_in(self._root, *arguments)
 
@@ -219,6 +226,28 @@ def worktree_spec(project: Path, folder: Path) -> WorkspaceSpec:
     except GitError as error:
         raise PreflightError(f"--worktree needs a git repository with a commit: {error}; {fix}") from error
     return WorkspaceSpec(WorkspaceKind.WORKTREE, root, str(folder), prefix, branch or commit, commit)
+
+
+def _repositories_below(worktree: Path) -> tuple[str, ...]:
+    """Folders in the worktree that are git repositories of their own.
+
+    A program may have made them: their settings can name programs, which git would run outside its sandbox.
+    """
+    return tuple(sorted(_nested(worktree)))
+
+
+def _nested(worktree: Path) -> Iterator[str]:
+    for parent, folders, files in os.walk(worktree):
+        if parent == str(worktree):
+            folders[:] = [name for name in folders if name != ".git"]
+        elif any(name.casefold() == ".git" for name in (*folders, *files)):
+            folders.clear()
+            yield os.path.relpath(parent, worktree)
+
+
+def _own_files(nested: tuple[str, ...]) -> list[str]:
+    """Arguments for git: all files but those in nested repositories."""
+    return ["--", ".", *(f":(exclude,literal){name}" for name in nested)]
 
 
 def _identity(folder: Path) -> tuple[str, ...]:

@@ -129,6 +129,7 @@ function runCard(id, choose) {
 
 export function resultsText(results) {
   const names = { approved: "approved", needs_revision: "need revision", failed: "failed", parked: "waiting for a person", interrupted: "interrupted" };
+  if (results.needs_revision === 1) names.needs_revision = "needs revision";
   const parts = Object.entries(names).filter(([name]) => results[name]).map(([name, text]) => `${results[name]} ${text}`);
   const done = results.finished - results.approved - results.needs_revision;
   if (done > 0) parts.unshift(`${done} done`);
