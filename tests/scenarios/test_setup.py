@@ -183,6 +183,7 @@ def test_doctor_finds_nothing_wrong_in_a_project_with_a_workflow_of_its_own(harn
     assert agentos(harness, "init", "--workflow").code == 0
     done = agentos(harness, "doctor", "--offline")
     assert done.code == 0 and "essays.py has a workflow" in done.out, done.out
+    assert done.lines[-1].endswith("Start with: agentos run essays:workflow --all --parallel --offline")
 
 
 def test_doctor_lists_issues_that_every_run_skips(harness: RunHarness) -> None:

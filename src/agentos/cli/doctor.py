@@ -51,10 +51,11 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
     for number, (what, fix) in enumerate(fixes, 1):
         click.echo(f"{number}. {what}: {shown(fix)}")
     flag = " --offline" if offline else ""
+    start = next((finding.start for finding in findings if finding.start), "lld-workflow")
     click.echo(
         f"Fix these, then run: agentos doctor{flag}"
         if failures
-        else f"Everything is ready. Start with: lld-workflow --all --parallel{flag}"
+        else f"Everything is ready. Start with: {start} --all --parallel{flag}"
     )
     return 3 if failures else 0
 

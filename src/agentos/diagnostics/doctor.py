@@ -47,11 +47,15 @@ WORKFLOW_IMPORT = b"agentos.workflows"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: what was checked, what was found and, if it failed, how to fix it."""
+    """The result of one check: what was checked, what was found and, if it failed, how to fix it.
+
+    start: the command that begins a run of this project, where the check has found it out
+    """
 
     what: str
     found: str
     fix: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +286,12 @@ def _project(context: CheckContext) -> Iterator[Finding]:
     project = context.project
     counts = {name: len(list((project / name).glob("*.md"))) for name in FOLDERS}
     found = ", ".join(f"{name}/ has {count(number, 'file')}" for name, number in counts.items() if number)
-    own = "" if found else _own_workflow(project)
+    module = "" if found else _own_workflow(project)
+    if module:
+        yield Finding("project", f"{module}.py has a workflow", start=f"agentos run {module}:workflow")
+        return
     fix = f"go to a project, or create one: agentos init (looked in {project})"
-    yield Finding("project", found or own or "no issues and no briefs", "" if found or own else fix)
+    yield Finding("project", found or "no issues and no briefs", "" if found else fix)
     if found:
         yield from _documents(context)
     links = [name for name in ("docs", "issues", "ideas") if (project / name).is_symlink()]
@@ -294,11 +301,11 @@ def _project(context: CheckContext) -> Iterator[Finding]:
 
 
 def _own_workflow(project: Path) -> str:
-    """Names a module in the project that has a workflow of its own; empty if none does."""
+    """The name of a module in the project that has a workflow of its own; empty if none does."""
     for path in sorted(project.glob("*.py")):
         with contextlib.suppress(OSError, PreflightError):
             if WORKFLOW_IMPORT in read_regular(path, project):
-                return f"{path.name} has a workflow (run it: agentos run {path.stem}:NAME)"
+                return path.stem
     return ""
 
 
