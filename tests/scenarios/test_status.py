@@ -113,3 +113,15 @@ def test_of_many_items_the_good_ones_are_counted_and_the_failures_come_last(harn
     assert short[2] == "  21 finished (list them: agentos status -v)" and short[3].startswith("  file-3 ")
     assert [line.split()[0] for line in whole[2:24]] == names
     assert failed[2:4] == short[3:5] and not any("finished" in line for line in failed)
+
+
+def test_status_and_logs_are_about_the_project_around_the_current_folder(harness: RunHarness) -> None:
+    harness.issues(1)
+    assert harness.run("1", "--offline").code == 0
+    other = harness.root / "other"
+    (other / "issues").mkdir(parents=True)
+    harness.issue(2).rename(other / "issues/002-thing.md")
+    assert harness.run("2", "--offline", "--repo", other).code == 0
+    status = harness.run("status", program="agentos")
+    assert "LLD-1" in status.out and "LLD-2" not in status.out, status.out
+    assert harness.run("logs", "1", program="agentos").code == 0

@@ -42,7 +42,7 @@ def runs_folder() -> Path:
 def find_run(name: str | None) -> Path:
     """The run with this id, unique prefix of an id, or path of a folder with a journal.
 
-    Without a name: the newest run in progress, else the newest of all.
+    Without a name: the newest run in progress, else the newest; of the current folder's project, if it has one.
     """
     from agentos.storage.journal import NAME
     from agentos.storage.runs import LATEST, is_alive, run_folders
@@ -53,7 +53,8 @@ def find_run(name: str | None) -> Path:
     if not folders:
         raise NothingMatches(f"no runs in {runs_folder()} yet; start one with: lld-workflow --all")
     if name is None:
-        return next((folder for folder in folders if is_alive(folder)), folders[0])
+        live = [folder for folder in folders if is_alive(folder)]
+        return _preferred_here(live or folders)
     if name == LATEST:
         return folders[0]
     same = [folder for folder in folders if folder.name == name]
@@ -66,6 +67,23 @@ def find_run(name: str | None) -> Path:
             "give more of the id"
         )
     return found[0]
+
+
+def _preferred_here(folders: list[Path]) -> Path:
+    """The newest of these runs that worked on the current folder's project, else the newest."""
+    from agentos.config.project import find_project, working_folder
+    from agentos.config.settings import environment
+    from agentos.regular_files import UnsafeFile
+    from agentos.storage.journal import read_first_record
+
+    try:
+        project = str(find_project(working_folder(), environment()))
+        for folder in folders:
+            if read_first_record(folder).get("project") == project:
+                return folder
+    except (OSError, UnsafeFile, PreflightError):
+        pass  # the command reports what is wrong with the run that it gets
+    return folders[0]
 
 
 def find_live_run(name: str | None, subcommand: str) -> Path:
