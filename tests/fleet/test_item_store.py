@@ -102,14 +102,16 @@ def test_notes_and_documents_outlive_the_worker(stores: Stores) -> None:
 def test_a_finished_item_has_its_verdict_and_no_checkpoint(stores: Stores) -> None:
     async def test() -> None:
         store = await claimed(stores.make(1))
-        assert await store.earlier_verdict(lambda: ItemStatus.PENDING) is None
+        assert await store.earlier_verdict(lambda: ItemStatus.PENDING, lambda notes: False) is None
         async with store.open() as checkpoint:
             await checkpoint.note("node", "N4_finalize")
         store.documents.write("docs/lld/active/LLD-001.md", b"design")
         await store.finish(lambda documents: None, Outcome(Ending.FINISHED, Verdict.APPROVED))
         await store.release()
         again = await claimed(stores.make(2))
-        assert await again.earlier_verdict(lambda: ItemStatus.APPROVED) is Verdict.APPROVED
+        assert (
+            await again.earlier_verdict(lambda: ItemStatus.APPROVED, lambda notes: False) is Verdict.APPROVED
+        )
         async with again.open() as checkpoint:
             assert await checkpoint.noted("node") is None
         assert again.documents.read("docs/lld/active/LLD-001.md") == b"design"
@@ -145,7 +147,7 @@ def test_of_two_workers_only_one_works_on_the_item(stores: Stores) -> None:
                 with pytest.raises(psycopg.Error) as caught:
                     await write()
                 assert first.is_lost(caught.value)
-        assert await second.earlier_verdict(lambda: ItemStatus.PENDING) is None
+        assert await second.earlier_verdict(lambda: ItemStatus.PENDING, lambda notes: False) is None
         late = stores.make(1)
         refused = await late.claim()
         assert isinstance(refused, Outcome) and refused.ending is Ending.HELD_BY_OTHER_RUN

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PROGRAMS, CompletedCommand, RunHarness
+from .harness import CALLS, PROGRAMS, CompletedCommand, RunHarness, wait_until
 
 
 def read_in(harness: RunHarness, folder: Path, *args: str) -> CompletedCommand:
@@ -140,3 +140,50 @@ def test_resume_says_why_a_run_cannot_be_started_again(harness: RunHarness) -> N
     harness.project.rename(harness.root / "moved")
     done = read_in(harness, harness.root, "resume", harness.runs()[0].name)
     assert done.code == 3 and "No such file or directory" in done.err and "Traceback" not in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
+    harness: RunHarness, ending: signal.Signals
+) -> None:
+    harness.issues(2, 3, 4, quality="weak")
+    server = harness.server()
+    assert harness.run("2-4", "--parallel", 3).code == 0
+    before = {number: harness.document(number).read_bytes() for number in (2, 3, 4)}
+    answered = len(server.answered())
+    server.add_fault(kind="hang", role="draft", after=2, times=2)
+    running = harness.start("2-4", "--fresh", "--parallel", 2)
+    wait_until(lambda: running.out.count("Executing: N1_design") == 4)
+    running.signal(ending)
+    done = running.wait()
+    server.clear_faults()
+    assert done.code == (130 if ending is signal.SIGINT else -ending)
+    if ending is signal.SIGINT:
+        *_, left, last = done.lines_of("COORDINATOR")
+        assert left == "Not started: LLD-4; redo it with --fresh 4"
+        assert last == "Everything is saved. Resume with: lld-workflow 2-4 --parallel 2"
+    assert len(server.answered()) - answered == 4
+    listed = harness.run("--all", "--dry-run")
+    assert listed.out.count("resumes at N1_design") == 2, listed.out
+    assert {number: harness.document(number).read_bytes() for number in before} == before
+    resumed = harness.run("2-4", "--parallel", 2)
+    assert resumed.code == 0 and "LLD-4 is already approved; redo it with --fresh 4" in resumed.out, resumed
+    assert "N0_load_issue" not in resumed.out, "finished nodes do not run again"
+    assert len(server.answered()) - answered == 2 * CALLS["weak"]
+    assert harness.document(2).stat().st_mtime > harness.document(4).stat().st_mtime
+    assert harness.databases() == [] and not list((harness.project / "docs/lineage/active").iterdir())
+    assert "already approved" in harness.run("2").out
+
+
+@pytest.mark.slow
+def test_a_redo_is_dropped_when_its_document_has_changed(harness: RunHarness) -> None:
+    harness.issues(40)
+    harness.server()
+    assert harness.run("40").code == 0
+    interrupted(harness, "40", "--fresh")
+    assert "resumes at N1_design" in harness.run("40", "--dry-run").out
+    harness.document(40).write_text("A person wrote this.\n")
+    done = harness.run("40")
+    assert "LLD-40 is already approved" in done.out and harness.databases() == []
+    assert harness.document(40).read_text() == "A person wrote this.\n"

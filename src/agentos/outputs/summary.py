@@ -109,9 +109,13 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
         if stats.ended and stats.ended.exit_code == 4:
             lines.append("See what is wrong with the keys: agentos keys")
         higher = ", with a higher budget," if stats.stopped.reason == "budget" and not stats.cost else ""
-        return [*lines, f"Everything is saved. Resume{higher} with: {command}"]
+        return [*lines, *_not_redone(stats), f"Everything is saved. Resume{higher} with: {command}"]
     if limited := [row.outcome.error for row in stats.ending(Ending.INTERRUPTED) if row.outcome]:
-        return [f"Stopped: {limited[0]}", f"Everything is saved. Resume with: {command}"]
+        return [
+            f"Stopped: {limited[0]}",
+            *_not_redone(stats),
+            f"Everything is saved. Resume with: {command}",
+        ]
     failed = stats.ending(Ending.FAILED)
     if failed:
         retry = retry_command(stats.started, here) if stats.started else ""
@@ -124,6 +128,16 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     if not results or not stats.started:
         return ["See all items: agentos status"]
     return _read_results(stats.started, here, results)
+
+
+def _not_redone(stats: RunStats) -> list[str]:
+    """The items that `--fresh` did not come to: the resume command finds them finished, as they were."""
+    redone = stats.started.redone if stats.started else ()
+    left = [row for row in stats.ending(Ending.INTERRUPTED) if not row.attempts and row.item in set(redone)]
+    if not left:
+        return []
+    numbers = " ".join(row.item.partition("-")[2] for row in left)
+    return [f"Not started: {_names(left)}; redo {'it' if len(left) == 1 else 'them'} with --fresh {numbers}"]
 
 
 def _read_results(started: events.RunStarted, here: Here, results: list[str]) -> list[str]:

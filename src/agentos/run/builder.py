@@ -307,6 +307,9 @@ class RunBuilder:
             skipped=tuple(file.source for file in plan.skipped),
             offline=self._request.offline,
             code_tokens=self._code.access.tokens if self._code else 0,
+            redone=tuple(entry.item.id for entry in plan.entries if entry.redo)
+            if self._request.selection.fresh
+            else (),
         )
 
 

@@ -15,6 +15,7 @@ from agentos.storage.runs import failed_before
 from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE, WorkflowMembers
 from agentos.workflows.issue import ACTIVE, DONE
 from agentos.workflows.node_context import check_project_prompts
+from agentos.workflows.redo import is_redo
 
 DOCUMENTS = (LINEAGE_ACTIVE, LINEAGE_DONE)
 
@@ -31,7 +32,10 @@ def discover(
     for candidate in merge_duplicates(workflow.candidates(project)):
         item = candidate.item
         if (key := items.key(workflow.name, item.number)) in checkpoints:
-            candidate = _with_checkpoint(candidate, items.notes(key))
+            notes = items.notes(key)
+            candidate = _with_checkpoint(candidate, notes)
+            if candidate.status is ItemStatus.APPROVED and is_redo(notes, workflow, project, item):
+                candidate = replace(candidate, status=ItemStatus.PENDING)
         if item.id in failed or item.id in held:
             candidate = replace(candidate, failed_before=item.id in failed, held_by=held.get(item.id))
         candidates.append(candidate)

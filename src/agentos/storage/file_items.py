@@ -21,7 +21,7 @@ from agentos.storage.checkpoints import (
 )
 from agentos.storage.files import ProjectFolder, has_space, is_full, private_folder
 from agentos.storage.home import Home
-from agentos.storage.item_store import Claim, ParkedRecord, Tidy
+from agentos.storage.item_store import Claim, IsRedo, ParkedRecord, Tidy
 from agentos.storage.locks import Holder, ItemLocks, LockFile, held_outcome
 from agentos.storage.review_notes import review_state
 
@@ -61,8 +61,9 @@ class FileItemStore:
         while self._acquired:
             self._acquired.pop().release()
 
-    async def earlier_verdict(self, status: Callable[[], ItemStatus]) -> Verdict | None:
-        return verdict_of(status(), self._database)
+    async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
+        verdict = verdict_of(status(), self._database)
+        return None if verdict and is_redo(read_notes(self._database)) else verdict
 
     async def check(self) -> str:
         moved = check_checkpoint(self._database)

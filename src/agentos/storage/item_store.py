@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Tidy = Callable[[Documents], None]
 """A workflow's clean-up of the documents of a finished item. Must be idempotent."""
+IsRedo = Callable[[Mapping[str, str]], bool]
+"""Whether these notes are of an approved item that is being redone."""
 
 
 class Checkpoint(Protocol):
@@ -72,8 +74,11 @@ class ItemStore(Protocol):
 
     async def release(self) -> None: ...
 
-    async def earlier_verdict(self, status: Callable[[], ItemStatus]) -> Verdict | None:
-        """The verdict of an item that is finished; `status` derives its status from the project's files."""
+    async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
+        """The verdict of an item that is finished; `status` derives its status from the project's files.
+
+        `is_redo` says whether the checkpoint is of an approved item that is being redone.
+        """
         ...
 
     async def check(self) -> str:

@@ -16,6 +16,7 @@ from agentos.core.errors import (
     PreflightError,
     TrackerError,
 )
+from agentos.core.planning.plan import ItemStatus
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel, Documents
@@ -28,6 +29,7 @@ from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
+from agentos.workflows.redo import REPLACES, fingerprint, is_redo
 from agentos.workflows.registry import load_workflow
 
 # Something else lies in the place of a file or folder, or it may not be used: another attempt finds the same.
@@ -192,7 +194,10 @@ class ItemRunner:
         if self._item.problems:
             return None
         project = self._store.documents.root
-        return await self._store.earlier_verdict(lambda: self._workflow.status(project, self._item))
+        return await self._store.earlier_verdict(
+            lambda: self._workflow.status(project, self._item),
+            lambda notes: is_redo(notes, self._workflow, project, self._item),
+        )
 
     async def _run_graph(self) -> Outcome:
         """Run from the checkpoint, or from the start if the item's text has changed since."""
@@ -208,8 +213,18 @@ class ItemRunner:
     async def _is_current(self, checkpoint: Checkpoint) -> bool:
         digest = await checkpoint.noted("digest")
         if digest is None:
+            if replaced := self._replaced():
+                await checkpoint.note(REPLACES, replaced)
             await checkpoint.note("digest", self._item.digest)
         return digest in (None, self._item.digest)
+
+    def _replaced(self) -> str:
+        """The fingerprint of the approved documents that this item replaces; a fleet's verdicts are in Postgres."""
+        project = self._store.documents.root
+        if self._item.problems or self._task.fleet:
+            return ""
+        is_approved = self._workflow.status(project, self._item) is ItemStatus.APPROVED
+        return fingerprint(self._workflow, project, self._item) if is_approved else ""
 
     def _tidy(self, documents: Documents) -> None:
         self._workflow.tidy(documents, self._item.number)

@@ -110,6 +110,10 @@ class WorkflowMembers(Protocol):
         """Writes what the finished graph has produced, and returns its path. Must be idempotent. By default, nothing."""
         return ""
 
+    def approved_documents(self, project: Path, item: Item) -> tuple[str, ...]:
+        """Paths in the project of what an approved item has written. If they change, its redo is over. By default, none."""
+        return ()
+
     def tidy(self, documents: Documents, number: int) -> None:
         """Cleans up after a finished item. Must be idempotent. By default, moves the item's lineage to `done/`."""
         _archive_lineage(documents, f"{number}-{self.name}")

@@ -100,13 +100,21 @@ class GraphWorkflow(Workflow):
         return sorted(found, key=lambda candidate: min(candidate.item.number, _FIRST_MADE_NUMBER))
 
     def status(self, project: Path, item: Item) -> ItemStatus:
+        documents = self._recorded(project, item)
+        is_done = documents is not None and all((project / name).exists() for name in documents)
+        return ItemStatus.APPROVED if is_done else ItemStatus.PENDING
+
+    def approved_documents(self, project: Path, item: Item) -> tuple[str, ...]:
+        return self._recorded(project, item) or ()
+
+    def _recorded(self, project: Path, item: Item) -> tuple[str, ...] | None:
+        """The documents of a finished item; None if it is not finished."""
         try:
             record = json.loads(read_regular(project / self._record(item), project))
-            documents = list(record["documents"])
+            documents = tuple(record["documents"])
         except (OSError, UnsafeFile, ValueError, TypeError, KeyError):
-            return ItemStatus.PENDING
-        is_done = all(isinstance(name, str) and (project / name).exists() for name in documents)
-        return ItemStatus.APPROVED if is_done else ItemStatus.PENDING
+            return None
+        return documents if all(isinstance(name, str) for name in documents) else None
 
     def graph(self, context: NodeContext) -> Any:
         return self._spec.graph

@@ -84,6 +84,9 @@ class LldWorkflow:
             return ItemStatus.PENDING
         return ItemStatus.UNCHANGED if revision.source_sha256 == item.digest else ItemStatus.CHANGED
 
+    def approved_documents(self, project: Path, item: Item) -> tuple[str, ...]:
+        return (design_path(item.number),)
+
     def graph(self, context: NodeContext) -> "StateGraph[Any, Any, Any, Any]":
         material = CodeMaterial(context, design_path(context.item.number))
         loop = ReviewLoop(context, self.name, "issue", material)

@@ -118,6 +118,12 @@ class Plugin:
             raise self._unexpected("publish", found, "the path of what was produced")
         return found
 
+    def approved_documents(self, project: Path, item: Item) -> tuple[str, ...]:
+        found = self._call("approved_documents", project, item)
+        if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+            raise self._unexpected("approved_documents", found, "a tuple of paths")
+        return tuple(found)
+
     def tidy(self, documents: Documents, number: int) -> None:
         self._call("tidy", documents, number)
 

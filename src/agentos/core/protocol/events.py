@@ -261,7 +261,8 @@ class RunStarted:
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
     the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
     version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none. `auto_workers`
-    says that `workers` is only what the run begins with (`--parallel auto`).
+    says that `workers` is only what the run begins with (`--parallel auto`). `redone` are the items with a verdict that
+    `--fresh` starts over.
     """
 
     run: str
@@ -280,6 +281,7 @@ class RunStarted:
     format: int = FORMAT
     code_tokens: int = 0
     auto_workers: bool = False
+    redone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

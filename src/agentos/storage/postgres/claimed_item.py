@@ -16,7 +16,7 @@ from agentos.core.planning.plan import ItemStatus
 from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict
-from agentos.storage.item_store import Claim, Tidy
+from agentos.storage.item_store import Claim, IsRedo, Tidy
 from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of
 from agentos.storage.postgres.documents import ScratchDocuments
 
@@ -79,7 +79,7 @@ class PostgresItemStore:
                 await self._connection.close()
             self._connection = None
 
-    async def earlier_verdict(self, status: Callable[[], ItemStatus]) -> Verdict | None:
+    async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
         """What Postgres says, whatever files there are; a changed text is another item."""
         connection = await self._connected()
         cursor = await connection.execute(

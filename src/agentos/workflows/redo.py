@@ -1,0 +1,31 @@
+"""A redo: an approved item that starts over. Its documents stay until it has finished, so its checkpoint names them."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentos.core.planning.plan import FINISHED, Item
+from agentos.regular_files import UnsafeFile, read_regular
+from agentos.workflows.base import WorkflowMembers
+
+REPLACES = "replaces"
+"""The note with the fingerprint of the documents that a redo replaces."""
+
+
+def fingerprint(workflow: WorkflowMembers, project: Path, item: Item) -> str:
+    """A hash of the item's approved documents as they are now."""
+    found = hashlib.sha256()
+    for name in workflow.approved_documents(project, item):
+        try:
+            content = hashlib.sha256(read_regular(project / name, project)).hexdigest()
+        except (OSError, UnsafeFile):
+            content = "-"
+        found.update(f"{content} {name}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
+
+
+def is_redo(notes: Mapping[str, str], workflow: WorkflowMembers, project: Path, item: Item) -> bool:
+    """Whether an approved item with these checkpoint notes is being redone: what it replaces is still there."""
+    if REPLACES not in notes or notes.get("node") == FINISHED:
+        return False
+    return notes[REPLACES] == fingerprint(workflow, project, item)
