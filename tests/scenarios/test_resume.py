@@ -9,6 +9,9 @@ import pytest
 from .harness import CALLS, PROGRAMS, CompletedCommand, RunHarness, wait_until
 
 
+SECOND_ROUND = r"<feedback[^>]*>\s*[^<\s]"  # in a prompt of the drafter: there is feedback
+
+
 def read_in(harness: RunHarness, folder: Path, *args: str) -> CompletedCommand:
     done = subprocess.run(
         [PROGRAMS / "agentos", *args],
@@ -152,7 +155,7 @@ def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
     assert harness.run("2-4", "--parallel", 3).code == 0
     before = {number: harness.document(number).read_bytes() for number in (2, 3, 4)}
     answered = len(server.answered())
-    server.add_fault(kind="hang", role="draft", after=2, times=2)
+    server.add_fault(kind="hang", role="draft", matching=SECOND_ROUND, times=2)
     running = harness.start("2-4", "--fresh", "--parallel", 2)
     wait_until(lambda: running.out.count("Executing: N1_design") == 4)
     running.signal(ending)
@@ -171,6 +174,7 @@ def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
     assert resumed.code == 0 and "LLD-4 is already approved; redo it with --fresh 4" in resumed.out, resumed
     assert "N0_load_issue" not in resumed.out, "finished nodes do not run again"
     assert len(server.answered()) - answered == 2 * CALLS["weak"]
+    assert resumed.out.count("Executing: N4_finalize") == 2, "each document is replaced once"
     assert harness.document(2).stat().st_mtime > harness.document(4).stat().st_mtime
     assert harness.databases() == [] and not list((harness.project / "docs/lineage/active").iterdir())
     assert "already approved" in harness.run("2").out
@@ -187,3 +191,16 @@ def test_a_redo_is_dropped_when_its_document_has_changed(harness: RunHarness) ->
     done = harness.run("40")
     assert "LLD-40 is already approved" in done.out and harness.databases() == []
     assert harness.document(40).read_text() == "A person wrote this.\n"
+
+
+@pytest.mark.slow
+def test_a_redo_that_waits_for_a_person_goes_on_after_the_decision(harness: RunHarness) -> None:
+    harness.issues(40)
+    harness.server()
+    assert harness.run("40").code == 0
+    assert harness.run("40", "--fresh", "--review", "draft").code == 0
+    assert "LLD-40" in harness.run("--all").out and harness.databases(), "it waits; nothing is deleted"
+    assert harness.run("review", "LLD-40", "--approve", program="agentos").code == 0
+    done = harness.run("40")
+    assert done.code == 0 and "[LLD-40] Approved after 1 review" in done.out, done
+    assert not harness.databases()
