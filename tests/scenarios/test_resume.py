@@ -8,7 +8,6 @@ import pytest
 
 from .harness import CALLS, PROGRAMS, CompletedCommand, RunHarness, wait_until
 
-
 SECOND_ROUND = r"<feedback[^>]*>\s*[^<\s]"  # in a prompt of the drafter: there is feedback
 
 
