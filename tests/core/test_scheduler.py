@@ -183,6 +183,7 @@ def test_if_no_key_recovers_within_max_wait_the_run_stops_with_75() -> None:
     harness.refuse("LLD-1", Refusal(RefusalKind.RATE_LIMITED, "429", 60.0))
     harness.handle(events.LeaseRequested("LLD-1", "again", ("gemini",)))
     assert harness.outputs(StopWorker) == [StopWorker("LLD-1")]
+    harness.advance_to(harness.now)
     assert harness.outcome("LLD-3").ending is Ending.INTERRUPTED
     harness.report("LLD-1", Outcome(Ending.INTERRUPTED))
     assert harness.outputs(events.RunEnded)[0].exit_code == 75
@@ -338,6 +339,19 @@ def test_items_that_another_run_took_are_skipped_and_never_started() -> None:
     (event,) = harness.run.skip_taken([TakenItem("LLD-2", held)]).events
     assert isinstance(event, events.ItemEnded) and event.outcome is held
     assert harness.run.next_items(harness.now) == ["LLD-4"] and harness.run.exit_code() == 0
+
+
+def test_a_run_that_stops_tells_items_of_other_runs_from_those_that_nobody_started() -> None:
+    harness = Harness(4, Limits(parallel=1, retries=0))
+    held = Outcome(Ending.HELD_BY_OTHER_RUN, error="another run is working on it")
+    done = Outcome(Ending.FINISHED_BY_OTHER_RUN, Verdict.APPROVED)
+    harness.run.grant_phase([events.StopRequested("SIGINT")], harness.now)
+    assert harness.run.next_items(harness.now) == ["LLD-2", "LLD-3", "LLD-4"]
+    taken = harness.run.skip_taken([TakenItem("LLD-2", done), TakenItem("LLD-3", held)])
+    assert [event.outcome for event in taken.events if isinstance(event, events.ItemEnded)] == [done, held]
+    (queued,) = harness.run.follow_up(harness.now).events
+    assert isinstance(queued, events.ItemEnded)
+    assert (queued.item, queued.outcome) == ("LLD-4", Outcome(Ending.INTERRUPTED))
 
 
 # The health of slots.

@@ -63,6 +63,26 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
     assert "24 items: 1 approved, 0 need revision, 0 failed, 23 finished by other runs" in row, row
 
 
+def test_a_stopped_run_does_not_call_items_that_another_run_finished_not_started(
+    harness: RunHarness,
+) -> None:
+    harness.issues(1, 2, 3, 4)
+    server = harness.server()
+    with server.frozen():
+        first = harness.start("--all")
+        wait_until(lambda: harness.events("lease_granted"))
+        first.signal(signal.SIGSTOP)
+    assert harness.run(2, 3).code == 0
+    first.signal(signal.SIGINT)
+    first.signal(signal.SIGCONT)
+    done = first.wait()
+    assert done.code == 130, done.out
+    lines = done.lines_of("COORDINATOR")
+    assert "  Other runs: 2 finished (LLD-2, LLD-3)" in lines
+    (items,) = [line for line in lines if line.startswith("  Items: ")]
+    assert "1 not started (LLD-4)" in items
+
+
 def test_a_program_that_another_run_finished_is_not_started_again(harness: RunHarness) -> None:
     gate = harness.project / "gate"
     program = (

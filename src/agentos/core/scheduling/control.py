@@ -4,7 +4,6 @@ from agentos.core.planning.plan import resolve_item
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import KillWorker, StepResult, StopWorker
 from agentos.core.protocol.events import RequestDeclined, ShutdownStarted
-from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.scheduling.item_state import ItemState
 from agentos.core.scheduling.queue import WorkQueue
 
@@ -19,8 +18,8 @@ NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the asking command
 class Shutdown:
     """The early end of a run, by a signal or a limit; true once it has begun.
 
-    Workers are asked to stop and killed STOP_TIMEOUT later; queued items end as interrupted. A second signal kills at
-    once. A signal that follows a limit replaces the reason and restarts the timeout.
+    Workers are asked to stop and killed STOP_TIMEOUT later. A second signal kills at once. A signal that follows a limit
+    replaces the reason and restarts the timeout. The scheduler ends the queued items.
     """
 
     def __init__(self, queue: WorkQueue) -> None:
@@ -45,7 +44,6 @@ class Shutdown:
         self._reason, self.detail, self.exit_code = started.reason, started.detail, exit_code
         self.kill_at = now + STOP_TIMEOUT
         step.events.append(started)
-        step.events.extend(self._queue.end_queued(Outcome(Ending.INTERRUPTED)))
 
     def enforce_deadline(self, step: StepResult, now: float) -> None:
         if self.kill_at is not None and now >= self.kill_at:

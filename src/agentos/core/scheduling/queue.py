@@ -97,6 +97,9 @@ class WorkQueue:
         free = min(sum(slot.free(now) for slot in self._slots), self.workers - len(self.running()))
         return list(islice((item for item in self._queue if item.not_before <= now), max(0, free)))
 
+    def queued_items(self) -> list[str]:
+        return [item.id for item in self._queue]
+
     def end_queued(self, outcome: Outcome) -> list[events.ItemEnded]:
         """Ends every queued item with this outcome."""
         cleared = list(self._queue)

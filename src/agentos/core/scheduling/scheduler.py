@@ -136,12 +136,13 @@ class Scheduler:
         return self._decide(StepResult(events=self._lease_manager.replace_credentials(credentials)), now)
 
     def skip_taken(self, taken: Iterable[TakenItem]) -> StepResult:
-        """Start none of these queued items. One that is held is checked once more after all others."""
+        """Start none of these queued items. One that is held is checked once more after all others, unless the run stops."""
         step = StepResult()
         for found in taken:
             item = self._queue.items[found.item]
             self._queue.remove(item)
-            if found.outcome.ending is Ending.HELD_BY_OTHER_RUN and item.record_held():
+            is_held = found.outcome.ending is Ending.HELD_BY_OTHER_RUN
+            if is_held and not self._shutdown and item.record_held():
                 self._queue.queue_last(item)
             else:
                 step.events.append(self._queue.end(item, found.outcome))
@@ -150,7 +151,9 @@ class Scheduler:
     # Queries.
 
     def next_items(self, now: float) -> list[str]:
-        """The items whose workers the next step may start."""
+        """The items whose workers the next step may start. When the run stops: those that it ends without a start."""
+        if self._shutdown:
+            return self._queue.queued_items()
         return [item.id for item in self._queue.next_items(now)] if self._may_start(now) else []
 
     @property
@@ -161,7 +164,7 @@ class Scheduler:
         """When `wake` is due if nothing happens before."""
         moments = [self._watchdog.deadline(item) for item in self._queue.running()]
         moments += [
-            self._queue.due_at(now),
+            now if self._shutdown and self._queue.has_queued else self._queue.due_at(now),
             self._pool_monitor.wake_at(now),
             self._shutdown.kill_at,
             self._heartbeat_at,
@@ -220,8 +223,6 @@ class Scheduler:
             item = ItemState(event.item)
             item.timeout = event.timeout
             self._queue.join(item)
-            if self._shutdown:
-                step.events.extend(self._queue.end_queued(Outcome(Ending.INTERRUPTED)))
         elif item and item.ended is None and item in self._queue.running():
             if not item.withdrawn:
                 item.withdraw(now + STOP_TIMEOUT)
@@ -332,6 +333,8 @@ class Scheduler:
     def _schedule(self, step: StepResult, now: float) -> StepResult:
         alerts = self._pool_monitor.update(now)
         step.events.extend([] if self._shutdown else alerts)
+        if self._shutdown:
+            step.events.extend(self._queue.end_queued(Outcome(Ending.INTERRUPTED)))
         if reason := self._stop_reason(now):
             started = events.ShutdownStarted(reason.reason, reason.detail, reason.seconds)
             self._shutdown.begin(started, reason.exit_code, step, now)
@@ -386,6 +389,7 @@ class Scheduler:
     def _may_start(self, now: float) -> bool:
         if (
             not self._queue.has_queued
+            or self._shutdown
             or self._budget.refused
             or self._control.paused
             or self._disk_wait.is_waiting
