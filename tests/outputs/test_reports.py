@@ -121,6 +121,33 @@ def test_verdicts_are_coloured_and_the_keys_stand_above_the_items() -> None:
     assert places["key-1"] < places["LLD-1"]
 
 
+def test_reports_say_why_items_were_not_approved_and_which_files_were_skipped() -> None:
+    record = RunRecord("r")
+    started = events.RunStarted(
+        "r", "lld", "/p", ("LLD-1", "LLD-2"), 1, ("key-1",), skipped=("issues/fix-login.md",)
+    )
+    record.handle(started, 1.0)
+    revise = Outcome(
+        Ending.FINISHED,
+        Verdict.NEEDS_REVISION,
+        2,
+        result="docs/lld/needs-revision/LLD-001.md",
+        details=("No test plan",),
+    )
+    record.handle(events.ItemEnded("LLD-1", revise, 1.0, Usage(), 1), 2.0)
+    invalid = failed("Invalid spec format", ("the file is empty",))
+    record.handle(events.ItemEnded("LLD-2", invalid, 1.0, Usage(), 1), 3.0)
+    skipped = "1 file that cannot be an item (issues/fix-login.md); see: agentos doctor"
+    text = render_markdown(record)
+    assert "docs/lld/needs-revision/LLD-001.md; No test plan |" in text
+    assert "Invalid spec format; the file is empty |" in text and f"| Skipped | {skipped} |" in text
+    root = ET.fromstring(render_html(record))
+    cells = ["".join(cell.itertext()) for tag in ("td", "dd") for cell in root.iter(HTML + tag)]
+    assert "docs/lld/needs-revision/LLD-001.mdNo test plan" in cells and skipped in cells
+    rows = list(csv.DictReader(io.StringIO(render_csv(record))))
+    assert [row["reasons"] for row in rows] == ["No test plan", "the file is empty"]
+
+
 def test_a_shaded_pause_is_one_that_somebody_requested() -> None:
     record = RunRecord("run")
     record.handle(events.RunStarted("run", "lld", "/p", ("LLD-1",), 1, ("key-1",)), 0.0)

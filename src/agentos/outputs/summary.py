@@ -64,7 +64,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
         *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
         f"  Items: {_items(stats)}",
         *_other_runs(stats),
-        *_skipped(stats),
+        *([f"  Skipped: {skipped}"] if (skipped := skipped_text(stats)) else []),
         *([] if stats.keyless else _usage_lines(stats, here)),
     ]
     return lines + next_steps(stats, here)
@@ -233,11 +233,10 @@ def _table(stats: RunStats, here: Here) -> list[str]:
     """One line for each item that this run worked on."""
     path = path_to_project(stats.started, here) if stats.started else ""
     width = max((len(row.item) for row in stats.rows.values()), default=0)
-    reviewed = stats.reviewed
     own = [row for row in stats.rows.values() if row.attempts and not row.is_taken]
     found = item_list(own)
     rows, counts = found.rows, [f"{', '.join(found.counts)} (list them: agentos status -v)"]
-    tries = [count(row.round, "round") if reviewed else count(row.attempts, "attempt") for row in rows]
+    tries = [count(row.round, "round") if stats.reviewing else count(row.attempts, "attempt") for row in rows]
     figures = _time_figures if stats.keyless else _usage_figures
     lines = counts if found.counts else []
     for row, tried in zip(rows, tries, strict=True):
@@ -290,12 +289,13 @@ def _other_runs(stats: RunStats) -> list[str]:
     return [f"  Other runs: {', '.join(parts)}"] if parts else []
 
 
-def _skipped(stats: RunStats) -> list[str]:
+def skipped_text(stats: RunStats) -> str:
+    """The files that look like items and are not; empty if there are none."""
     files = stats.started.skipped if stats.started else ()
     if not files:
-        return []
+        return ""
     names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
-    return [f"  Skipped: {count(len(files), 'file')} that cannot be an item ({names}); see: agentos doctor"]
+    return f"{count(len(files), 'file')} that cannot be an item ({names}); see: agentos doctor"
 
 
 def _review(stats: RunStats, here: Here, *items: str) -> str:

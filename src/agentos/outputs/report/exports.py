@@ -27,6 +27,7 @@ HEADER = (
     "result",
     "cache_read_tokens",
     "cache_write_tokens",
+    "reasons",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
@@ -60,6 +61,7 @@ def _cells(facts: ItemFacts) -> list[str | int]:
         _escape_formula(facts.result),
         facts.cache_read_tokens,
         facts.cache_write_tokens,
+        _escape_formula(facts.reasons),
     ]
 
 

@@ -14,7 +14,7 @@ from agentos.core.text.line_assembler import one_line
 from agentos.core.text.values import with_visible_characters
 from agentos.outputs.format import count, dollars, duration, event_text, tokens_in_and_out
 from agentos.outputs.resume_command import resume_command
-from agentos.outputs.summary import overhead, overhead_text
+from agentos.outputs.summary import overhead, overhead_text, skipped_text
 
 MAX_TEXT = 300  # characters
 UNAVAILABLE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
@@ -63,6 +63,11 @@ class ItemFacts:
     @property
     def error(self) -> str:
         return plain(self.outcome.error or "") if self.outcome else ""
+
+    @property
+    def reasons(self) -> str:
+        """What is wrong in detail: with the item of a failure, or with the draft that was not approved."""
+        return plain("; ".join(self.outcome.details)) if self.outcome else ""
 
     @property
     def result(self) -> str:
@@ -118,6 +123,7 @@ def run_facts(record: RunRecord) -> list[Fact]:
         Fact("Duration", duration(record.seconds)),
         Fact("Verdicts", _verdicts(record)),
         Fact("Items", _endings(record)),
+        *([Fact("Skipped", plain(skipped))] if (skipped := skipped_text(stats)) else []),
         Fact("Calls", f"{stats.usage.calls}, {count(stats.refusals, 'refusal')} (429)"),
         Fact("Waited for keys", duration(waited(record))),
         Fact("Tokens", tokens_in_and_out(stats.usage)),

@@ -162,11 +162,11 @@ def _item_cells(facts: ItemFacts, link: str) -> list[str]:
 
 
 def _result(facts: ItemFacts, link: str) -> str:
-    """The document, linked if possible, and what went wrong."""
+    """The document, linked if possible, what went wrong, and why."""
     result = escape(facts.result)
     if result and link:
         result = f'<a href="{escape(link)}">{result}</a>'
-    return "<br />".join(part for part in (escape(facts.error), result) if part)
+    return "<br />".join(part for part in (escape(facts.error), result, escape(facts.reasons)) if part)
 
 
 def _keys(record: RunRecord) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _items(record: RunRecord) -> Iterator[str]:
             str(facts.calls),
             f"{facts.input_tokens + facts.output_tokens:,}",
             dollars(facts.cost),
-            facts.error or facts.result,
+            "; ".join(part for part in (facts.error or facts.result, facts.reasons) if part),
         )
         for facts in item_facts(record)
     )
