@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentos.codebase.context import ContextBuilder, PartKind
-from agentos.codebase.related import nearest, read_documents
+from agentos.codebase.related import RelatedDocument, nearest, read_documents
 from tests.codebase.projects import FILES, indexed, make_project
 
 
@@ -98,3 +98,24 @@ def test_related_documents_say_how_near_they_are(tmp_path: Path) -> None:
     assert [document.path for document in found] == ["issues/001-dark.md"]
     assert found[0].similarity > 0.6
     assert nearest(documents, "", 3) == [] and nearest([], "dark", 3) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Добавить тёмную тему для чтения ночью", "ru.md"),
+        ("ダークモードを直す", "ja.md"),
+        ("深色模式", "zh.md"),
+        ("다크 모드를 추가", "ko.md"),
+    ],
+)
+def test_documents_in_any_script_are_found_by_their_words(text: str, found: str) -> None:
+    documents = [
+        RelatedDocument("ru.md", "Тёмная тема", "Тёмная тема для чтения ночью"),
+        RelatedDocument("ru-2.md", "Экспорт статей", "Экспорт статей в формате EPUB"),
+        RelatedDocument("ja.md", "ダークモード", "夜の読書のためのダークモード"),
+        RelatedDocument("ja-2.md", "記事の書き出し", "記事をEPUBとして書き出す"),
+        RelatedDocument("zh.md", "深色模式", "夜间阅读的深色模式"),
+        RelatedDocument("ko.md", "다크모드", "밤에 읽기 위한 다크 모드"),
+    ]
+    assert [document.path for document in nearest(documents, text, 1)] == [found]

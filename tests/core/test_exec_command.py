@@ -68,6 +68,8 @@ def test_other_braces_are_kept() -> None:
         (["X.md", "x.txt"], ["X.md", "x.txt"]),
         (["same", "same"], ["same"]),
         (["a b", "a-b"], ["a-b", "a-b-2"]),
+        (["docs/Überblick.md", "naïve café"], ["Uberblick", "naive-cafe"]),
+        (["задача-12.md", "日本語.md"], ["12-d4e98add", "item-77710aed"]),
         (["COORDINATOR.md", ".hidden", "-rf"], ["item-COORDINATOR", "hidden", "rf"]),
     ],
 )

@@ -19,7 +19,7 @@ from agentos.codebase.words import split_identifiers
 from agentos.core.errors import PreflightError
 from agentos.regular_files import open_regular
 
-VERSION = 1
+VERSION = 2
 """Increase it with every change to the tables or to what is stored in them: an older file is then built anew."""
 KEPT_SNAPSHOTS = 4  # runs that started at older commits may still be reading
 _BUSY_TIMEOUT = 30.0  # seconds

@@ -3,7 +3,9 @@
 import re
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_WORD = re.compile(r"[^\W\d_]\w+")
+# Scripts whose words are not separated by spaces, or hardly: Thai, Chinese, Japanese, Korean.
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]{3,}")
 _STOP_LIST = (
     "a about above actual actually after again all along also always am an and another any anything "
     "appreciated are as at be because been before behavior behaviour being below between both but by can "
@@ -24,11 +26,24 @@ STOP_WORDS = frozenset(_STOP_LIST.split())
 
 
 def split_identifiers(text: str) -> str:
-    """The text with a space inside every camelCase word; the index splits snake_case by itself."""
-    return _CAMEL.sub(" ", text)
+    """The text with a space inside every camelCase word; the index splits snake_case by itself.
+
+    Text of scripts without spaces becomes every two characters that stand side by side in it.
+    """
+    text = _CAMEL.sub(" ", text)
+    return text if text.isascii() else _UNSPACED.sub(_pairs, text)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    text = run[0]
+    return " ".join(text[at : at + 2] for at in range(len(text) - 1))
 
 
 def words(text: str) -> list[str]:
     """The searchable words in order, in lower case, without those that are in every text."""
     found = _WORD.findall(split_identifiers(text.replace("_", " ")))
-    return [word for word in map(str.lower, found) if len(word) > 2 and word not in STOP_WORDS]
+    return [
+        word
+        for word in map(str.lower, found)
+        if (len(word) > 2 or not word.isascii()) and word not in STOP_WORDS
+    ]

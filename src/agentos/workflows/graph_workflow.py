@@ -11,6 +11,7 @@ from typing import Any
 from agentos.core.errors import BrokenWorkflow, ItemError
 from agentos.core.planning.plan import Candidate, Item, ItemStatus
 from agentos.core.protocol.ports import Documents
+from agentos.core.text.values import without_accents
 from agentos.regular_files import UnsafeFile, read_regular
 from agentos.workflows.base import Conclusion, GraphOptions, Workflow
 from agentos.workflows.markdown import MARKDOWN_SUFFIXES, page_of, split_front_matter
@@ -200,7 +201,7 @@ def _safe_name(source: str, folders: tuple[str, ...]) -> str:
     """The file's path below the folder of the items; with a hash of it where it had to be changed to be an id."""
     folder = next((folder for folder in folders if source.startswith(f"{folder}/")), "")
     name = source.removeprefix(f"{folder}/").removesuffix(PurePosixPath(source).suffix)
-    safe = _UNSAFE.sub("-", name).strip("-.")[:40]
+    safe = _UNSAFE.sub("-", without_accents(name)).strip("-.")[:40]
     return safe if safe == name else f"{safe}-{_digest(source)[:6]}".lstrip("-")
 
 

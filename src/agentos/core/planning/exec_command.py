@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from agentos.core.planning.plan import Column, Item, is_safe_id
 from agentos.core.planning.worker_task import Variable
+from agentos.core.text.values import without_accents
 
 MAX_ID_LENGTH = 64  # characters
 TEMPORARY_FAILURE = 75
@@ -189,7 +190,11 @@ def _unused(wanted: str, taken: set[str]) -> str:
 
 
 def _safe(text: str) -> str:
-    name = _UNSAFE.sub("-", text).strip("-.")[:MAX_ID_LENGTH].rstrip("-.")
+    """The text as an id. Letters that an id cannot have are replaced by a hash, so that it stays the item's own."""
+    plain = without_accents(text)
+    name = _UNSAFE.sub("-", plain).strip("-.")[:MAX_ID_LENGTH].rstrip("-.")
+    if any(char.isalpha() and not char.isascii() for char in plain):
+        name = f"{name[: MAX_ID_LENGTH - 9] or 'item'}-{_digest(text)[:8]}"
     if name.casefold() == "coordinator":  # the prefix of the run's own output lines
         name = f"item-{name}"
     return name if is_safe_id(name) else f"item-{_digest(text)[:8]}"

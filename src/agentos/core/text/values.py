@@ -19,6 +19,11 @@ def shortened(value: str) -> str:
     return value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}… ({len(value):,} characters)"
 
 
+def without_accents(text: str) -> str:
+    """The text with plain letters in place of accented ones, as far as they can be taken apart."""
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+
+
 def split_url(url: str) -> SplitResult | None:
     """The parts of an address; None if it is not one, such as `http://[`, or has a port that is not a number."""
     try:
