@@ -107,6 +107,8 @@ def test_a_rejection_ends_the_item_with_its_reasons_before_any_review(harness: R
     harness.issue(42)
     server = harness.server()
     harness.run("--all", "--review", "all")
+    swapped = review(harness, "--reject", "LLD-42")
+    assert swapped.code == 2 and '"LLD-42" was read as the text of --reject' in swapped.err
     rejected = review(harness, "LLD-42", "--reject", "Nobody asked for this.")
     assert rejected.lines[0] == "LLD-42 is rejected: it ends as needs revision, with your reason."
     done = harness.run("--all", "--review", "all")
@@ -116,6 +118,8 @@ def test_a_rejection_ends_the_item_with_its_reasons_before_any_review(harness: R
     assert 'reviewer: "a person"' in text
     assert len(server.calls()) == 1 and harness.databases() == []
     assert "Nothing is pending" in harness.run("--all").out
+    again = harness.run("--all", "--fresh", "--review", "all")
+    assert "1 waiting for a person (LLD-42)" in again.out, "a new draft, and nothing of the old decision"
 
 
 @pytest.mark.long

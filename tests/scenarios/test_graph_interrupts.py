@@ -124,6 +124,8 @@ def test_an_item_whose_question_is_rejected_fails_and_is_not_counted_as_succeede
     assert "it ends as failed" in review(harness, "TOPICS-1", "--reject", "not now").out
     done = run(harness, "1")
     assert done.code == 1 and "Succeeded: 0" in done.out and "rejected by a person: not now" in done.out
+    assert "start it over with --fresh TOPICS-1" in done.out
+    assert "Verdicts:" not in done.out and "1 attempt" in done.out, "its graph has no reviews"
 
 
 def test_breakpoints_of_a_compiled_graph_park_the_item_until_a_person_approves(

@@ -396,7 +396,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         for command in step.commands:
             self._execute(command)
         if any(isinstance(event, events.ShutdownStarted) for event in step.events) and not self.run.over:
-            self._apply(self.run.wake(self.now))  # the step after a limit has stopped the run ends the queued items
+            # The step after a limit has stopped the run ends the queued items.
+            self._apply(self.run.wake(self.now))
 
     def _record(self, event: events.SchedulerEvent) -> None:
         match event:

@@ -33,7 +33,6 @@ NO_TERMINAL = (
 NO_TERMINAL_TO_ANSWER = (
     "nothing was answered: stdin is not a terminal. Answer with --answer JSON, or only read it with --show"
 )
-NO_ITEM = 'no item is named; expected such as: agentos review LLD-42 --send-back "what to change"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,14 @@ def _check(options: ReviewOptions) -> None:
     if options.as_json and (options.items or any(chosen) or options.edit):
         raise click.UsageError("--json lists the waiting items: use it without ITEM and other flags")
     if not options.items and (any(chosen) or options.edit):
-        raise click.UsageError(NO_ITEM)
+        from agentos.core.text.values import shortened
+
+        text = (options.reject or options.send_back or "").strip()
+        flag = "--reject" if options.reject is not None else "--send-back"
+        read = f' ("{shortened(text)}" was read as the text of {flag})' if text else ""
+        raise click.UsageError(
+            f'no item is named{read}; expected such as: agentos review LLD-42 {flag} "what to change"'
+        )
 
 
 def _list_json(context: "ReviewContext") -> int:

@@ -31,7 +31,7 @@ def _run(
     from agentos.outputs.colour import painter
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.format import clock
-    from agentos.outputs.item_list import fix_lines
+    from agentos.outputs.item_list import fix_lines, tries
     from agentos.outputs.resume_command import path_to_project
     from agentos.outputs.summary import as_json as summary_json
     from agentos.storage.runs import is_alive, load_run_stats, stopped_process
@@ -64,10 +64,8 @@ def _run(
     if found.counts:
         click.echo(paint(f"  {', '.join(found.counts)} (list them: agentos status -v)"), color=True)
     for row in found.rows:
-        click.echo(
-            f"  {row.item:<{width}}  {paint(_item_text(row, alive, at, row in waiting))}{_error(row)}",
-            color=True,
-        )
+        text = _item_text(row, alive, at, row in waiting, tries(row, stats.reviewing))
+        click.echo(f"  {row.item:<{width}}  {paint(text)}{_error(row)}", color=True)
         for line in fix_lines(row, path) if failed or found.counts else ():
             click.echo(f"    {line}")
     if failed and not found.rows:
@@ -88,17 +86,14 @@ def _item_list(stats: "RunStats", failed: bool, verbose: bool) -> "ItemList":
     return ItemList((), rows) if verbose else item_list(rows)
 
 
-def _item_text(row: "ItemStats", alive: bool, at: float, waits: bool) -> str:
-    from agentos.outputs.format import count, duration, tokens
+def _item_text(row: "ItemStats", alive: bool, at: float, waits: bool, tried: str) -> str:
+    from agentos.outputs.format import duration, tokens
 
     state = "killed" if row.running and not alive else "waiting for a key" if waits else row.status
     if state in ("waiting", "not started") and not row.usage.calls:
         return state
     where = f" at {row.node}" if row.running and row.node else ""
-    return (
-        f"{state + where:<31} {count(row.round, 'round'):<9} {duration(row.age(at)):>7} "
-        f"{tokens(row.usage.tokens):>6} tokens"
-    )
+    return f"{state + where:<31} {tried:<10} {duration(row.age(at)):>7} {tokens(row.usage.tokens):>6} tokens"
 
 
 def _error(row: "ItemStats") -> str:

@@ -5,7 +5,9 @@ import re
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W\d_]\w+")
 # Scripts whose words are not separated by spaces, or hardly: Thai, Chinese, Japanese, Korean.
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]{3,}")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]{3,}"
+)
 _STOP_LIST = (
     "a about above actual actually after again all along also always am an and another any anything "
     "appreciated are as at be because been before behavior behaviour being below between both but by can "

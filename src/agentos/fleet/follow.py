@@ -28,6 +28,7 @@ from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
 from agentos.storage.postgres.schema import check_tables
+from agentos.workflows.registry import find_workflow
 
 POLL_INTERVAL = 0.25  # seconds
 STOP_TIMEOUT = 5.0  # seconds after Ctrl-C in which the items are to be checkpointed
@@ -70,6 +71,7 @@ async def _run(
             titles=submitted.titles,
             skipped=submitted.skipped,
             code_tokens=submitted.code_tokens,
+            has_review=bool(find_workflow(request.workflow, settings.project).gates),
         )
         follower = FleetFollower(session.listeners, database, client, collector, submitted)
         code = await follower.run(started, cursor, signals)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agentos.core.protocol.results import Ending, Verdict
 from agentos.core.run_state.run_stats import ItemStats
 from agentos.core.text.line_assembler import one_line
+from agentos.outputs.format import count
 
 MANY = 20
 _LAST = (Verdict.NEEDS_REVISION.value, Ending.FAILED.value)
@@ -27,6 +28,11 @@ def item_list(rows: Sequence[ItemStats]) -> ItemList:
     counts = Counter(row.status for row in rows if not _needs_attention(row))
     listed = sorted(filter(_needs_attention, rows), key=lambda row: _rank(row.status))
     return ItemList(tuple(f"{number} {status}" for status, number in counts.items()), tuple(listed))
+
+
+def tries(row: ItemStats, reviewing: bool) -> str:
+    """`2 rounds` of drafting and review, or `1 attempt` in a run without reviews."""
+    return count(row.round, "round") if reviewing else count(max(row.attempts, row.running), "attempt")
 
 
 def shown_result(result: str | None, path: str) -> str:

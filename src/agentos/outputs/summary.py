@@ -8,7 +8,7 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.outputs.format import count, dollars, duration, stop_reason, tokens, tokens_in_and_out
-from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result
+from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result, tries
 from agentos.outputs.resume_command import (
     Here,
     path_to_project,
@@ -236,10 +236,10 @@ def _table(stats: RunStats, here: Here) -> list[str]:
     own = [row for row in stats.rows.values() if row.attempts and not row.is_taken]
     found = item_list(own)
     rows, counts = found.rows, [f"{', '.join(found.counts)} (list them: agentos status -v)"]
-    tries = [count(row.round, "round") if stats.reviewing else count(row.attempts, "attempt") for row in rows]
     figures = _time_figures if stats.keyless else _usage_figures
     lines = counts if found.counts else []
-    for row, tried in zip(rows, tries, strict=True):
+    for row in rows:
+        tried = tries(row, stats.reviewing)
         lines.append(f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip())
         lines += [f"  {line}" for line in fix_lines(row, path)] if len(own) > MANY else []
     return lines

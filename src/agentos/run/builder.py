@@ -306,6 +306,7 @@ class RunBuilder:
             titles=tuple(entry.item.title for entry in plan.entries),
             skipped=tuple(file.source for file in plan.skipped),
             offline=self._request.offline,
+            has_review=bool(self._workflow.gates),
             code_tokens=self._code.access.tokens if self._code else 0,
             redone=tuple(entry.item.id for entry in plan.entries if entry.redo)
             if self._request.selection.fresh

@@ -141,7 +141,8 @@ class GraphRun:
                     return Outcome(Ending.PARKED, rounds=parked.request.round)
                 if decision.action is ReviewAction.REJECT and parked.request.gate is Gate.QUESTION:
                     reason = f": {decision.text}" if decision.text else ""
-                    return failed(f"rejected by a person{reason}")
+                    fix = f"start it over with --fresh {self.runner.task.item.id}"
+                    return failed(f"rejected by a person{reason}", (fix,))
                 graph_input = resume_input(questions, _answers(questions, parked, decision))
                 await self._count_steps_from_here()
             if interrupted := await self._invoke(graph_input, is_resumed):

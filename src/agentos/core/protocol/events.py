@@ -262,7 +262,7 @@ class RunStarted:
     the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
     version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none. `auto_workers`
     says that `workers` is only what the run begins with (`--parallel auto`). `redone` are the items with a verdict that
-    `--fresh` starts over.
+    `--fresh` starts over. `has_review`: the items are expected to end with a verdict.
     """
 
     run: str
@@ -282,6 +282,7 @@ class RunStarted:
     code_tokens: int = 0
     auto_workers: bool = False
     redone: tuple[str, ...] = ()
+    has_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)

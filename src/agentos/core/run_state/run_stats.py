@@ -320,8 +320,8 @@ class RunStats:
     @property
     def reviewing(self) -> bool:
         """Whether the items of this run are expected to end with a verdict (not those of `agentos exec` or of a user's graph)."""
-        is_expected = self.started and self.started.keys and ":" not in self.started.workflow
-        return self.reviewed or bool(is_expected and not self.ending(Ending.FINISHED))
+        is_expected = self.started is not None and self.started.has_review
+        return self.reviewed or (is_expected and not self.ending(Ending.FINISHED))
 
 
 def bar(done: int, total: int) -> str:

@@ -110,7 +110,20 @@ def _resource(name: str) -> str:
 
 def _items(record: RunRecord, folder: str) -> Iterator[str]:
     """The table, with controls that the script shows: without scripts it is a plain table."""
-    heads = ("Item", "Title", "State", "#Rounds", "#Time", "#Waited", "#Calls", "#Tokens", "#Cost", "Result")
+    reviewing = record.stats.reviewing
+    tries = "Rounds" if reviewing else "Attempts"
+    heads = (
+        "Item",
+        "Title",
+        "State",
+        f"#{tries}",
+        "#Time",
+        "#Waited",
+        "#Calls",
+        "#Tokens",
+        "#Cost",
+        "Result",
+    )
     items = list(item_facts(record))
     yield '<div id="items-filter" class="filter" hidden="hidden">'
     yield '<input id="items-search" type="search" placeholder="Filter" aria-label="Filter the items by text" />'
@@ -121,9 +134,9 @@ def _items(record: RunRecord, folder: str) -> Iterator[str]:
         )
     yield '<output id="items-shown"></output></div>'
     yield from _table(
-        "Items: verdict, rounds, time, waiting for keys, tokens, cost",
+        f"Items: state, {tries.lower()}, time, waiting for keys, tokens, cost",
         heads,
-        (_item_cells(facts, _link(record, facts, folder)) for facts in items),
+        (_item_cells(facts, _link(record, facts, folder), reviewing) for facts in items),
         'id="items-table"',
         [f'data-state="{escape(facts.state)}"' for facts in items],
     )
@@ -145,13 +158,14 @@ def _link(record: RunRecord, facts: ItemFacts, folder: str) -> str:
     return quote(os.path.relpath(os.path.join(started.project, result), folder), errors="replace")
 
 
-def _item_cells(facts: ItemFacts, link: str) -> list[str]:
+def _item_cells(facts: ItemFacts, link: str, reviewing: bool) -> list[str]:
+    tries = facts.rounds if reviewing else facts.attempts
     where = f" at {facts.node}" if facts.state in ("running", "killed") and facts.node else ""
     return [
         f'<th scope="row">{escape(facts.item)}</th>',
         f"<td>{escape(facts.title)}</td>",
         f"<td{_style(facts.state)}>{escape(facts.state + where)}</td>",
-        _number(str(facts.rounds), facts.rounds),
+        _number(str(tries), tries),
         _number(duration(facts.seconds), facts.seconds),
         _number(duration(facts.waited), facts.waited),
         _number(str(facts.calls), facts.calls),

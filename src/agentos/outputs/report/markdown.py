@@ -82,13 +82,25 @@ def _in_table(fact: Fact) -> str:
 
 
 def _items(record: RunRecord) -> Iterator[str]:
-    heads = ("Item", "Title", "State", "Rounds:", "Time:", "Waited:", "Calls:", "Tokens:", "Cost:", "Result")
+    reviewing = record.stats.reviewing
+    heads = (
+        "Item",
+        "Title",
+        "State",
+        "Rounds:" if reviewing else "Attempts:",
+        "Time:",
+        "Waited:",
+        "Calls:",
+        "Tokens:",
+        "Cost:",
+        "Result",
+    )
     rows = (
         (
             facts.item,
             facts.title,
             facts.state,
-            str(facts.rounds),
+            str(facts.rounds if reviewing else facts.attempts),
             duration(facts.seconds),
             duration(facts.waited),
             str(facts.calls),
