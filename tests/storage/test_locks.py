@@ -4,12 +4,15 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentos.regular_files import UnsafeFile
+from agentos.storage.file_items import FileItems
+from agentos.storage.home import Home
 from agentos.storage.locks import Holder, ItemLocks, LockFile
 
 ME = Holder(1, "run-here")
@@ -50,6 +53,17 @@ def another_process(project: Path, item: str) -> Iterator["subprocess.Popen[str]
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
+
+
+def test_a_decision_waits_for_the_worker_that_has_just_parked_its_item(
+    tmp_path: Path, locks: ItemLocks
+) -> None:
+    items = FileItems(tmp_path, Home(tmp_path / "home"), None)
+    with another_process(tmp_path, "LLD-42") as worker:
+        threading.Timer(0.3, worker.kill).start()
+        with items.deciding(str(tmp_path / "LLD-42.db"), "LLD-42") as notes:
+            assert notes == {}
+            assert locks.acquire("LLD-42", ME) is None
 
 
 def test_an_item_is_locked_by_one_process_which_can_be_looked_up(tmp_path: Path, locks: ItemLocks) -> None:

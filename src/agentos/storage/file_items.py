@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -24,6 +25,8 @@ from agentos.storage.home import Home
 from agentos.storage.item_store import Claim, IsRedo, ParkedRecord, Tidy
 from agentos.storage.locks import Holder, ItemLocks, LockFile, held_outcome
 from agentos.storage.review_notes import review_state
+
+PARKING_TIMEOUT = 5.0  # seconds that a decision waits for a worker to let go of its item
 
 
 class FileItemStore:
@@ -119,9 +122,13 @@ class FileItems:
 
     @contextlib.contextmanager
     def deciding(self, key: str, item: str) -> Iterator[Mapping[str, str] | None]:
-        """Holds the item's lock."""
+        """Holds the item's lock; waits for it, because a worker that parks its item still has it for a moment."""
         self._locks.prepare()
-        lock = self._locks.acquire(item, Holder(os.getpid(), "review"))
+        deadline = time.monotonic() + PARKING_TIMEOUT
+        while (lock := self._locks.acquire(item, Holder(os.getpid(), "review"))) is None:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
         if lock is None:
             yield None
             return
