@@ -103,6 +103,7 @@ GOLDEN_NAMES = [
     "provider_recovered",
     "quarantine_lifted",
     "quota_shared",
+    "quota_sharing_found",
     "request_declined",
     "resume_requested",
     "retry_requested",

@@ -7,6 +7,8 @@ from bench.keypool.shape_run import Load, Result, Simulation, best_seconds, run
 from bench.keypool.shapes import NAMES, TABLE, Shape, random_shape, shape_named
 
 from agentos.core.protocol.events import QuotaShared
+from agentos.core.protocol.peer_notes import BucketLimitsForgotten, QuotaSharingFound
+from agentos.core.quota.pool import Pool
 
 FORGETFUL = ("doubled", "halved", "window-moves")  # nobody can be told limits that change
 UNLIMITED = ("no-limit",)
@@ -61,16 +63,34 @@ def test_few_calls_are_refused_where_a_quota_is_shared_or_halves(seed: int, refu
     assert result.refused_share <= refused
 
 
-def _pairs(name: str) -> set[frozenset[str]]:
+def _simulated(name: str) -> Simulation:
     shape = shape_named(name)
     load = Load.of(shape, shape.calls(long=True), 1)
     simulation = Simulation(shape, load, 1, told=False, long=True)
     simulation.run(best_seconds(shape, load))
+    return simulation
+
+
+def _pairs(name: str) -> set[frozenset[str]]:
+    simulation = _simulated(name)
     return {frozenset((one.key, one.other)) for one in simulation.news if isinstance(one, QuotaShared)}
 
 
 def test_undeclared_sharing_of_a_quota_is_reported_once() -> None:
     assert _pairs("shared") == {frozenset(("key-1", "key-2"))}
+
+
+def test_other_runs_hear_of_a_shared_quota_until_it_is_forgotten() -> None:
+    pool = _simulated("shared").pool
+    first, second, third = (pool.keys[f"key-{number}"].credential.quota for number in (1, 2, 3))
+    ((_, found),) = pool.shared_quotas.shared_with(first)
+    peer = Pool(key.credential for key in pool.keys)
+    peer.apply_note(QuotaSharingFound("run", first, second, found.since, found.refusals))
+    assert peer.shared_quotas.shared_with(second) == [(first, found)]
+    peer.apply_note(BucketLimitsForgotten("", third))
+    assert peer.shared_quotas.shared_with(second)
+    peer.apply_note(BucketLimitsForgotten("", second))
+    assert not peer.shared_quotas.shared_with(first)
 
 
 @pytest.mark.parametrize(

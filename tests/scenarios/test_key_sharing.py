@@ -1,6 +1,7 @@
 """Keys shared by several runs, providers and people: terminals, `agentos keys`, budgets, roles."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core.protocol.peer_notes import BucketLimitsLearned
+from agentos.core.protocol.peer_notes import BucketLimitsLearned, QuotaSharingFound
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
 from agentos.platform_support import host_clock
 from agentos.storage.credentials.reader import CredentialSource
@@ -144,6 +145,27 @@ def test_what_was_learned_about_a_key_is_shown_and_forgotten(harness: RunHarness
     )
     assert "Forgot what was learned about key-1" in keys(harness, "forget", "key-1").out
     assert "learned" not in keys(harness).out
+    assert "Nothing was learned about key-1" in keys(harness, "forget", "key-1").out
+
+
+def test_keys_that_seem_to_share_a_quota_are_shown_until_forgotten(harness: RunHarness) -> None:
+    credentials(harness, "http://127.0.0.1:9", table(1), table(2), table(3))
+    quotas = [key.quota for key in CredentialSource(harness.home / "credentials.toml", {}).read()]
+    with (
+        contextlib.closing(FilePeerLog(Home(harness.home).open().quota, "earlier")) as log,
+        log.lock_and_read(),
+    ):
+        log.append([QuotaSharingFound("", quotas[0], quotas[1], host_clock(), 4)])
+    shown = keys(harness)
+    for name, other in (("key-1", "key-2"), ("key-2", "key-1")):
+        assert f"seems to share a quota with {other} (4 refusals show it, since " in line(shown, name)
+    assert "share" not in line(shown, "key-3")
+    (first, *_, last) = json.loads(keys(harness, "--json").out)["keys"]
+    (shared,) = first["shares_quota_with"]
+    assert (shared["key"], shared["refusals"]) == ("key-2", 4) and shared["since"] > 0
+    assert last["shares_quota_with"] == []
+    assert "Forgot what was learned about key-2" in keys(harness, "forget", "key-2").out
+    assert "share" not in keys(harness).out
     assert "Nothing was learned about key-1" in keys(harness, "forget", "key-1").out
 
 

@@ -12,6 +12,7 @@ import pytest
 from agentos.core.protocol.codec import encode
 from agentos.core.protocol.events import FORMAT
 from agentos.core.protocol.peer_notes import (
+    BucketLimitsForgotten,
     BucketUsage,
     CallEnded,
     CallStarted,
@@ -21,6 +22,7 @@ from agentos.core.protocol.peer_notes import (
     ProviderFailed,
     ProviderRecovered,
     QuarantineLifted,
+    QuotaSharingFound,
 )
 from agentos.core.ratelimit.limits import CallCost
 from agentos.platform_support import host_clock
@@ -132,3 +134,14 @@ def test_rejections_older_than_the_credentials_file_are_dropped(tmp_path: Path) 
             os.replace(draft, file)
         with contextlib.closing(FilePeerLog(folder, "beside")) as beside, beside.lock_and_read() as notes:
             assert notes == []
+
+
+# What was found about keys.
+
+
+def test_a_shared_quota_is_kept_as_first_found_until_one_of_its_buckets_is_forgotten() -> None:
+    first = QuotaSharingFound("before", "bucket-1", "bucket-2", NOW - 90.0, 4)
+    again = QuotaSharingFound("later", "bucket-2", "bucket-1", NOW, 7)
+    assert kept(first, again) == [replace(first, run="earlier")]
+    assert kept(first, BucketLimitsForgotten("", "bucket-3")) == [replace(first, run="earlier")]
+    assert kept(first, BucketLimitsForgotten("", "bucket-2")) == []

@@ -12,7 +12,7 @@ from agentos.cli.param_types import BaseUrl, Duration
 if TYPE_CHECKING:
     from agentos.core.quota.credentials import Credential
     from agentos.core.quota.key_status import KeyStatus
-    from agentos.diagnostics.key_admin import LearnedRow
+    from agentos.diagnostics.key_admin import LearnedRow, SharedRow
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 MAX_LIMIT = 10**12  # the largest that credentials.toml may have
@@ -41,6 +41,7 @@ def _list(as_json: bool = False) -> int:
         if row.credential.bucket:
             parts.append(f"bucket {row.credential.bucket}")
         parts += [_learned_text(learned) for learned in row.learned]
+        parts += [_shared_text(shared) for shared in row.shares]
         parts += [f"{used:,.0f} of {limit:,.0f} {name}" for name, used, limit in row.used]
         if row.reason:
             parts.append(f"last refusal: {row.reason}")
@@ -55,6 +56,15 @@ def _learned_text(learned: "LearnedRow") -> str:
     model = f" for {learned.model}" if learned.model else ""
     since = clock(learned.since, time.time())
     return f"learned{model}: {learned.limits} ({learned.certainty}, since {since})"
+
+
+def _shared_text(shared: "SharedRow") -> str:
+    """`seems to share a quota with key-2 (4 refusals show it, since 12:04:10): set the same bucket for both`."""
+    from agentos.outputs.format import clock
+
+    since = clock(shared.since, time.time())
+    evidence = f"{shared.refusals} refusals show it, since {since}"
+    return f"seems to share a quota with {shared.key} ({evidence}): set the same bucket for both"
 
 
 def _status_text(status: "KeyStatus") -> str:

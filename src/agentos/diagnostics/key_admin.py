@@ -55,6 +55,7 @@ class KeyRow:
     used: tuple[tuple[str, float, float], ...]
     reason: str
     learned: tuple["LearnedRow", ...] = ()
+    shares: tuple["SharedRow", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,15 @@ class LearnedRow:
     model: str
     limits: str
     certainty: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRow:
+    """Another key that seems to share the quota, the refusals that show it, and since when (wall clock)."""
+
+    key: str
+    refusals: int
     since: float
 
 
@@ -103,6 +113,9 @@ def key_json(row: KeyRow) -> dict[str, object]:
             }
             for one in row.learned
         ],
+        "shares_quota_with": [
+            {"key": one.key, "refusals": one.refusals, "since": round(one.since, 3)} for one in row.shares
+        ],
         "last_refusal": row.reason or None,
     }
 
@@ -125,9 +138,10 @@ def forget_key(name: str) -> bool:
     credentials = _read_credentials(home)
     wanted = _find(credentials, name)
     row = _row(pool_from_notes(home.quota, list(credentials.values())), wanted, host_clock())
-    if row.learned or row.used:
+    is_known = bool(row.learned or row.used or row.shares)
+    if is_known:
         _notify_runs(home, [BucketLimitsForgotten("", wanted.quota)])
-    return bool(row.learned or row.used)
+    return is_known
 
 
 def cool_down_key(name: str, seconds: float) -> None:
@@ -302,7 +316,12 @@ def _row(pool: Pool, credential: Credential, now: float) -> KeyRow:
         for model, bucket in sorted(buckets.items())
         if (found := bucket.limiter.learned)
     )
-    return KeyRow(credential, statuses, used, reasons[-1] if reasons else "", learned)
+    shares = tuple(
+        SharedRow(key.credential.name, shared.refusals, time.time() - now + shared.since)
+        for quota, shared in pool.shared_quotas.shared_with(credential.quota)
+        for key in pool.keys.find_by_quota(quota)
+    )
+    return KeyRow(credential, statuses, used, reasons[-1] if reasons else "", learned, shares)
 
 
 def _usage(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, float]]:

@@ -19,6 +19,7 @@ from agentos.core.protocol.peer_notes import (
     ProviderFailed,
     ProviderRecovered,
     QuarantineLifted,
+    QuotaSharingFound,
 )
 
 RECENT = 61.0  # seconds; older calls no longer count towards a limit per minute
@@ -43,6 +44,7 @@ class NoteCompactor:
     _usage: dict[_BucketModel, dict[int, HourUsage]] = field(default_factory=dict)
     _cooldowns: dict[_BucketModel, CooldownStarted] = field(default_factory=dict)
     _limits: dict[_BucketModel, BucketLimitsLearned] = field(default_factory=dict)
+    _shared: dict[frozenset[str], QuotaSharingFound] = field(default_factory=dict)
     _rejected: dict[str, KeyRejected] = field(default_factory=dict)
     _failing: dict[tuple[str, str], ProviderFailed] = field(default_factory=dict)
 
@@ -62,6 +64,9 @@ class NoteCompactor:
                 self._limits[bucket] = _merge(self._limits.get(bucket, note), note)
             case BucketLimitsForgotten():
                 self._limits = {key: kept for key, kept in self._limits.items() if key[0] != note.bucket}
+                self._shared = {pair: kept for pair, kept in self._shared.items() if note.bucket not in pair}
+            case QuotaSharingFound():
+                self._shared.setdefault(frozenset((note.bucket, note.other)), note)
             case _:
                 self._add_state(note)
 
@@ -98,7 +103,13 @@ class NoteCompactor:
             for bucket, hours in self._usage.items()
         ]
         states = (self._cooldowns, self._rejected, self._failing)
-        return [*self._limits.values(), *used, *(note for state in states for note in state.values())]
+        shared = self._shared.values()
+        return [
+            *self._limits.values(),
+            *shared,
+            *used,
+            *(note for state in states for note in state.values()),
+        ]
 
     def _recent(self) -> Iterable[Note]:
         return (note for call in self._calls.values() for note in call)

@@ -101,6 +101,7 @@ WIRE_NAMES: dict[type, str] = {
     peer_notes.CooldownCleared: "cooldown_cleared",
     peer_notes.BucketLimitsLearned: "bucket_limits_learned",
     peer_notes.BucketLimitsForgotten: "bucket_limits_forgotten",
+    peer_notes.QuotaSharingFound: "quota_sharing_found",
     peer_notes.BucketUsage: "bucket_usage",
     peer_notes.KeyRejected: "key_rejected",
     peer_notes.QuarantineLifted: "quarantine_lifted",

@@ -84,6 +84,17 @@ class BucketLimitsForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaSharingFound:
+    """Two buckets seem to share one quota: so many refusals of either are explained by calls of the other alone."""
+
+    run: str
+    bucket: str
+    other: str
+    at: float
+    refusals: int
+
+
+@dataclass(frozen=True, slots=True)
 class HourUsage:
     """The calls of one hour; `at` is the time of the last one."""
 
@@ -159,6 +170,7 @@ Note = (
     | CooldownCleared
     | BucketLimitsLearned
     | BucketLimitsForgotten
+    | QuotaSharingFound
     | BucketUsage
     | KeyRejected
     | QuarantineLifted
@@ -173,7 +185,7 @@ EARLIER = "earlier"
 def shift_times(note: Note, seconds: float) -> Note:
     """The note with its times moved to another clock. 0.0 stands for "none" in `exhausted_until` and `open_until`."""
     match note:
-        case CallStarted() | KeyRejected():
+        case CallStarted() | KeyRejected() | QuotaSharingFound():
             return replace(note, at=note.at + seconds)
         case CooldownStarted():
             exhausted_until = note.exhausted_until + seconds if note.exhausted_until else 0.0

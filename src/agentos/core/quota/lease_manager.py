@@ -13,6 +13,7 @@ from agentos.core.protocol.peer_notes import (
     Note,
     ProviderFailed,
     ProviderRecovered,
+    QuotaSharingFound,
 )
 from agentos.core.quota.buckets import Bucket
 from agentos.core.quota.budget import Budget
@@ -22,7 +23,6 @@ from agentos.core.quota.lease import Lease, LeaseRequest
 from agentos.core.quota.pool import Pool
 from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind, clamp_hint
-from agentos.core.ratelimit.shared_quota import SharedQuotaDetector
 
 PEER_POLL_INTERVAL = 0.02  # seconds
 DEFAULT_OUTPUT_TOKENS = 1500  # of a call, until a run has seen what its models write
@@ -61,7 +61,6 @@ class LeaseManager:
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
         self._open_breakers: dict[tuple[str, str], float] = {}
-        self._shared_quotas = SharedQuotaDetector()
 
     def request(self, event: events.LeaseRequested, now: float, since: float | None = None) -> None:
         """Queue a call; `since` is when it began to wait, if that was earlier."""
@@ -278,16 +277,19 @@ class LeaseManager:
         """Report two keys whose refusals show that they share a quota."""
         if hint == int(hint):
             return []  # in whole seconds, so not exact
-        others = [
-            (key.credential.name, self.pool.bucket(key.credential.name, lease.model).limiter)
+        quota, detector = lease.credential.quota, self.pool.shared_quotas
+        names = {
+            key.credential.quota: key.credential.name
             for key in self.pool.keys
-            if key.credential.address == lease.credential.address
-            and key.credential.quota != lease.credential.quota
-        ]
+            if key.credential.address == lease.credential.address and key.credential.quota != quota
+        }
+        others = [(other, self.pool.bucket(its, lease.model).limiter) for other, its in names.items()]
         limiter = self.pool.bucket(name, lease.model).limiter
-        opens_at = lease.granted_at + hint
-        other = self._shared_quotas.record_refusal(name, limiter, opens_at, others) if others else None
-        return [events.QuotaShared(name, other)] if other else []
+        new = detector.record_refusal(quota, limiter, now, lease.granted_at + hint, others)
+        for other in new:
+            refusals = detector.found[frozenset((quota, other))].refusals
+            self._notes.append(QuotaSharingFound(SELF, quota, other, now, refusals))
+        return [events.QuotaShared(name, names[other]) for other in new]
 
     def _add_limits(
         self, lease: Lease, name: str, limits: tuple[LimitSeen, ...]

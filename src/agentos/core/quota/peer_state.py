@@ -17,6 +17,7 @@ from agentos.core.protocol.peer_notes import (
     ProviderFailed,
     ProviderRecovered,
     QuarantineLifted,
+    QuotaSharingFound,
     RunGone,
 )
 from agentos.core.protocol.ports import PeerLog
@@ -24,6 +25,7 @@ from agentos.core.quota.buckets import EVERY_MODEL, Bucket, Buckets
 from agentos.core.quota.keys import Key, Keys
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker
 from agentos.core.ratelimit.limits import CallCost
+from agentos.core.ratelimit.shared_quota import SharedQuota, SharedQuotaDetector
 from agentos.core.ratelimit.windows import Reservation
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class PeerState:
         keys: Keys,
         buckets: Buckets,
         breakers: Mapping[tuple[str, str], CircuitBreaker],
+        shared_quotas: SharedQuotaDetector,
         touch: Callable[[list[Key]], None],
     ) -> None:
         """`touch` is told the keys whose state is about to change."""
@@ -51,6 +54,7 @@ class PeerState:
         self._keys = keys
         self._buckets = buckets
         self._breakers = breakers
+        self._shared_quotas = shared_quotas
         self._calls: dict[str, CallStarted] = {}
         self._reservations: dict[str, Reservation] = {}
 
@@ -63,6 +67,9 @@ class PeerState:
             case RunGone():
                 for lease in [lease for lease, call in self._calls.items() if call.run == note.run]:
                     self._on_call_ended(CallEnded(note.run, lease))
+            case QuotaSharingFound():
+                pair = frozenset((note.bucket, note.other))
+                self._shared_quotas.merge(SharedQuota(pair, note.at, note.refusals))
             case KeyRejected() | QuarantineLifted():
                 self._apply_quarantine_note(note)
             case ProviderFailed() | ProviderRecovered():
@@ -84,6 +91,7 @@ class PeerState:
                 self._on_bucket_limits_learned(note)
             case BucketLimitsForgotten():
                 self._touch(self._keys.find_by_quota(note.bucket))
+                self._shared_quotas.forget(note.bucket)
                 for (quota, _), bucket in self._buckets.all().items():
                     if quota == note.bucket:
                         bucket.limiter.forget_learned()

@@ -14,6 +14,7 @@ from agentos.core.quota.peer_state import PeerState
 from agentos.core.quota.request_queue import Decision, RequestQueue
 from agentos.core.ratelimit.circuit_breaker import CircuitBreaker, OpenBreaker
 from agentos.core.ratelimit.limits import CallCost
+from agentos.core.ratelimit.shared_quota import SharedQuotaDetector
 
 MAX_OVERTAKING = 1.0  # seconds in which smaller requests may pass one that waits for a limit
 LONG_LINE = (
@@ -47,7 +48,8 @@ class Pool:
         self._requested_models = RequestedModels(self.keys, self._buckets)
         self._breakers: defaultdict[tuple[str, str], CircuitBreaker] = defaultdict(CircuitBreaker)
         self._indexes: dict[str, KeyIndex] = {}  # by provider, of those that have many keys
-        self._peers = PeerState(self.keys, self._buckets, self._breakers, self._touch)
+        self.shared_quotas = SharedQuotaDetector()
+        self._peers = PeerState(self.keys, self._buckets, self._breakers, self.shared_quotas, self._touch)
         self._leases: dict[str, Lease] = {}
         self._kept_keys: dict[tuple[str, ...], str] = {}  # by affinity and models: the key of the last lease
         self._waiting = RequestQueue()

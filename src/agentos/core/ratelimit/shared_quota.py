@@ -10,6 +10,15 @@ MIN_EVIDENCE = 4  # refusals that only the other bucket's calls explain
 MIN_SHARE = 0.25  # of a bucket's refusals; of two that share a quota, about half are explained by the other
 
 
+@dataclass(frozen=True, slots=True)
+class SharedQuota:
+    """Two buckets that seem to share one quota, since when, and how many refusals show it."""
+
+    buckets: frozenset[str]
+    since: float
+    refusals: int
+
+
 @dataclass(slots=True)
 class SharedQuotaDetector:
     """Counts refusals that end when a call of another bucket leaves the window, and none of the bucket's own.
@@ -19,25 +28,54 @@ class SharedQuotaDetector:
     hints and a learned sliding window.
     """
 
-    _explained: Counter[tuple[str, str]] = field(default_factory=Counter)
+    found: dict[frozenset[str], SharedQuota] = field(default_factory=dict)
+    _explained: Counter[frozenset[str]] = field(default_factory=Counter)
     _refusals: Counter[str] = field(default_factory=Counter)
-    _reported: set[frozenset[str]] = field(default_factory=set)
 
     def record_refusal(
-        self, bucket: str, limiter: RateLimiter, opens_at: float, others: Iterable[tuple[str, RateLimiter]]
-    ) -> str | None:
-        """Return the bucket that turns out to share the quota of this one; each pair is returned once."""
+        self,
+        bucket: str,
+        limiter: RateLimiter,
+        now: float,
+        opens_at: float,
+        others: Iterable[tuple[str, RateLimiter]],
+    ) -> list[str]:
+        """Return the buckets that turn out to share the quota of this one; each pair is returned once."""
         self._refusals[bucket] += 1
         leaving = [opens_at - seconds for seconds in limiter.profile.sliding_lengths()]
         if not leaving or any(limiter.sent_at(at) for at in leaving):
-            return None
+            return []
+        new = []
         for other, its_limiter in others:
             if any(its_limiter.sent_at(at) for at in leaving):
-                self._explained[bucket, other] += 1
                 pair = frozenset((bucket, other))
-                count = self._explained[bucket, other] + self._explained[other, bucket]
-                total = self._refusals[bucket] + self._refusals[other]
-                if count >= max(MIN_EVIDENCE, MIN_SHARE * total) and pair not in self._reported:
-                    self._reported.add(pair)
-                    return other
-        return None
+                self._explained[pair] += 1
+                if pair not in self.found and self._is_convincing(pair):
+                    self.found[pair] = SharedQuota(pair, now, self._explained[pair])
+                    new.append(other)
+        return new
+
+    def _is_convincing(self, pair: frozenset[str]) -> bool:
+        total = sum(self._refusals[bucket] for bucket in pair)
+        return self._explained[pair] >= max(MIN_EVIDENCE, MIN_SHARE * total)
+
+    def merge(self, shared: SharedQuota) -> None:
+        """Take over what another run has found."""
+        self.found.setdefault(shared.buckets, shared)
+
+    def forget(self, bucket: str) -> None:
+        """Drop what was found about this bucket, and the evidence for it."""
+        self.found = {pair: shared for pair, shared in self.found.items() if bucket not in pair}
+        self._explained = Counter(
+            {pair: count for pair, count in self._explained.items() if bucket not in pair}
+        )
+        self._refusals.pop(bucket, None)
+
+    def shared_with(self, bucket: str) -> list[tuple[str, SharedQuota]]:
+        """The other buckets that seem to share the quota of this one."""
+        return [
+            (other, shared)
+            for pair, shared in self.found.items()
+            if bucket in pair
+            for other in pair - {bucket}
+        ]
