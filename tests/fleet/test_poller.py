@@ -15,8 +15,8 @@ from agentos.core.planning.plan import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
-from agentos.fleet.item_workflow import FINISHED, Turn
 from agentos.fleet.poller import TemporalPoller
+from agentos.fleet.turns import FINISHED, Turn
 from agentos.fleet.visits import PreparedItem, Visits
 from agentos.storage.postgres.fleet_items import LoadedTask
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,7 +21,8 @@ from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_proj
 from agentos.fleet.temporal import cancel_items, connect_temporal, map_bounded, workflow_status
 from agentos.outputs.format import count
 from agentos.run.api import RunOrigin, RunRequest
-from agentos.run.session import RunSession
+from agentos.run.event_loop import Clock
+from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
 from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import is_away
@@ -99,7 +99,9 @@ class FleetFollower:
         collector: Collector,
         submitted: Submitted,
         check_interval: float = CHECK_INTERVAL,
+        clock: Clock = HOST_CLOCK,
     ) -> None:
+        self._clock = clock
         self._listeners = listeners
         self._database = database
         self._client = client
@@ -107,7 +109,7 @@ class FleetFollower:
         self._submitted = submitted
         self._unfinished = dict.fromkeys(submitted.items)
         self._endings: list[Ending] = []
-        self._started_at = time.monotonic()
+        self._started_at = self._clock.monotonic()
         self._usage: dict[str, Usage] = {}
         self._waited_seconds = 0.0
         self._missing: set[str] = set()
@@ -120,17 +122,17 @@ class FleetFollower:
         self._heartbeat_at = self._started_at + HEARTBEAT_INTERVAL
 
     async def run(self, started: events.RunStarted, cursor: EventCursor, signals: Signals) -> int:
-        self._publish(started, time.time())
+        self._publish(started, self._clock.wall())
         while self._unfinished:
             cursor = await self._read(cursor)
             while signals.arrived:
                 await self._stop(signals.arrived.pop(0))
-            now = time.monotonic()
+            now = self._clock.monotonic()
             if self._leave_at is not None and now >= self._leave_at:
                 self._end_all(Outcome(Ending.INTERRUPTED))
             if now >= self._heartbeat_at:
                 self._heartbeat_at = now + HEARTBEAT_INTERVAL
-                self._publish(events.Heartbeat(now - self._started_at), time.time())
+                self._publish(events.Heartbeat(now - self._started_at), self._clock.wall())
             if now >= self._check_at and self._unfinished:
                 self._check_at = now + self._check_interval
                 cursor = await self._end_lost(cursor)
@@ -141,7 +143,8 @@ class FleetFollower:
             await asyncio.sleep(0 if self._is_collected else POLL_INTERVAL)
         code = self._code()
         self._publish(
-            events.RunEnded(code, time.monotonic() - self._started_at, self._waited_seconds), time.time()
+            events.RunEnded(code, self._clock.monotonic() - self._started_at, self._waited_seconds),
+            self._clock.wall(),
         )
         return code
 
@@ -198,8 +201,8 @@ class FleetFollower:
             self._end_all(Outcome(Ending.INTERRUPTED))
             return
         self._exit_code = EXIT_CODES[signal]
-        self._leave_at = time.monotonic() + STOP_TIMEOUT
-        self._publish(events.ShutdownStarted(signal), time.time())
+        self._leave_at = self._clock.monotonic() + STOP_TIMEOUT
+        self._publish(events.ShutdownStarted(signal), self._clock.wall())
         own = [item for item in self._submitted.own if item in self._unfinished]
         with contextlib.suppress(PreflightError, TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT):
@@ -253,7 +256,7 @@ class FleetFollower:
         self._unfinished.pop(item, None)
         self._left.add(item)
         self._endings.append(outcome.ending)
-        self._publish(events.ItemEnded(item, outcome, 0.0, Usage(), 0), time.time())
+        self._publish(events.ItemEnded(item, outcome, 0.0, Usage(), 0), self._clock.wall())
 
     def _code(self) -> int:
         if self._exit_code is not None:

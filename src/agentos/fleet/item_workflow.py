@@ -7,12 +7,13 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
+from agentos.fleet.turns import ItemTurns, NextStep, Turn, TurnResult
+
 WORKFLOW, ACTIVITY, DECIDED = "agentos-item", "run-item", "decided"
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 ATTEMPTS = 10  # of one turn, each after its machine has died or lost the item; then the item is given up
+ATTEMPT_INTERVAL = timedelta(seconds=1)
 LONGEST_TURN = timedelta(days=30)
-
-FINISHED, RETRY, DRAINED, PARKED = "finished", "retry", "drained", "parked"
 
 
 @dataclass(frozen=True)
@@ -24,26 +25,6 @@ class ItemStart:
     submission: int
     retries: int
     queue: str
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The input of the activity. Temporal may need several attempts at a turn; `tries` turns have failed before it."""
-
-    project: str
-    item: str
-    submission: int
-    turn: int
-    tries: int
-    retries: int
-
-
-@dataclass(frozen=True)
-class TurnResult:
-    """How a turn ended: FINISHED (or failed for good), RETRY after `seconds`, DRAINED, or PARKED for a person."""
-
-    kind: str
-    seconds: float = 0.0
 
 
 @workflow.defn(name=WORKFLOW, sandboxed=False)
@@ -59,29 +40,28 @@ class ItemWorkflow:
 
     @workflow.run
     async def run(self, start: ItemStart) -> str:
-        turn = tries = 0
+        turns = ItemTurns()
         while True:
-            turn += 1
+            turns.begin()
             seen = self._decisions
             result: TurnResult = await workflow.execute_activity(
                 ACTIVITY,
-                Turn(start.project, start.item, start.submission, turn, tries, start.retries),
+                Turn(start.project, start.item, start.submission, turns.turn, turns.tries, start.retries),
                 result_type=TurnResult,
                 task_queue=start.queue,
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 start_to_close_timeout=LONGEST_TURN,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 retry_policy=RetryPolicy(
-                    initial_interval=timedelta(seconds=1),
+                    initial_interval=ATTEMPT_INTERVAL,
                     backoff_coefficient=1.0,
                     maximum_attempts=ATTEMPTS,
                 ),
             )
-            if result.kind == RETRY:
-                tries += 1
-                await workflow.sleep(result.seconds)
-            elif result.kind == PARKED:
-                await workflow.wait_condition(lambda seen=seen: self._decisions > seen)  # type: ignore[misc]
-                tries = 0
-            elif result.kind != DRAINED:
-                return result.kind
+            match turns.after(result):
+                case NextStep.SLEEP:
+                    await workflow.sleep(result.seconds)
+                case NextStep.AWAIT_DECISION:
+                    await workflow.wait_condition(lambda seen=seen: self._decisions > seen)  # type: ignore[misc]
+                case NextStep.END:
+                    return result.kind

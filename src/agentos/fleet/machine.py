@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment
@@ -29,7 +28,7 @@ from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.process import ProcessEngine
 from agentos.fleet.gateway_access import PreparedWorker
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.visits import PreparedItem, Visit, Visits
+from agentos.fleet.visits import PreparedItem, Visits, forward_event
 from agentos.fleet.worker_metrics import WorkerMetrics
 from agentos.http.metrics import serving_metrics
 from agentos.outputs.format import prefixed
@@ -53,7 +52,6 @@ from agentos.workflows.registry import find_workflow, workflow_names
 NEVER = 1e9  # seconds; a worker waits for keys as long as it takes
 LOCK = "in-use.lock"
 WRITER_TIMEOUT = 2.0  # seconds for the last events of a worker that ends
-_UNFORWARDED = (events.ItemEnded, events.ItemJoined, events.ItemWithdrawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +150,10 @@ class FleetWorker:
         if isinstance(event, events.ShutdownStarted):
             self._is_stopping = True
             self._poller.drain()
-        visit = self._visits.get(getattr(event, "item", ""))
         # A worker's run starts without items, which says nothing to its reader.
         if not isinstance(event, events.RunStarted) and (line := log_line(event, at)):
             self._log(line, WIRE_NAMES[type(event)])
-        if visit and not isinstance(event, _UNFORWARDED):
-            self._writer.write(visit.claim, _as_published(event, visit), at)
-        if visit and isinstance(event, events.ItemEnded):
-            self._visits.leave(visit.key)
-            visit.ended.set_result(event)
+        forward_event(event, at, self._visits, self._writer)
 
     def close(self) -> None:
         pass
@@ -239,15 +232,6 @@ class FleetWorker:
         token = github_token(shared.github, shared.github_url, environment())
         self._redact.add([token])
         return GitHubAccess(shared.github, shared.github_url, token)
-
-
-def _as_published(event: Any, visit: Visit) -> events.Event:
-    """The event under the item's own name; leases are numbered on each machine, so theirs gets the claim as well."""
-    changes: dict[str, str] = {"item": visit.turn.item}
-    if lease := getattr(event, "lease", ""):
-        changes["lease"] = f"{visit.claim.text}{lease}"
-    published: events.Event = replace(event, **changes)
-    return published
 
 
 class CodeCache:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,22 +20,14 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from agentos.core.backoff import backoff
+from agentos.core.backoff import Jitter
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
-from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.core.protocol.results import Usage, failed
 from agentos.core.text.line_assembler import one_line
-from agentos.fleet.item_workflow import (
-    ACTIVITY,
-    DRAINED,
-    FINISHED,
-    PARKED,
-    RETRY,
-    ItemWorkflow,
-    Turn,
-    TurnResult,
-)
+from agentos.fleet.item_workflow import ACTIVITY, ItemWorkflow
 from agentos.fleet.temporal import connect_temporal, queue_of
+from agentos.fleet.turns import DRAINED, FINISHED, Turn, TurnResult, turn_end
 from agentos.fleet.visits import PreparedItem, Visit, Visits
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
@@ -68,6 +59,8 @@ class TemporalPoller:
         workflows: Sequence[str],
         parallel: int,
         serving: Serving | None = None,
+        jitter: Jitter = random.random,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._visits = visits
         self._writer = writer
@@ -80,6 +73,8 @@ class TemporalPoller:
         self._workflows = workflows
         self._parallel = parallel
         self._serving = serving
+        self._jitter = jitter
+        self._wall = wall
         self._connected: Future[Client] = Future()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -212,26 +207,12 @@ class TemporalPoller:
 
     async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
         """Writes what this turn came to, and tells Temporal what to do next."""
-        outcome = event.outcome
-        shown: events.Event
-        match outcome:
-            case Outcome(ending=Ending.HELD_BY_OTHER_RUN):
-                return TurnResult(FINISHED)  # outranked: another attempt is at work, and nobody reads this
-            case Outcome(ending=Ending.INTERRUPTED) if self._visits.is_draining:
-                result, state, kept = TurnResult(DRAINED), "submitted", None
-                shown = events.ItemSuspended(event.item, event.node)
-            case Outcome(ending=Ending.FAILED, retryable=True) if turn.tries < turn.retries:
-                seconds = backoff(turn.tries + 1, random.random)
-                result, state, kept = TurnResult(RETRY, seconds), "submitted", None
-                tries, most = turn.tries + 2, turn.retries + 1
-                shown = events.ItemRetried(event.item, outcome.error or "", tries, most, seconds)
-            case Outcome(ending=Ending.PARKED):
-                result, state, kept, shown = TurnResult(PARKED), "parked", outcome, event
-            case _:
-                result, state, kept, shown = TurnResult(FINISHED), "ended", outcome, event
-        self._writer.write(claim, replace(shown, item=turn.item), round(time.time(), 3))
-        await asyncio.shield(asyncio.wrap_future(self._writer.end(claim, state, kept)))
-        return result
+        end = turn_end(turn, event, is_draining=self._visits.is_draining, jitter=self._jitter)
+        if end is None:
+            return TurnResult(FINISHED)
+        self._writer.write(claim, end.event, round(self._wall(), 3))
+        await asyncio.shield(asyncio.wrap_future(self._writer.end(claim, end.state, end.outcome)))
+        return end.result
 
 
 async def _heartbeat() -> None:

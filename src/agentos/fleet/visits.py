@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from agentos.core.planning.worker_task import CodeAccess, GitHubAccess, RoleModel
 from agentos.core.protocol import events
-from agentos.fleet.item_workflow import Turn
-from agentos.storage.postgres.event_writer import ItemClaim
+from agentos.fleet.turns import Turn
+from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
 from agentos.storage.postgres.fleet_items import LoadedTask
+
+_UNFORWARDED = (events.ItemEnded, events.ItemJoined, events.ItemWithdrawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,24 @@ class Visits:
         with self._lock:
             moves, self._moves = self._moves, []
         return moves
+
+
+def forward_event(event: events.Event, at: float, visits: Visits, writer: EventWriter) -> None:
+    """Tells the followers what happens to an item that is here, and its activity that it has ended."""
+    visit = visits.get(getattr(event, "item", ""))
+    if visit is None:
+        return
+    if not isinstance(event, _UNFORWARDED):
+        writer.write(visit.claim, _as_published(event, visit), at)
+    if isinstance(event, events.ItemEnded):
+        visits.leave(visit.key)
+        visit.ended.set_result(event)
+
+
+def _as_published(event: Any, visit: Visit) -> events.Event:
+    """The event under the item's own name; leases are numbered on each machine, so theirs gets the claim as well."""
+    changes: dict[str, str] = {"item": visit.turn.item}
+    if lease := getattr(event, "lease", ""):
+        changes["lease"] = f"{visit.claim.text}{lease}"
+    published: events.Event = replace(event, **changes)
+    return published

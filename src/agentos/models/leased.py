@@ -41,15 +41,17 @@ class LeasedModel:
     but fails this one repeatedly with the same error. Other refusals never end it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - built in one place
         self,
         item: str,
         roles: tuple[RoleModel, ...],
         providers: Mapping[str, Callable[[], Provider]],
         send_event: Callable[[WorkerEvent], None],
         call_timeouts: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`call_timeouts` are the seconds without a token by model; "" stands for all others."""
+        self._clock = clock
         self._item = item
         self._roles = {role.role: role for role in roles}
         self._factories = providers
@@ -133,10 +135,10 @@ class LeasedModel:
         return await waiting
 
     async def _attempt(self, lease: GrantLease, request: ModelRequest) -> ModelResponse:
-        started_at, model = time.monotonic(), lease.model or ""
+        started_at, model = self._clock(), lease.model or ""
         response: ModelResponse | None = None
         refusal: Refusal | None = None
-        progress = _Progress(self._item, self._send_event)
+        progress = _Progress(self._item, self._send_event, self._clock)
         timeout = lease.call_timeout or self._call_timeout(model)
         key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout)
         # The provider may echo the key; it must not get into a document, an error or a checkpoint.
@@ -158,7 +160,7 @@ class LeasedModel:
                 LeaseReleased(
                     item=self._item,
                     lease=lease.lease,
-                    seconds=time.monotonic() - started_at,
+                    seconds=self._clock() - started_at,
                     usage=response.usage if response else progress.usage,
                     refusal=refusal,
                     model=response.model if response else _model_label(model),
@@ -178,16 +180,19 @@ class LeasedModel:
 class _Progress:
     """What one call has used so far, reported to the coordinator every few seconds while tokens arrive."""
 
-    def __init__(self, item: str, send_event: Callable[[WorkerEvent], None]) -> None:
+    def __init__(
+        self, item: str, send_event: Callable[[WorkerEvent], None], clock: Callable[[], float]
+    ) -> None:
         self.usage = Usage()
         self._item = item
         self._send_event = send_event
-        self._reported_at = time.monotonic()
+        self._clock = clock
+        self._reported_at = clock()
 
     def __call__(self, usage: Usage) -> None:
         self.usage = usage
-        if time.monotonic() >= self._reported_at + PROGRESS_INTERVAL:
-            self._reported_at = time.monotonic()
+        if self._clock() >= self._reported_at + PROGRESS_INTERVAL:
+            self._reported_at = self._clock()
             self._send_event(CallProgress(self._item, usage.output_tokens))
 
 

@@ -5,6 +5,9 @@ import errno
 import functools
 import os
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from agentos.config.settings import wants_traceback
 from agentos.core.errors import (
@@ -29,6 +32,7 @@ from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
+from agentos.workflows.plugin import Plugin
 from agentos.workflows.redo import REPLACES, fingerprint, is_redo
 from agentos.workflows.registry import load_workflow
 
@@ -52,7 +56,9 @@ REPEATED_ERRORS = (
 TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
 
 
-async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> Outcome:
+async def run_item(
+    task: WorkerTask, store: ItemStore, channel: Channel, echo: Say, load: "LoadParts | None" = None
+) -> Outcome:
     """Claim the item and run it as far as it goes. Every failure becomes an outcome."""
     try:
         claim = await _claim(task, store, channel)
@@ -65,7 +71,7 @@ async def run_item(task: WorkerTask, store: ItemStore, channel: Channel, echo: S
         return claim
     retry_on: RetryOn | None = None
     try:
-        runner = ItemRunner(task, store, channel, echo, claim)
+        runner = ItemRunner(task, store, claim, (load or load_parts)(task, store, channel, echo), echo)
         retry_on = runner.retry_on
         return await runner.run()
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
@@ -138,19 +144,45 @@ async def _claim(task: WorkerTask, store: ItemStore, channel: Channel) -> Claim 
         await asyncio.sleep(STORE_POLL_INTERVAL)
 
 
+class RunsGraph(Protocol):
+    """Runs an item's graph as far as it goes."""
+
+    async def run(self, checkpoint: Checkpoint) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerParts:
+    """What an item runner works with: the item's workflow, its models and its graph."""
+
+    workflow: Plugin
+    session: ModelSession
+    graph: RunsGraph
+
+
+LoadParts = Callable[[WorkerTask, ItemStore, Channel, Say], RunnerParts]
+
+
+def load_parts(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> RunnerParts:
+    workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
+    session = ModelSession(task, channel, store)
+    return RunnerParts(workflow, session, GraphRunner(task, workflow, store, session, echo))
+
+
 class ItemRunner:
     """Runs the graph of one claimed item, and repeats it from its checkpoint after the store took no writes."""
 
-    def __init__(self, task: WorkerTask, store: ItemStore, channel: Channel, echo: Say, claim: Claim) -> None:
+    def __init__(
+        self, task: WorkerTask, store: ItemStore, claim: Claim, parts: "RunnerParts", echo: Say
+    ) -> None:
         self._task = task
         self._store = store
         self._claim = claim
         self._item = task.item
         self._echo = echo
         self._start_fresh = task.fresh and claim.is_first
-        self._workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
-        self._session = ModelSession(task, channel, store)
-        self._graph_runner = GraphRunner(task, self._workflow, store, self._session, echo)
+        self._workflow = parts.workflow
+        self._session = parts.session
+        self._graph_runner = parts.graph
 
     @property
     def retry_on(self) -> RetryOn | None:

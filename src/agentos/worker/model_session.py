@@ -5,14 +5,16 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.commands import GrantLease, StopWorker
 from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
-from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse
+from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, Provider
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS
 from agentos.storage.item_store import Checkpoint, ItemStore
@@ -29,13 +31,20 @@ class ModelSession:
     coordinator asks the worker to stop, and ends the process when the coordinator is gone.
     """
 
-    def __init__(self, task: WorkerTask, channel: Channel, store: ItemStore) -> None:
+    def __init__(
+        self,
+        task: WorkerTask,
+        channel: Channel,
+        store: ItemStore,
+        providers: Mapping[str, Callable[[], Provider]] = PROVIDERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._item = task.item.id
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
-        self._model = LeasedModel(self._item, task.models, PROVIDERS, channel.send, timeouts)
+        self._model = LeasedModel(self._item, task.models, providers, channel.send, timeouts, clock)
         self._store = store
         self._pending: set[str] = set()
         self._asked: dict[str, set[str]] = {}

@@ -12,6 +12,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow
 
+from agentos.core.planning.claims import ClaimResult, HeldClaim, decide_claim
 from agentos.core.planning.plan import ItemStatus
 from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.ports import Documents
@@ -40,38 +41,33 @@ class PostgresItemStore:
     async def claim(self) -> Claim | Outcome:
         connection = await self._connected()
         async with connection.transaction():
-            before = await self._claimed_before(connection)
-            cursor = await connection.execute(
-                "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = %(by)s, state = 'running', "
-                "machine = %(machine)s WHERE thread_id = %(thread)s AND "
-                "(claim < %(claim)s::bigint[] OR (claim = %(claim)s::bigint[] AND claimed_by = %(by)s)) RETURNING 1",
-                {
-                    "claim": list(self._access.claim),
-                    "by": self._by,
-                    "machine": self._access.machine,
-                    "thread": self.thread_id,
-                },
-            )
-            if await cursor.fetchone() is None:
+            result = decide_claim(await self._held_claim(connection), self._access.claim, self._by)
+            if result is ClaimResult.OUTRANKED:
                 return TAKEN_OVER
+            await connection.execute(
+                "UPDATE agentos_items SET claim = %s::bigint[], claimed_by = %s, state = 'running', machine = %s "
+                "WHERE thread_id = %s",
+                (list(self._access.claim), self._by, self._access.machine, self.thread_id),
+            )
+        is_repeated = result is ClaimResult.REPEATED
         rows = await connection.execute(
             "SELECT path, content FROM agentos_documents WHERE thread_id = %s AND content IS NOT NULL",
             (self.thread_id,),
         )
         kept = {str(row["path"]): bytes(row["content"]) for row in await rows.fetchall()}
         self._scratch.load({**dict(self._access.files()), **kept})
-        # A later attempt of the same submission: an earlier one may have died right after finishing the item.
-        return Claim(is_retry=before, is_first=not before)
+        return Claim(is_retry=is_repeated, is_first=not is_repeated)
 
-    async def _claimed_before(self, connection: AsyncConnection[DictRow]) -> bool:
-        """Whether an attempt of this submission has had the item. Locks its row."""
+    async def _held_claim(self, connection: AsyncConnection[DictRow]) -> HeldClaim | None:
+        """The claim in the item's row, which stays locked until the end of the transaction."""
         cursor = await connection.execute(
             "SELECT claim, claimed_by FROM agentos_items WHERE thread_id = %s FOR UPDATE", (self.thread_id,)
         )
         row = await cursor.fetchone()
-        if row is None or row["claimed_by"] == self._by:  # our own claim, whose commit was not confirmed
-            return self._access.claim[1:] != (1, 1)
-        return int(row["claim"][0]) >= self._access.claim[0]
+        if row is None:
+            return None
+        submission, turn, attempt = row["claim"]
+        return HeldClaim((submission, turn, attempt), row["claimed_by"])
 
     async def release(self) -> None:
         if self._connection is not None:

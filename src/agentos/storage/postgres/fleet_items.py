@@ -1,6 +1,7 @@
 """A fleet's submissions, items and outcomes in Postgres, for those who submit, follow, collect and decide."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,15 +185,11 @@ class FleetDatabase:
     def events_after(
         self, cursor: EventCursor, items: Sequence[str], limit: int = 2000
     ) -> tuple[list[FleetEvent], EventCursor]:
-        """The events that follow, in an order that never changes any more, and the new cursor.
-
-        Numbers of a sequence become visible out of order. Below the snapshot's horizon every transaction has ended, so
-        nothing can appear there later.
-        """
+        """The events that follow, in an order that never changes any more, and the new cursor."""
         rows = self.connection.execute(
-            "SELECT id, written::text AS transaction, thread_id, at, event::text AS event FROM agentos_events "
-            "WHERE (written, id) > (%s::xid8, %s) AND written < pg_snapshot_xmin(pg_current_snapshot()) "
-            "AND thread_id = ANY(%s) ORDER BY written, id LIMIT %s",
+            "SELECT id, written::text AS transaction, thread_id, at, event::text AS event, "
+            "pg_snapshot_xmin(pg_current_snapshot())::text AS horizon FROM agentos_events "
+            "WHERE (written, id) > (%s::xid8, %s) AND thread_id = ANY(%s) ORDER BY written, id LIMIT %s",
             (
                 str(cursor.transaction),
                 cursor.event if cursor.event else -1,
@@ -200,9 +197,9 @@ class FleetDatabase:
                 limit,
             ),
         ).fetchall()
-        found = [_fleet_event(row) for row in rows]
-        last = EventCursor(int(rows[-1]["transaction"]), int(rows[-1]["id"])) if rows else cursor
-        return found, last
+        numbered = [EventCursor(int(row["transaction"]), int(row["id"])) for row in rows]
+        count = count_settled(numbered, int(rows[0]["horizon"])) if rows else 0
+        return [_fleet_event(row) for row in rows[:count]], numbered[count - 1] if count else cursor
 
     # Collecting.
 
@@ -226,6 +223,15 @@ class FleetDatabase:
             "UPDATE agentos_items SET state = 'ended', outcome = %s WHERE thread_id = %s AND state = ANY(%s)",
             (json.dumps(pack(outcome)), thread_id(self._project, item), list(LIVE)),
         )
+
+
+def count_settled(found: Sequence[EventCursor], horizon: int) -> int:
+    """How many of these events, ordered by transaction and number, a follower may read: those whose order never changes.
+
+    Numbers of a sequence become visible out of order. Below the horizon of the snapshot that found the events, every
+    transaction has ended, so nothing can appear there later.
+    """
+    return bisect_left(found, horizon, key=lambda event: event.transaction)
 
 
 def _item_row(shared: SharedTask, submission: int, task: ItemTask) -> tuple[Any, ...]:
