@@ -43,3 +43,14 @@ def test_events_of_other_items_and_without_an_item_are_left_out() -> None:
     assert history.calls == []
     (retry,) = history.retries
     assert (retry.reason, retry.attempt, retry.at) == ("it crashed", 2, 3.0)
+
+
+def test_a_call_through_the_gateway_is_a_row_of_its_own() -> None:
+    history = ItemHistory("a")
+    usage = Usage(1, 1000, 50, cache_read_tokens=900)
+    for at in (10.0, 20.0):
+        history.handle(events.CallCompleted("a", "key-1", "m", usage, 0.02, 3.0, 1.0), at)
+    first, second = history.calls
+    assert (first.call, first.requested, first.granted, first.ended) == ("call-1", 7.0, 8.0, 10.0)
+    assert (first.seconds, first.waited_seconds, first.usage, first.cost) == (2.0, 1.0, usage, 0.02)
+    assert (second.call, second.key, second.is_completed) == ("call-2", "key-1", True)

@@ -34,6 +34,7 @@ def _run(
     from agentos.outputs.item_list import fix_lines, tries
     from agentos.outputs.resume_command import path_to_project
     from agentos.outputs.summary import as_json as summary_json
+    from agentos.outputs.summary import usage_text
     from agentos.storage.runs import is_alive, load_run_stats, stopped_process
 
     run = find_run(run_id or run_option)
@@ -70,8 +71,10 @@ def _run(
             click.echo(f"    {line}")
     if failed and not found.rows:
         click.echo("  No item failed.")
-    if alive:
-        click.echo(paint("\n".join(progress_rows(stats, now))), color=True)
+    more = [f"  {usage_text(stats)}"] if stats.usage.calls else []
+    more += [paint("\n".join(progress_rows(stats, now)))] if alive else []
+    for line in more:
+        click.echo(line, color=True)
     click.echo(_next_step(stats, alive, stopped_pid))
     return 0
 

@@ -307,7 +307,17 @@ class _Gateway:
         if self._json_events is None:
             self._console.call_ended(record)
         elif record.usage.calls:
-            self._emit(events.CallCompleted(record.item, record.key, record.model, record.usage, record.cost))
+            self._emit(
+                events.CallCompleted(
+                    record.item,
+                    record.key,
+                    record.model,
+                    record.usage,
+                    record.cost,
+                    round(record.seconds, 3),
+                    round(record.waited, 3),
+                )
+            )
 
     def _count(self, record: CallRecord) -> None:
         provider = ("provider", record.provider)

@@ -163,6 +163,8 @@ def item_json(record: RunRecord, row: ItemStats) -> Json:
         "attempts": row.attempts or (len(lane.of(SpanKind.ATTEMPT)) if lane else 0),
         "calls": row.usage.calls,
         "tokens": row.usage.tokens,
+        "cache_read_tokens": row.usage.cache_read_tokens,
+        "cache_write_tokens": row.usage.cache_write_tokens,
         "cost": row.cost,
         "quiet": row.quiet_level,
         "wait": _wait(lane) if lane and record.alive else None,

@@ -355,13 +355,18 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
-    """A call got a response; `cost` in US dollars, None if the price of the model is not known."""
+    """A call got a response; `cost` in US dollars, None if the price of the model is not known.
+
+    `seconds` and `waited_seconds` are set for a call through the gateway, which has no lease in the run.
+    """
 
     item: str
     key: str
     model: str
     usage: Usage
     cost: float | None = None
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class ItemHistory:
             case events.LeaseReleased():
                 self._handle_release(event, at)
             case events.CallCompleted():
-                self._handle_completion(event)
+                self._handle_completion(event, at)
             case events.ItemRetried():
                 retry = ItemRetry(at, event.reason, event.attempt, event.max_attempts, event.seconds)
                 self.retries.append(retry)
@@ -80,9 +80,28 @@ class ItemHistory:
             record.model = event.model or record.model
             record.refusal = event.refusal.reason if event.refusal else ""
 
-    def _handle_completion(self, event: events.CallCompleted) -> None:
-        """The cost, which the scheduler adds right before or after the release of the lease."""
+    def _handle_completion(self, event: events.CallCompleted, at: float) -> None:
+        """The cost, which the scheduler adds right before or after the release of the lease.
+
+        A call through the gateway has no lease here: this event is all that is known of it.
+        """
         for record in reversed(self.calls):
             if record.key == event.key and not record.is_completed and not record.refusal:
                 record.cost, record.model, record.is_completed = event.cost, event.model, True
                 return
+        began = at - event.seconds
+        self.calls.append(
+            ItemCall(
+                f"call-{len(self.calls) + 1}",
+                requested=began,
+                granted=began + event.waited_seconds,
+                ended=at,
+                key=event.key,
+                model=event.model,
+                waited_seconds=event.waited_seconds,
+                seconds=event.seconds - event.waited_seconds,
+                usage=event.usage,
+                cost=event.cost,
+                is_completed=True,
+            )
+        )

@@ -19,6 +19,14 @@ export function tokens(number) {
   return number < 10000 ? String(number) : `${Math.round(number / 1000)}k`;
 }
 
+// `9k read from the cache, 2k written to it`; empty if the cache was not used.
+export function cacheText(read, written) {
+  const parts = [];
+  if (read) parts.push(`${tokens(read)} read from the cache`);
+  if (written) parts.push(`${tokens(written)} written to ${read ? "it" : "the cache"}`);
+  return parts.join(", ");
+}
+
 export function count(number, singular, plural = `${singular}s`) {
   return `${number} ${number === 1 ? singular : plural}`;
 }

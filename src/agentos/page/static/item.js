@@ -2,7 +2,7 @@
 
 import { follow, get, now, path } from "./api.js";
 import { clear, h, setText, tabs } from "./dom.js";
-import { clock, count, dollars, duration, stateText, tokens, tone } from "./format.js";
+import { cacheText, clock, count, dollars, duration, stateText, tokens, tone } from "./format.js";
 import { showProgress } from "./attention.js";
 import { difference, markdown } from "./documents.js";
 import { followToggle, lineList } from "./log.js";
@@ -33,7 +33,8 @@ export async function itemView(main, run, item) {
     pill.className = `pill ${tone(row.state)}`;
     setText(pill, stateText(row.state));
     const age = row.seconds + (row.running ? now() - row.since : 0);
-    setText(facts, [row.running && row.node ? `at ${row.node}` : "", count(row.round, "round"), duration(age), count(row.calls, "call"), `${tokens(row.tokens)} tokens`, dollars(row.cost), row.error ?? ""].filter(Boolean).join(" · "));
+    const cache = cacheText(row.cache_read_tokens, row.cache_write_tokens);
+    setText(facts, [row.running && row.node ? `at ${row.node}` : "", count(row.round, "round"), duration(age), count(row.calls, "call"), `${tokens(row.tokens)} tokens${cache ? ` (${cache})` : ""}`, dollars(row.cost), row.error ?? ""].filter(Boolean).join(" · "));
     decide.hidden = row.state !== "parked" || whole.read_only;
     retry.hidden = !row.retryable || whole.read_only || ["ended", "killed"].includes(whole.run.state);
     showProgress(`${item} ${stateText(row.state)} - agentos`, row.running ? 0.5 : 1, row.state === "failed" ? "killed" : row.running ? "running" : "ended");
@@ -175,7 +176,7 @@ function callsPanel(box, run, item, data) {
   clear(box,
     h("div", { class: "card scroll flush", tabindex: 0, role: "region", "aria-label": "Calls" },
       h("table", { class: "plain-table" },
-        h("thead", {}, h("tr", {}, ["Call", "At", "Key", "Model", "Waited", "Took", "Tokens in", "Tokens out", "Cost", "Result"].map((text, index) => h("th", { scope: "col", class: index > 3 && index < 9 ? "number" : "" }, text)))),
+        h("thead", {}, h("tr", {}, ["Call", "At", "Key", "Model", "Waited", "Took", "Tokens in", "Cache read", "Cache written", "Tokens out", "Cost", "Result"].map((text, index) => h("th", { scope: "col", class: index > 3 && index < 11 ? "number" : "" }, text)))),
         body)),
     retries);
   function update() {
@@ -183,10 +184,10 @@ function callsPanel(box, run, item, data) {
     clear(body, calls.map((call) => h("tr", {},
       h("th", { scope: "row" }, call.call), h("td", {}, clock(call.requested)), h("td", {}, call.key || "-"), h("td", {}, call.model || "-"),
       h("td", { class: "number" }, duration(call.granted === null ? now() - call.requested : call.waited_seconds)), h("td", { class: "number" }, call.ended === null ? "" : duration(call.seconds)),
-      h("td", { class: "number" }, call.usage.input_tokens.toLocaleString("en")), h("td", { class: "number" }, call.usage.output_tokens.toLocaleString("en")),
+      ["input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"].map((name) => h("td", { class: "number" }, call.usage[name].toLocaleString("en"))),
       h("td", { class: "number" }, call.ended === null || call.refusal ? "" : dollars(call.cost)),
       h("td", { class: call.refusal ? "bad-text" : "" }, call.refusal || (call.granted === null ? "waiting for a key" : call.ended === null ? "in progress" : "answered")))),
-    calls.length ? null : h("tr", {}, h("td", { colspan: 10, class: "quiet" }, "No calls yet.")));
+    calls.length ? null : h("tr", {}, h("td", { colspan: 12, class: "quiet" }, "No calls yet.")));
     clear(retries, found.length ? [h("h2", {}, "Retries"), h("ul", {}, found.map((retry) => h("li", {}, `${clock(retry.at)}: ${retry.reason}. Attempt ${retry.attempt} of ${retry.max_attempts} after ${duration(retry.seconds)}`)))] : null);
   }
   update();

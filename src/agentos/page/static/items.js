@@ -2,7 +2,7 @@
 
 import { now } from "./api.js";
 import { clear, h, setClass, setText } from "./dom.js";
-import { dollars, duration, stateText, tokens, tone } from "./format.js";
+import { cacheText, dollars, duration, stateText, tokens, tone } from "./format.js";
 import { retryItem } from "./controls.js";
 import { virtualTable } from "./table.js";
 
@@ -49,7 +49,10 @@ export function itemsPanel(box, store) {
       setClass(cell, `wait-cell wide-cell ${row.quiet ? "warn-text" : row.error ? "bad-text" : "quiet"}`);
     } },
     { id: "calls", text: "Calls", class: "number extra-cell", sort: (row) => row.calls, cell: (row, cell) => setText(cell, String(row.calls)) },
-    { id: "tokens", text: "Tokens", class: "number extra-cell", sort: (row) => row.tokens, cell: (row, cell) => setText(cell, tokens(row.tokens)) },
+    { id: "tokens", text: "Tokens", class: "number extra-cell", sort: (row) => row.tokens, cell: (row, cell) => {
+      setText(cell, tokens(row.tokens));
+      cell.title = cacheText(row.cache_read_tokens, row.cache_write_tokens);
+    } },
     { id: "cost", text: "Cost", class: "number extra-cell cost-cell", sort: (row) => row.cost ?? 0, cell: (row, cell) => setText(cell, dollars(row.cost)) },
     { id: "age", text: "Time", class: "number", sort: age, cell: (row, cell) => setText(cell, row.attempts || row.running ? duration(age(row)) : "") },
     { id: "act", text: h("span", { class: "visually-hidden" }, "Actions"), class: "act-cell", cell: (row, cell) => {

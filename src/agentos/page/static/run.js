@@ -2,7 +2,7 @@
 
 import { follow, get, now, path } from "./api.js";
 import { announce, clear, h, setClass, setText, tabs } from "./dom.js";
-import { dollars, duration, folderName, tokens, tone } from "./format.js";
+import { cacheText, dollars, duration, folderName, tokens, tone } from "./format.js";
 import { notifyEnd, showProgress } from "./attention.js";
 import { runControls } from "./controls.js";
 import { itemsPanel } from "./items.js";
@@ -108,10 +108,10 @@ function runHead(store) {
   const offline = h("span", { class: "pill bad", role: "status", hidden: true }, "not connected, trying again");
   const controls = runControls(store);
   const values = new Map();
-  for (const name of ["left", "time", "cost", "tokens", "workers", "refusals"]) {
+  for (const name of ["left", "time", "cost", "tokens", "cache", "workers", "refusals"]) {
     const value = h("dd", { class: "number" });
     values.set(name, value);
-    figures.append(h("div", {}, h("dt", {}, { left: "Time left", time: "Time", cost: "Cost", tokens: "Tokens", workers: "Workers busy", refusals: "Refusals (429)" }[name]), value));
+    figures.append(h("div", {}, h("dt", {}, { left: "Time left", time: "Time", cost: "Cost", tokens: "Tokens", cache: "Prompt cache", workers: "Workers busy", refusals: "Refusals (429)" }[name]), value));
   }
   const element = h("section", { class: "card run-head" },
     h("div", { class: "row between" },
@@ -138,6 +138,9 @@ function runHead(store) {
       setText(values.get("left"), isOver(run) ? "-" : run.seconds_left === null ? "?" : `about ${duration(run.seconds_left)}`);
       setText(values.get("cost"), run.expected_cost && run.cost ? `${dollars(run.cost)} of about ${dollars(run.expected_cost)}` : dollars(run.cost));
       setText(values.get("tokens"), run.usage ? tokens(run.usage.input_tokens + run.usage.output_tokens) : "0");
+      const cache = run.usage ? cacheText(run.usage.cache_read_tokens, run.usage.cache_write_tokens) : "";
+      setText(values.get("cache"), cache);
+      values.get("cache").parentElement.hidden = !cache;
       setText(values.get("workers"), isOver(run) ? "-" : `${run.running} of ${run.workers}`);
       setText(values.get("refusals"), String(run.refusals ?? 0));
       controls.update();
