@@ -11,11 +11,9 @@ from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.service import RPCError, RPCStatusCode
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import Plan
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
-from agentos.fleet.follow import FleetFollower
-from agentos.fleet.submit import Submitted
+from agentos.fleet.follow import FleetFollower, Followed
 from agentos.fleet.temporal import cancel_items, map_bounded, workflow_status
 from agentos.run.signals import Signals
 from agentos.storage.postgres.fleet_items import EventCursor, FleetEvent, FleetItem
@@ -83,9 +81,9 @@ def row(state: str, outcome: Outcome | None = None) -> FleetItem:
 def follow(temporal: FakeTemporal, database: FakeFleetDatabase) -> tuple[int, Recorder]:
     recorder = Recorder()
     collector = SimpleNamespace(collect_all=lambda: 0, conflicts=[])
-    submitted = Submitted(1, "shop", Plan(()), ("LLD-1",), ("LLD-1",), ("Thing",), (), 0)
+    followed = Followed("shop", ("LLD-1",), {"LLD-1": 1}, ("LLD-1",))
     follower = FleetFollower(
-        [recorder], cast(Any, database), cast(Any, temporal), cast(Any, collector), submitted, 0.0
+        [recorder], cast(Any, database), cast(Any, temporal), cast(Any, collector), followed, 0.0
     )
     started = events.RunStarted("", "", "", ("LLD-1",), 1, ())
     code = asyncio.run(follower.run(started, EventCursor(1), Signals(lambda: None)))
@@ -124,6 +122,18 @@ def test_the_time_that_items_waited_for_keys_is_added_up() -> None:
     database = FakeFleetDatabase(row("ended", DONE), [FleetEvent("LLD-1", 1.0, each) for each in entries])
     code, recorder = follow(FakeTemporal([Status.RUNNING]), database)
     assert (code, recorder.of(events.RunEnded)[0].waited_seconds) == (0, 3.5)
+
+
+@pytest.mark.parametrize("again", [events.ItemRequeued("LLD-1"), events.ItemStarted("LLD-1", 1, 1)])
+def test_an_item_that_goes_on_after_its_end_is_followed_to_its_next_end(again: events.Event) -> None:
+    entries = [
+        events.ItemEnded("LLD-1", failed("no such model"), 1.0, Usage(), 1),
+        again,
+        events.ItemEnded("LLD-1", DONE, 2.0, Usage(), 1),
+    ]
+    database = FakeFleetDatabase(row("ended", DONE), [FleetEvent("LLD-1", 1.0, each) for each in entries])
+    code, recorder = follow(FakeTemporal([Status.RUNNING]), database)
+    assert (code, len(recorder.of(events.ItemEnded))) == (0, 2)
 
 
 def test_only_a_workflow_that_temporal_does_not_know_is_gone() -> None:

@@ -61,13 +61,17 @@ def _pause(now: bool, run_id: str | None) -> int:
 
 def _stop(run_id: str | None, fleet: bool) -> int:
     if fleet:
-        from agentos.cli.fleet import stop_fleet
+        from agentos.cli.fleet_views import stop_fleet
 
-        return stop_fleet()
+        return stop_fleet(run_id)
     return send_request(run_id, events.StopRequested("SIGTERM"), "stop")
 
 
-def _retry(item: str, run_id: str | None) -> int:
+def _retry(item: str, run_id: str | None, fleet: bool) -> int:
+    if fleet:
+        from agentos.cli.fleet_views import retry_on_fleet
+
+        return retry_on_fleet(run_id, item)
     return send_request(run_id, events.RetryRequested(item), f"retry {item}")
 
 
@@ -105,9 +109,17 @@ commands: dict[str, click.Command] = {
     "retry": click.Command(
         "retry",
         help="Put a failed item back into the run in progress; it continues from its checkpoint.",
-        params=[click.Argument(["item"], shell_complete=completer(failed_items)), run_option()],
+        params=[
+            click.Argument(["item"], shell_complete=completer(failed_items)),
+            run_option(),
+            click.Option(
+                ["--fleet"],
+                is_flag=True,
+                help="Submit the failed item to the fleet again, whoever submitted it; needs no run.",
+            ),
+        ],
         callback=_retry,
-        epilog="\b\nExample:\n  agentos retry LLD-42",
+        epilog="\b\nExamples:\n  agentos retry LLD-42\n  agentos retry --fleet LLD-42",
     ),
     "set": click.Group(
         "set",

@@ -71,55 +71,6 @@ def _announce(decided: list[str]) -> None:
         asyncio.run(announce(decided))
 
 
-def show_fleet(as_json: bool, failed: bool) -> int:
-    """`agentos status --fleet`: one line for each item of the project."""
-    import json
-
-    from agentos.config.settings import Flags, read_settings
-    from agentos.core.protocol.codec import pack
-    from agentos.core.protocol.results import Ending
-
-    with open_fleet(read_settings(Flags())) as database:
-        items = [
-            item
-            for item in database.items().values()
-            if not failed or (item.outcome and item.outcome.ending is Ending.FAILED)
-        ]
-    if as_json:
-        click.echo(json.dumps({"items": [pack(item) for item in items]}, ensure_ascii=False))
-        return 0
-    width = max((len(item.item) for item in items), default=0)
-    for item in items:
-        click.echo(f"{item.item:<{width}}  {item.text}")
-    if not items:
-        click.echo("The fleet has no items of this project. Submit them with: lld-workflow --all --fleet")
-    return 0
-
-
-def stop_fleet() -> int:
-    """`agentos stop --fleet`: cancels every item of the project that is under way."""
-    import asyncio
-
-    from agentos.config.settings import Flags, read_settings
-    from agentos.fleet.temporal import cancel_items, connect_temporal
-    from agentos.outputs.format import count
-
-    settings = read_settings(Flags())
-    with open_fleet(settings) as database:
-        live = [item.item for item in database.items().values() if item.is_live]
-
-    async def cancel() -> int:
-        return await cancel_items(await connect_temporal(), settings.fleet.project, live)
-
-    number = asyncio.run(cancel()) if live else 0
-    click.echo(
-        f"Stopping {count(number, 'item')}, checkpointed. The same command goes on with them."
-        if number
-        else "Nothing of this project is under way on the fleet."
-    )
-    return 0
-
-
 def _init() -> int:
     """Create the tables in Postgres, or migrate them, and check Temporal. Safe to repeat."""
     require_fleet()
@@ -133,8 +84,10 @@ def _init() -> int:
 
     access = fleet_access()
     with contextlib.closing(connect(access.postgres)) as connection:
-        is_new = create_tables(connection)
-    click.echo(f"{place_of(access.postgres)}: tables {'created' if is_new else 'are up to date'}")
+        has_changed = create_tables(connection)
+    click.echo(
+        f"{place_of(access.postgres)}: tables {'created or migrated' if has_changed else 'are up to date'}"
+    )
     client = asyncio.run(connect_temporal())
     click.echo(
         f"Temporal at {client.service_client.config.target_host}, namespace {client.namespace}: reachable"

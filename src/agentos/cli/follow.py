@@ -21,7 +21,11 @@ POLL_INTERVAL = 0.1  # seconds
 KILLED, TIMED_OUT = 137, 124  # exit codes
 
 
-def _watch(run_id: str | None, display: str) -> int:
+def _watch(run_id: str | None, display: str, fleet: bool) -> int:
+    if fleet:
+        from agentos.cli.fleet_views import watch_fleet
+
+        return watch_fleet(run_id, display)
     from agentos.cli.find_run import describe_end, find_run, liveness_text
     from agentos.config.settings import terminal_info
     from agentos.outputs.display import open_display
@@ -115,7 +119,11 @@ def _exit_code(run: Path) -> int:
     return KILLED if ended is None else ended.exit_code
 
 
-def _logs(item: str, run_id: str | None, follow: bool) -> int:
+def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
+    if fleet:
+        from agentos.cli.fleet_views import show_fleet_log
+
+        return show_fleet_log(run_id, item, follow)
     from agentos.cli.find_run import find_run, runs_folder
     from agentos.core.errors import NothingMatches
     from agentos.core.planning.plan import is_safe_id
@@ -175,9 +183,14 @@ commands: dict[str, click.Command] = {
             click.Option(
                 ["--display"], type=click.Choice(DISPLAYS), default="auto", help="As for agentos run."
             ),
+            click.Option(
+                ["--fleet"],
+                is_flag=True,
+                help="Watch what the fleet does for the project, whoever submitted it, and collect its documents.",
+            ),
         ],
         callback=_watch,
-        epilog="\b\nExamples:\n  agentos watch\n  agentos watch --run 20261115T221503Z",
+        epilog="\b\nExamples:\n  agentos watch\n  agentos watch --run 20261115T221503Z\n  agentos watch --fleet",
     ),
     "wait": click.Command(
         "wait",
@@ -205,8 +218,11 @@ commands: dict[str, click.Command] = {
             click.Option(
                 ["--follow", "-f"], is_flag=True, help="Keep printing new lines until the run ends."
             ),
+            click.Option(
+                ["--fleet"], is_flag=True, help="Print the item's output since it was submitted to the fleet."
+            ),
         ],
         callback=_logs,
-        epilog="\b\nExamples:\n  agentos logs LLD-42\n  agentos logs -f LLD-42",
+        epilog="\b\nExamples:\n  agentos logs LLD-42\n  agentos logs -f LLD-42\n  agentos logs --fleet LLD-42",
     ),
 }

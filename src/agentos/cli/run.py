@@ -136,7 +136,7 @@ def _run_on_fleet(request: "RunRequest", echo: Callable[[str], None], detach: bo
     from agentos.run.api import RunOrigin, run_with_signals
 
     require_fleet()
-    from agentos.fleet.follow import run_on_fleet
+    from agentos.fleet.fleet_run import run_on_fleet
 
     settings = request.settings
     origin = RunOrigin(

@@ -22,9 +22,9 @@ def _run(
     fleet: bool,
 ) -> int:
     if fleet:
-        from agentos.cli.fleet import show_fleet
+        from agentos.cli.fleet_views import show_fleet
 
-        return show_fleet(as_json, failed)
+        return show_fleet(run_id or run_option, as_json, failed, verbose)
     from agentos.cli.find_run import find_run
     from agentos.config.settings import current_folder
     from agentos.core.protocol.events import RunSuspended

@@ -30,6 +30,7 @@ class Collector:
     somebody deletes afterwards does not come back."""
 
     def __init__(self, database: FleetDatabase, project: Path, home: Home) -> None:
+        self.folder = project
         self._database = database
         self._project = ProjectFolder(project)
         folder = private_folder(home.path / "fleet" / project_key(project))

@@ -1,34 +1,27 @@
-"""Follows the items of a submission: feeds the workers' events to the listeners of a run, and collects documents."""
+"""Follows items of a fleet: feeds the workers' events to the listeners of a run, and collects documents."""
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from agentos.config.settings import fleet_access
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
 from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.scheduling.control import EXIT_CODES
-from agentos.core.text.secrets import Redactor
 from agentos.fleet.collect import Collector
-from agentos.fleet.submit import Submitted, Submitter, check_request, fleet_project
-from agentos.fleet.temporal import cancel_items, connect_temporal, map_bounded, workflow_status
-from agentos.outputs.format import count
-from agentos.run.api import RunOrigin, RunRequest
+from agentos.fleet.history import replay
+from agentos.fleet.temporal import cancel_items, map_bounded, workflow_status
 from agentos.run.event_loop import Clock
-from agentos.run.session import HOST_CLOCK, RunSession
+from agentos.run.session import HOST_CLOCK
 from agentos.run.signals import Signals
-from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
-from agentos.storage.postgres.schema import check_tables
-from agentos.workflows.registry import find_workflow
 
 POLL_INTERVAL = 0.25  # seconds
 STOP_TIMEOUT = 5.0  # seconds after Ctrl-C in which the items are to be checkpointed
@@ -36,56 +29,15 @@ CHECK_INTERVAL = 10.0  # seconds between two looks for items whose workflow is g
 HEARTBEAT_INTERVAL = 60.0  # seconds
 
 
-def run_on_fleet(request: RunRequest, origin: RunOrigin, signals: Signals, *, detach: bool) -> int:
-    """Submit, follow and collect; returns the exit code."""
-    check_request(request)
-    name = fleet_project(request.settings)
-    database = FleetDatabase(fleet_access().postgres, name)
-    with contextlib.closing(database):
-        check_tables(database.connection)
-        return asyncio.run(_run(request, origin, signals, database, detach))
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Items of a project. `own` are those that we submitted: Ctrl-C stops them. What an item's earlier submission than that
+    in `floors` writes is left out."""
 
-
-async def _run(
-    request: RunRequest, origin: RunOrigin, signals: Signals, database: FleetDatabase, detach: bool
-) -> int:
-    settings = request.settings
-    client = await connect_temporal()
-    collector = Collector(database, settings.project, Home(settings.home).open())
-    collector.collect_all(lambda text: origin.echo(f"[COORDINATOR] {text}"))
-    cursor = database.horizon()
-    submitted = await Submitter(request, origin, database).submit(signals, client)
-    if isinstance(submitted, int):
-        return _report_conflicts(collector, origin) or submitted
-    if detach:
-        origin.echo(
-            f"[COORDINATOR] Submitted {count(len(submitted.items), 'item')} (S{submitted.submission}). "
-            f"Follow and collect with: {origin.command.replace(' --detach', '')}"
-        )
-        return _report_conflicts(collector, origin)
-    with contextlib.ExitStack() as stack:
-        session = RunSession(Home(settings.home), origin, Redactor(), signals, stack)
-        started = replace(
-            session.run_started(request.workflow, settings, submitted.plan),
-            items=submitted.items,
-            titles=submitted.titles,
-            skipped=submitted.skipped,
-            code_tokens=submitted.code_tokens,
-            has_review=bool(find_workflow(request.workflow, settings.project).gates),
-        )
-        follower = FleetFollower(session.listeners, database, client, collector, submitted)
-        code = await follower.run(started, cursor, signals)
-    conflicts = _report_conflicts(collector, origin)
-    return code or conflicts
-
-
-def _report_conflicts(collector: Collector, origin: RunOrigin) -> int:
-    for conflict in collector.conflicts:
-        origin.echo(
-            f"[COORDINATOR] {conflict.item} is done, but {conflict.path} has other content, which is not overwritten. "
-            "Move it away, then: agentos collect"
-        )
-    return int(bool(collector.conflicts))
+    project: str
+    items: tuple[str, ...]
+    floors: Mapping[str, int]
+    own: tuple[str, ...] = ()
 
 
 class FleetFollower:
@@ -97,7 +49,7 @@ class FleetFollower:
         database: FleetDatabase,
         client: Client,
         collector: Collector,
-        submitted: Submitted,
+        followed: Followed,
         check_interval: float = CHECK_INTERVAL,
         clock: Clock = HOST_CLOCK,
     ) -> None:
@@ -106,9 +58,9 @@ class FleetFollower:
         self._database = database
         self._client = client
         self._collector = collector
-        self._submitted = submitted
-        self._unfinished = dict.fromkeys(submitted.items)
-        self._endings: list[Ending] = []
+        self._followed = followed
+        self._unfinished = dict.fromkeys(followed.items)
+        self._endings: dict[str, Ending] = {}
         self._started_at = self._clock.monotonic()
         self._usage: dict[str, Usage] = {}
         self._waited_seconds = 0.0
@@ -123,7 +75,29 @@ class FleetFollower:
 
     async def run(self, started: events.RunStarted, cursor: EventCursor, signals: Signals) -> int:
         self._publish(started, self._clock.wall())
-        while self._unfinished:
+        return await self.follow(cursor, signals)
+
+    def catch_up(self, started: events.RunStarted, rows: Mapping[str, FleetItem]) -> EventCursor:
+        """Publish everything that the workers have written so far; returns from where to follow."""
+        replayed: list[FleetEvent] = []
+        cursor = replay(self._database, self._followed.floors, replayed.append)
+        self._publish(started, replayed[0].at if replayed else self._clock.wall())
+        for entry in replayed:
+            self.handle(entry)
+        for item in list(self._unfinished):
+            row = rows[item]
+            if (
+                row.outcome and not row.is_live
+            ):  # no worker wrote its end: it was stopped before a machine had it
+                self._end(item, row.outcome)
+                self._left.discard(item)  # it may be retried
+        return cursor
+
+    async def follow(
+        self, cursor: EventCursor, signals: Signals, is_left: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Until all items have ended, or `is_left`, which stops nothing; returns the exit code of a run."""
+        while self._unfinished and not is_left():
             cursor = await self._read(cursor)
             while signals.arrived:
                 await self._stop(signals.arrived.pop(0))
@@ -142,10 +116,9 @@ class FleetFollower:
             await self._collect()
             await asyncio.sleep(0 if self._is_collected else POLL_INTERVAL)
         code = self._code()
-        self._publish(
-            events.RunEnded(code, self._clock.monotonic() - self._started_at, self._waited_seconds),
-            self._clock.wall(),
-        )
+        if not self._unfinished:
+            ended = events.RunEnded(code, self._clock.monotonic() - self._started_at, self._waited_seconds)
+            self._publish(ended, self._clock.wall())
         return code
 
     async def _read(self, cursor: EventCursor) -> EventCursor:
@@ -153,7 +126,7 @@ class FleetFollower:
         while self._unfinished:
             try:
                 found, cursor = await asyncio.to_thread(
-                    self._database.events_after, cursor, self._submitted.items
+                    self._database.events_after, cursor, self._followed.items
                 )
             except Exception as error:
                 if not is_away(error):
@@ -162,13 +135,13 @@ class FleetFollower:
             if not found:
                 return cursor
             for entry in found:
-                self._handle(entry)
+                self.handle(entry)
             await self._collect()
         return cursor
 
-    def _handle(self, entry: FleetEvent) -> None:
+    def handle(self, entry: FleetEvent) -> None:
         """A worker knows what an item has used on its own machine; here it is added up over all of them."""
-        if entry.item in self._submitted.own and 0 < entry.submission < self._submitted.submission:
+        if 0 < entry.submission < self._followed.floors.get(entry.item, 0):
             return  # of an earlier submission, which a long transaction has kept behind our horizon
         event = entry.event
         if entry.item in self._left:
@@ -177,9 +150,13 @@ class FleetFollower:
             self._waited_seconds += event.waited_seconds
         if isinstance(event, events.LeaseReleased):
             self._usage[entry.item] = self._usage.get(entry.item, Usage()) + event.usage
+        if isinstance(event, events.ItemStarted | events.ItemRequeued):
+            # It goes on after its review, or somebody retries it.
+            self._endings.pop(entry.item, None)
+            self._unfinished[entry.item] = None
         if isinstance(event, events.ItemEnded):
             self._unfinished.pop(entry.item, None)
-            self._endings.append(event.outcome.ending)
+            self._endings[entry.item] = event.outcome.ending
             self._is_collected = False
             usage = max(event.usage, self._usage.get(entry.item, Usage()), key=lambda used: used.tokens)
             event = replace(event, usage=usage)
@@ -203,10 +180,10 @@ class FleetFollower:
         self._exit_code = EXIT_CODES[signal]
         self._leave_at = self._clock.monotonic() + STOP_TIMEOUT
         self._publish(events.ShutdownStarted(signal), self._clock.wall())
-        own = [item for item in self._submitted.own if item in self._unfinished]
+        own = [item for item in self._followed.own if item in self._unfinished]
         with contextlib.suppress(PreflightError, TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT):
-                await cancel_items(self._client, self._submitted.project, own)
+                await cancel_items(self._client, self._followed.project, own)
         # Somebody else has submitted the others: they go on, only we leave.
         for item in [item for item in self._unfinished if item not in own]:
             self._end(item, Outcome(Ending.INTERRUPTED))
@@ -255,17 +232,18 @@ class FleetFollower:
     def _end(self, item: str, outcome: Outcome) -> None:
         self._unfinished.pop(item, None)
         self._left.add(item)
-        self._endings.append(outcome.ending)
+        self._endings[item] = outcome.ending
         self._publish(events.ItemEnded(item, outcome, 0.0, Usage(), 0), self._clock.wall())
 
     def _code(self) -> int:
         if self._exit_code is not None:
             return self._exit_code
-        return 75 if Ending.INTERRUPTED in self._endings else int(Ending.FAILED in self._endings)
+        endings = self._endings.values()
+        return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def _publish(self, event: events.Event, at: float) -> None:
         for listener in self._listeners:
             listener.on_event(event, round(at, 3))
 
     def _thread(self, item: str) -> str:
-        return thread_id(self._submitted.project, item)
+        return thread_id(self._followed.project, item)

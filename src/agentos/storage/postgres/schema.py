@@ -11,7 +11,7 @@ from psycopg.rows import DictRow
 from agentos.core.errors import PreflightError
 from agentos.storage.postgres.connecting import OUTRANKED
 
-VERSION = 1
+VERSION = 2
 _LOCK = 7_311_905_204  # of the migrations, any number that nobody else uses
 FENCED = (
     *("checkpoints", "checkpoint_blobs", "checkpoint_writes"),
@@ -67,6 +67,8 @@ CREATE TABLE agentos_events (
 );
 CREATE INDEX ON agentos_events (written, id);
 """
+# What each version added to the one before; version 1 is `_TABLES`.
+_MIGRATIONS = {2: "CREATE INDEX ON agentos_events (thread_id, written, id)"}
 _FENCE = f"""
 CREATE OR REPLACE FUNCTION agentos_check_claim(thread text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -90,7 +92,7 @@ END $$;
 
 
 def create_tables(connection: Connection[DictRow]) -> bool:
-    """Creates or migrates everything; returns whether anything was missing. Safe to run from many places at once."""
+    """Creates or migrates everything; returns whether anything changed. Safe to run from many places at once."""
     from langgraph.checkpoint.postgres import PostgresSaver
 
     with connection.transaction():
@@ -109,6 +111,10 @@ def create_tables(connection: Connection[DictRow]) -> bool:
                 [(number,) for number in range(len(PostgresSaver.MIGRATIONS))],
             )
             connection.execute(_TABLES)
+        for statement in (text for number, text in _MIGRATIONS.items() if number > version):
+            connection.execute(statement.encode())
+        if version != VERSION:
+            connection.execute("DELETE FROM agentos_version")
             connection.execute("INSERT INTO agentos_version VALUES (%s)", (VERSION,))
         connection.execute(_FENCE.encode())
         for table in FENCED:
@@ -116,11 +122,11 @@ def create_tables(connection: Connection[DictRow]) -> bool:
                 f"CREATE OR REPLACE TRIGGER agentos_fence BEFORE INSERT OR UPDATE OR DELETE ON {table} "
                 "FOR EACH ROW EXECUTE FUNCTION agentos_fence()".encode()
             )
-    return version == 0
+    return version != VERSION
 
 
 def check_tables(connection: Connection[DictRow]) -> None:
-    """Raises PreflightError if the tables are missing or were made by a newer agentos."""
+    """Raises PreflightError if the tables are missing, or were made by an older or a newer agentos."""
     version = table_version(connection)
     if version == 0:
         raise PreflightError(
@@ -128,6 +134,11 @@ def check_tables(connection: Connection[DictRow]) -> None:
         )
     if version > VERSION:
         raise _newer(version)
+    if version < VERSION:
+        raise PreflightError(
+            f"the fleet's tables were made by an older agentos (format {version}; this version needs {VERSION}): "
+            "migrate them with agentos fleet init"
+        )
 
 
 def table_version(connection: Connection[DictRow]) -> int:

@@ -1,0 +1,72 @@
+"""What the workers have written about items so far, read from the start of each item's newest submission."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from agentos.core.planning.submission import thread_id
+from agentos.core.protocol import events
+from agentos.core.run_state.run_stats import RunStats
+from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
+
+_COMMANDS = {"lld": "lld-workflow", "issue": "issue-workflow"}
+
+
+def replay(
+    database: FleetDatabase, floors: Mapping[str, int], handle: Callable[[FleetEvent], None]
+) -> EventCursor:
+    """Passes on every event of these items, oldest first; returns from where to go on.
+
+    `floors` has the submission of each item: what an earlier one wrote is left out.
+    """
+    cursor = EventCursor(0)
+    while True:
+        found, cursor = database.events_after(cursor, list(floors))
+        for entry in found:
+            if entry.submission >= floors[entry.item]:
+                handle(entry)
+        if not found:
+            return cursor
+
+
+def load_stats(database: FleetDatabase, started: events.RunStarted, rows: Sequence[FleetItem]) -> RunStats:
+    """The statistics of these items, as those of a run."""
+    stats = RunStats()
+    stats.handle(started, 0.0)
+
+    def handle(entry: FleetEvent) -> None:
+        with contextlib.suppress(KeyError):  # an event that this version does not know
+            stats.handle(entry.event, entry.at)
+            stats.began = stats.began or entry.at
+
+    replay(database, {row.item: row.submission for row in rows}, handle)
+    return stats
+
+
+def as_run(
+    database: FleetDatabase, project: str, folder: str, rows: Sequence[FleetItem]
+) -> events.RunStarted:
+    """These items as the beginning of a run, for its displays."""
+    names = tuple(row.item for row in rows)
+    workflows = sorted({row.workflow for row in rows})
+    commands = [f"{_COMMANDS.get(name, f'agentos run {name}')} --all --fleet" for name in workflows]
+    titles = _titles(database, project, names)
+    return events.RunStarted(
+        run=", ".join(sorted({f"S{row.submission}" for row in rows})),
+        workflow=", ".join(workflows),
+        project=folder,
+        items=names,
+        workers=len(names),
+        keys=(),
+        command=commands[0] if commands else "",
+        cwd=folder,
+        titles=tuple(titles.get(name, "") for name in names),
+        has_review=any(name in _COMMANDS for name in workflows),
+    )
+
+
+def _titles(database: FleetDatabase, project: str, names: Sequence[str]) -> dict[str, str]:
+    rows = database.connection.execute(
+        "SELECT item, task -> 'item' ->> 'title' AS title FROM agentos_items WHERE thread_id = ANY(%s)",
+        ([thread_id(project, name) for name in names],),
+    )
+    return {str(row["item"]): row["title"] or "" for row in rows}

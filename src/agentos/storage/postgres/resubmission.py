@@ -1,0 +1,52 @@
+"""Submits a failed item again as it was, from its checkpoint, without the project."""
+
+import json
+from dataclasses import dataclass, replace
+
+from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
+from agentos.core.protocol.codec import encode, pack, unpack
+from agentos.core.protocol.events import ItemRequeued
+from agentos.core.protocol.results import Ending, Outcome
+from agentos.storage.postgres.fleet_items import FleetDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmitted:
+    submission: int
+    workflow: str
+    retries: int
+
+
+def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float) -> Resubmitted | None:
+    """None if the item has not failed, or no longer. Whoever follows it is told with an event."""
+    connection, thread = database.connection, thread_id(project, item)
+    with connection.transaction():
+        row = connection.execute(
+            "SELECT submission, state, outcome, task, claim::text AS claim FROM agentos_items "
+            "WHERE thread_id = %s FOR UPDATE",
+            (thread,),
+        ).fetchone()
+        if row is None or row["state"] != "ended" or not row["outcome"]:
+            return None
+        if unpack(Outcome, row["outcome"]).ending is not Ending.FAILED:
+            return None
+        added = connection.execute(
+            "INSERT INTO agentos_submissions (project, workflow, shared, code) "
+            "SELECT project, workflow, shared, code FROM agentos_submissions WHERE id = %s RETURNING id, shared",
+            (row["submission"],),
+        ).fetchone()
+        assert added is not None
+        submission, shared = int(added["id"]), unpack(SharedTask, added["shared"])
+        event = {"at": at, "submission": submission, **encode(ItemRequeued(item))}
+        connection.execute("SELECT set_config('agentos.claim', %s, true)", (row["claim"],))
+        connection.execute(
+            "INSERT INTO agentos_events (thread_id, at, event) VALUES (%s, %s, %s)",
+            (thread, at, json.dumps(event)),
+        )
+        # What `--fresh` was to drop has been dropped: it continues from its checkpoint.
+        task = replace(unpack(ItemTask, row["task"]), fresh=False)
+        connection.execute(
+            "UPDATE agentos_items SET submission = %s, state = 'submitted', outcome = NULL, task = %s WHERE thread_id = %s",
+            (submission, json.dumps(pack(task)), thread),
+        )
+    return Resubmitted(submission, shared.workflow, shared.retries)
