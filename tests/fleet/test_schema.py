@@ -14,9 +14,9 @@ from tests.fleet.servers import PostgresServer
 
 
 def test_tables_of_the_first_version_are_migrated_once_by_many(database: str) -> None:
-    with psycopg.connect(database) as connection:
-        connection.execute("DROP INDEX agentos_events_thread_id_written_id_idx")
-        connection.execute("UPDATE agentos_version SET version = 1")
+    with psycopg.connect(database) as first:
+        first.execute("DROP INDEX agentos_events_thread_id_written_id_idx")
+        first.execute("UPDATE agentos_version SET version = 1")
     with connect(Secret(database)) as connection, pytest.raises(PreflightError, match="older agentos"):
         check_tables(connection)
     changed: list[bool] = []
