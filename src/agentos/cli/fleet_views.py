@@ -46,7 +46,7 @@ def show_fleet(run: str | None, as_json: bool, failed: bool, verbose: bool) -> i
 
 
 def _stats(database: "FleetDatabase", items: "list[FleetItem]", project: str, folder: str) -> "RunStats":
-    from agentos.fleet.history import as_run, load_stats
+    from agentos.fleet.replay import as_run, load_stats
 
     recent = sorted(items, key=lambda item: (not item.is_live, -item.submission))[:MAX_HISTORY]
     return load_stats(database, as_run(database, project, folder, recent), recent)

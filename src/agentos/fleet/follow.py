@@ -15,7 +15,7 @@ from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.scheduling.control import EXIT_CODES
 from agentos.fleet.collect import Collector
-from agentos.fleet.history import replay
+from agentos.fleet.replay import replay
 from agentos.fleet.temporal import cancel_items, map_bounded, workflow_status
 from agentos.run.event_loop import Clock
 from agentos.run.session import HOST_CLOCK

@@ -9,7 +9,7 @@ from agentos.core.protocol import events
 from agentos.fleet.collect import Collector
 from agentos.fleet.fleet_run import report_conflicts
 from agentos.fleet.follow import FleetFollower, Followed
-from agentos.fleet.history import as_run, replay
+from agentos.fleet.replay import as_run, replay
 from agentos.fleet.temporal import connect_temporal
 from agentos.outputs.display import Display
 from agentos.outputs.summary import ending_lines
