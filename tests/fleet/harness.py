@@ -27,6 +27,8 @@ class Fleet:
     gateway_arguments: tuple[str, ...] = ()
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     others: list[subprocess.Popen[str]] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """Added to the environment of every command."""
 
     def __enter__(self) -> "Fleet":
         self.name = f"p{uuid.uuid4().hex[:10]}"
@@ -34,7 +36,7 @@ class Fleet:
         (self.project / "issues").mkdir(parents=True)
         (self.project / "agentos.toml").write_text(f'[fleet]\nproject = "{self.name}"\n')
         home = self.folder / "gateway"
-        home.mkdir(mode=0o700)
+        home.mkdir(mode=0o700, exist_ok=True)
         self.gateway = GatewayServer(home, self.gateway_arguments)
         self.gateway.start(self.environment("gateway"))
         return self
@@ -56,6 +58,7 @@ class Fleet:
             "AGENTOS_HOME": str(self.folder / home),
             "AGENTOS_POSTGRES": self.database,
             "TEMPORAL_ADDRESS": self.temporal.address,
+            **self.variables,
         }
         if hasattr(self, "gateway"):
             found |= {"AGENTOS_GATEWAY": self.gateway.url, "AGENTOS_GATEWAY_TOKEN": self.gateway.token}

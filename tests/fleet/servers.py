@@ -103,6 +103,11 @@ class PostgresServer:
             )
         wait_for(self._accepts, "Postgres")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, number: int = signal.SIGINT) -> None:
         """SIGINT ends every connection at once (fast shutdown), SIGQUIT as a crash does."""
         if self._process:
@@ -175,6 +180,11 @@ class TemporalServer:
             )
         wait_for(self._accepts, "Temporal")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process:
             self._process.send_signal(number)
@@ -197,7 +207,7 @@ class TemporalServer:
 
 @dataclass
 class GatewayServer:
-    """`agentos gateway` on loopback, with lasting tokens: `--offline`, unless `variables` give it keys."""
+    """`agentos gateway` on loopback, with lasting tokens: `--offline`, unless `variables` or its home give it keys."""
 
     home: Path
     arguments: tuple[str, ...] = ()
@@ -220,7 +230,8 @@ class GatewayServer:
             found = re.search(r"agentos[.\w-]{20,}", printed)
             assert found, printed
             self.token = found[0]
-        offline = () if self.variables else ("--offline",)
+        has_keys = self.variables or (self.home / "credentials.toml").exists()
+        offline = () if has_keys else ("--offline",)
         with (self.home / "gateway.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [agentos, "gateway", *offline, "--listen", f"127.0.0.1:{self.port}", *self.arguments],
@@ -230,6 +241,11 @@ class GatewayServer:
                 start_new_session=True,
             )
         wait_for(self._accepts, "the gateway")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process:

@@ -14,6 +14,11 @@ from agentos.core.text.secrets import Secret
 CONNECT_TIMEOUT = 10  # seconds
 OUTRANKED = "AG001"
 """SQLSTATE of a write whose claim is no longer the item's."""
+# psycopg calls these internal errors: ended while idle in a transaction, ended after too long a transaction, read-only
+# because another server is being made the primary.
+_PASSING = ("25P03", "25P04", "25006")
+_TOO_LARGE = "54"
+"""The class of errors about what is too large for Postgres, which would be too large again."""
 # The system's defaults take hours to notice that the other end is gone.
 _NETWORK = {
     "connect_timeout": CONNECT_TIMEOUT,
@@ -63,7 +68,13 @@ def reconnect(conninfo: Secret) -> Connection[DictRow]:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether Postgres cannot be reached or takes nothing for now: restarting, cut off, out of connections, full."""
+    """Whether Postgres cannot be reached or takes nothing for now: restarting, cut off, out of connections, full, failing
+    over, or tired of a transaction that this machine left open while it was suspended."""
+    if isinstance(error, psycopg.Error) and error.sqlstate:
+        if error.sqlstate in _PASSING:
+            return True
+        if error.sqlstate.startswith(_TOO_LARGE):
+            return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
