@@ -29,7 +29,7 @@ AWAY = 3
 SUBMIT = ("lld-workflow", "--all", "--fleet")
 
 WHOLE = FaultCounts(hosts=54, postgres=58, outages=1, temporal=11, gateway=16, follower=6)
-SHORT_FORM = FaultCounts(hosts=4, postgres=4, outages=0, temporal=1, gateway=2, follower=1)
+SHORT_FORM = FaultCounts(hosts=3, postgres=3, outages=0, temporal=1, gateway=1, follower=1)
 
 
 @dataclass(frozen=True, slots=True)
