@@ -17,6 +17,7 @@ from tests.fleet.chaos.invariants import (
     check_promises,
     collect_evidence,
     extra_calls,
+    refusals,
 )
 from tests.fleet.harness import PROGRAMS
 
@@ -131,7 +132,7 @@ def run_fleet_campaign(
         finally:
             injector.stop()
             follower.close()
-        evidence = collect_evidence(cluster, items, injector.done)
+        evidence = collect_evidence(cluster, items, injector.done, options.rates)
         findings = check_promises(evidence)
         findings["faults that were not what they claim"] = list(injector.flaws())
         findings["left"] = [line for host in cluster.hosts for line in host.leftovers]
@@ -185,7 +186,10 @@ def fleet_figures(report: FleetReport) -> Iterator[str]:
     yield (
         f"turns {sum(each.turns for each in turns)}, attempts repeated {sum(each.repeated_attempts for each in turns)}"
     )
-    yield f"calls {len(evidence.calls)}, accepted {len(evidence.accepted())}, repeated {extra_calls(evidence)}"
+    yield (
+        f"calls {len(evidence.calls)}, accepted {len(evidence.accepted())}, refused {refusals(evidence)}, "
+        f"repeated after a death {extra_calls(evidence)}"
+    )
     for promise, against in report.findings.items():
         yield f"{promise}: {len(against)}"
         yield from (f"  - {one}" for one in against[:20])

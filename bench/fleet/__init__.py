@@ -1,0 +1,1 @@
+"""A fleet beside the local engine, in one run."""
