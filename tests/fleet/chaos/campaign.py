@@ -17,7 +17,6 @@ from tests.fleet.chaos.invariants import (
     check_promises,
     collect_evidence,
     extra_calls,
-    refusals,
 )
 from tests.fleet.harness import PROGRAMS
 
@@ -132,7 +131,7 @@ def run_fleet_campaign(
         finally:
             injector.stop()
             follower.close()
-        evidence = collect_evidence(cluster, items, injector.done, options.rates)
+        evidence = collect_evidence(cluster, items, injector.done)
         findings = check_promises(evidence)
         findings["faults that were not what they claim"] = list(injector.flaws())
         findings["left"] = [line for host in cluster.hosts for line in host.leftovers]
@@ -187,7 +186,7 @@ def fleet_figures(report: FleetReport) -> Iterator[str]:
         f"turns {sum(each.turns for each in turns)}, attempts repeated {sum(each.repeated_attempts for each in turns)}"
     )
     yield (
-        f"calls {len(evidence.calls)}, accepted {len(evidence.accepted())}, refused {refusals(evidence)}, "
+        f"calls {len(evidence.calls)}, accepted {len(evidence.accepted())}, "
         f"repeated after a death {extra_calls(evidence)}"
     )
     for promise, against in report.findings.items():
