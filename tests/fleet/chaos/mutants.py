@@ -8,6 +8,17 @@ from pathlib import Path
 from tests.chaos.mutants import Mutant
 from tests.fleet.chaos.steps import FLEET_STEPS
 
+_FOLLOWER = """            "WHERE (written, id) > (%s::xid8, %s) AND thread_id = ANY(%s) ORDER BY written, id LIMIT %s",
+            (
+                str(cursor.transaction),
+                cursor.event if cursor.event else -1,
+                [thread_id(self._project, item) for item in items],
+                limit,
+            ),
+        ).fetchall()
+        numbered = [EventCursor(int(row["transaction"]), int(row["id"])) for row in rows]
+        count = count_settled(numbered, int(rows[0]["horizon"])) if rows else 0
+"""
 FLEET_MUTANTS = (
     Mutant(
         "no fence",
@@ -27,17 +38,17 @@ FLEET_MUTANTS = (
         "id > last",
         "interleaved",
         "agentos.storage.postgres.fleet_items",
-        '"WHERE (written, id) > (%s::xid8, %s) AND written < pg_snapshot_xmin(pg_current_snapshot()) "\n'
-        '            "AND thread_id = ANY(%s) ORDER BY written, id LIMIT %s"',
-        '"WHERE %s::xid8 IS NOT NULL AND id > %s "\n'
-        '            "AND thread_id = ANY(%s) ORDER BY id LIMIT %s"',
+        _FOLLOWER,
+        _FOLLOWER.replace("(written, id) > (%s::xid8, %s)", "%s::xid8 IS NOT NULL AND id > %s")
+        .replace("ORDER BY written, id", "ORDER BY id")
+        .replace('count_settled(numbered, int(rows[0]["horizon"])) if rows else 0', "len(rows)"),
     ),
     Mutant(
         "a drain uses up an attempt",
         "drains",
-        "agentos.fleet.poller",
-        'result, state, kept = TurnResult(DRAINED), "submitted", None\n                shown',
-        'result, state, kept = TurnResult(RETRY), "submitted", None\n                shown',
+        "agentos.fleet.turns",
+        'TurnEnd(TurnResult(DRAINED), "submitted"',
+        'TurnEnd(TurnResult(RETRY), "submitted"',
     ),
     Mutant(
         "an outage of Postgres uses up an attempt",
