@@ -17,7 +17,7 @@ define install
 	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
 endef
 
-.PHONY: fleet-servers fleet-demo demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
+.PHONY: fleet-servers fleet-demo fleet-chaos fleet-mutants fleet-bench demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -54,6 +54,19 @@ fleet-servers: $(DEV)
 # A fleet on this machine: Postgres, Temporal, the gateway, two workers, a backlog; one worker is killed on the way.
 fleet-demo: fleet-servers
 	@$(BIN)/python -m tests.fleet.demo
+
+# Two workers finish 100 items while 200 faults hit them, Postgres, Temporal and the gateway: about half an hour, most of it
+# waiting. Repeat one seed, or run the short form: make fleet-chaos FLEET_CHAOS="--seed 16 --short"
+fleet-chaos: fleet-servers
+	@$(BIN)/python -m tests.fleet.chaos $(FLEET_CHAOS)
+
+# Plants known bugs of a fleet one at a time; parts of its campaign have to catch every one.
+fleet-mutants: fleet-servers
+	@$(BIN)/python -m tests.fleet.chaos.mutants
+
+# A fleet beside the local engine: takeover, cost of an item, events on the screen, the gateway under load. Quiet machine.
+fleet-bench: fleet-servers
+	@$(BIN)/python -m bench.fleet
 
 # Tests that take minutes, then new random examples for every property-based test.
 long: $(DEV)

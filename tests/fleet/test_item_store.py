@@ -23,6 +23,7 @@ from agentos.storage.postgres.claimed_item import PostgresItemStore
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from tests.fleet.servers import PostgresServer
+from tests.storage.cut_short import stop_and_resume
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ITEM = Item("LLD-1", "lld", 1, "Title", "issues/1.md", digest="d1")
@@ -95,6 +96,17 @@ def test_notes_and_documents_outlive_the_worker(stores: Stores) -> None:
             assert await checkpoint.noted("answer draft-1") is None
         assert second.documents.read("docs/lineage/active/1-lld/002-draft.md") == b"text"
         await second.release()
+
+    run(test)
+
+
+def test_an_item_stopped_between_two_nodes_goes_on_with_the_second(stores: Stores) -> None:
+    async def test() -> None:
+        store = await claimed(stores.make(1))
+        async with store.open() as checkpoint:
+            found = await stop_and_resume(checkpoint.saver, store.thread_id)
+            assert found == {"first": "done", "second": "done"}
+        await store.release()
 
     run(test)
 

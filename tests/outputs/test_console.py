@@ -47,3 +47,12 @@ def test_lines_are_held_again_after_the_held_ones_were_written() -> None:
     order.end("A")
     assert order.add("C", "c1") == [], "it waits for B"
     assert order.end("B") == ["c1"]
+
+
+def test_the_end_of_a_wait_names_what_was_waited_for() -> None:
+    lines = list[str]()
+    console = Console(lines.append, str, lines.append)
+    console.on_event(events.DiskWaitEnded(2.0, "/home/me/project"), 100.0)
+    console.on_event(events.DiskWaitEnded(2.0, "Postgres at db:5432"), 101.0)
+    assert "Disk space is available again after 2.0s" in lines[0]
+    assert "Postgres at db:5432 is back after 2.0s" in lines[1]

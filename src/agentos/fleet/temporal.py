@@ -1,6 +1,7 @@
 """Requests to Temporal. Address, namespace, TLS and API key come from `temporalio.envconfig`."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from agentos.core.errors import PreflightError
@@ -33,12 +35,18 @@ async def connect_temporal() -> Client:
         raise PreflightError(f"Temporal's settings cannot be used: {one_line(str(error))}") from error
     config.setdefault("target_host", DEFAULT_ADDRESS)
     try:
-        return await Client.connect(**config, connect_timeout=CONNECT_TIMEOUT)
+        return await Client.connect(**config, connect_timeout=CONNECT_TIMEOUT, runtime=_silent_runtime())
     except RuntimeError as error:
         raise PreflightError(
             f"Temporal cannot be used at {config['target_host']} ({one_line(str(error))[:200]}): check that it runs, and set "
             "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, or a profile in Temporal's own file"
         ) from error
+
+
+@functools.cache
+def _silent_runtime() -> Runtime:
+    """The SDK's own log lines would stand between a worker's, in another format: while Temporal restarts, dozens."""
+    return Runtime(telemetry=TelemetryConfig(logging=None))
 
 
 def queue_of(workflow: str) -> str:

@@ -152,6 +152,8 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
                 f"No space left on the disk of {event.path}. Pausing all workflows; they resume when "
                 "you free some space..."
             )
+        case events.DiskWaitEnded() if event.path.startswith(DATABASE):
+            return f"{event.path} is back after {duration(event.seconds)}. {resuming}"
         case events.DiskWaitEnded():
             return f"Disk space is available again after {duration(event.seconds)}. {resuming}"
         case events.SlotCooldownStarted():

@@ -71,14 +71,14 @@ class SqliteCheckpoint:
 @contextlib.asynccontextmanager
 async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
     """Opens or creates the database, with one connection and every commit synced to disk."""
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from agentos.storage.sqlite_saver import WholeOutputSaver
 
     await prepare_database()
     private_folder(path.parent)
     is_new = _create(path)
     async with BlockingConnection(path, LOCK_TIMEOUT) as connection:
         await connection.executescript("PRAGMA secure_delete=ON; PRAGMA synchronous=FULL")
-        saver = AsyncSqliteSaver(connection)  # type: ignore[arg-type]
+        saver = WholeOutputSaver(connection)  # type: ignore[arg-type]
         if is_new:
             saver.is_setup = True
         else:

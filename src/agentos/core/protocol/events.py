@@ -528,9 +528,10 @@ class DiskWaitStarted:
 
 @dataclass(frozen=True, slots=True)
 class DiskWaitEnded:
-    """No item waits for disk space any longer."""
+    """No item waits for disk space any longer. `path` is that of the first item that waited."""
 
     seconds: float
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class DiskWait:
     def __init__(self) -> None:
         self._waiting: set[str] = set()
         self._since = 0.0
+        self._path = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -65,7 +66,7 @@ class DiskWait:
         self._waiting.add(event.item)
         if not is_first:
             return []
-        self._since = now
+        self._since, self._path = now, event.path
         return [DiskWaitStarted(event.path)]
 
     def drop_item(self, item: str, now: float) -> list[SchedulerEvent]:
@@ -73,4 +74,4 @@ class DiskWait:
         if item not in self._waiting:
             return []
         self._waiting.remove(item)
-        return [] if self._waiting else [DiskWaitEnded(now - self._since)]
+        return [] if self._waiting else [DiskWaitEnded(now - self._since, self._path)]

@@ -20,6 +20,7 @@ from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.storage.item_store import Claim, IsRedo, Tidy
 from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of
 from agentos.storage.postgres.documents import ScratchDocuments
+from agentos.storage.task_writes import whole_output
 
 TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
 
@@ -247,14 +248,16 @@ class _DocumentsFirstSaver(AsyncPostgresSaver):
     def __init__(self, connection: AsyncConnection[DictRow], store: PostgresItemStore) -> None:
         super().__init__(connection)
         self._store = store
+        # A transaction in place of a pipeline: whatever cuts it short, all writes of a task are kept, or none.
+        self.supports_pipeline = False
 
     async def aput(self, *args: Any, **kwargs: Any) -> Any:
         await self._flush()
         return await super().aput(*args, **kwargs)
 
-    async def aput_writes(self, *args: Any, **kwargs: Any) -> None:
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         await self._flush()
-        await super().aput_writes(*args, **kwargs)
+        await super().aput_writes(config, whole_output(writes), task_id, task_path)
 
     async def _flush(self) -> None:
         async with self.lock:
