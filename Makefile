@@ -166,8 +166,8 @@ docs: $(DOCS)
 generate: $(DEV)
 	@$(BIN)/python -m tests.audits.generate
 
-# Installs the lowest declared versions in a temporary environment, then runs the demo and the tests that touch them.
-# The same tests with the lowest versions of every dependency, with the newest, and beside LangChain's packages.
+# Installs the lowest or the newest declared versions in a temporary environment, then runs the demo and the tests that
+# touch them; langchain: the newest beside LangChain's packages for the vendors, and the test that needs those.
 lowest newest langchain: $(DEV)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && set -e; \
 	$(BIN)/python -m tests.audits.lowest $@ > "$$folder/versions.txt"; \
@@ -177,7 +177,8 @@ lowest newest langchain: $(DEV)
 	"$$folder/venv/bin/pip" --disable-pip-version-check install --quiet --no-deps --no-build-isolation .; \
 	(cd "$$folder" && venv/bin/agentos demo); \
 	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider tests/core tests/models tests/workflows tests/packaging; \
-	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider -n0 -m "slow or not slow" tests/scenarios/test_langchain_models.py
+	test $@ != langchain || "$$folder/venv/bin/python" -m pytest -p no:cacheprovider -n0 -m "slow or not slow" \
+		tests/scenarios/test_langchain_models.py
 
 # Rewrites the lock files after the dependencies in pyproject.toml have changed; needs uv on the PATH.
 lock:

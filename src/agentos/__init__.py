@@ -20,5 +20,5 @@ def model(role: str = "drafter", **options: Any) -> "BaseChatModel":
     """
     # By name: every module imports this package for its version, and few of them may import workflows.
     chat_model = importlib.import_module("agentos.workflows.chat_model")
-    found: BaseChatModel = chat_model.LeasedChatModel(role=role, **options)
+    found: BaseChatModel = chat_model.leased_chat_model(role, options)
     return found

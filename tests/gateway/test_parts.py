@@ -20,7 +20,7 @@ from agentos.gateway.upstream import StreamRedactor, proxy_for
 from agentos.gateway.url_rewriter import UrlRewriter
 from agentos.gateway.usage import MAX_LINE_BYTES, MAX_WHOLE_BYTES, UsageReader
 from agentos.http.connection import HttpRequest
-from agentos.models.client_base import MAX_TOKEN_COUNT
+from agentos.models.partial_answer import MAX_TOKEN_COUNT
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}

@@ -9,7 +9,7 @@ from typing import Any
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.commands import GrantLease
 from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEvent
-from agentos.core.protocol.ports import ModelRequest, ModelResponse
+from agentos.core.protocol.ports import ModelRequest, ModelResponse, OnPiece
 from agentos.core.text.secrets import Secret
 from agentos.http.connection import Connection, Handler
 from agentos.models.leased import LeasedModel
@@ -137,8 +137,8 @@ class Session:
         self.worker = worker
         self._runner = runner
 
-    def ask(self, request: ModelRequest) -> ModelResponse:
-        return self._runner.run(self.worker.model.complete("draft-1", request))
+    def ask(self, request: ModelRequest, on_piece: OnPiece | None = None) -> ModelResponse:
+        return self._runner.run(self.worker.model.complete("draft-1", request, on_piece))
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """agentos.model as a LangChain chat model: what it sends, what it returns, and from where it may be called."""
 
 import asyncio
+import functools
+import json
+import operator
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +14,9 @@ from pydantic import BaseModel
 
 import agentos
 from agentos.core.errors import ItemError
-from agentos.core.protocol.ports import ModelRequest, ModelResponse, ToolCall
+from agentos.core.protocol.ports import AnswerPiece, ModelRequest, ModelResponse, OnPiece, ToolCall
 from agentos.core.protocol.results import Usage
-from agentos.workflows.current_item import CurrentItem, entered
+from agentos.workflows.current_item import Complete, Correct, CurrentItem, entered
 
 
 class Recorder:
@@ -23,18 +26,28 @@ class Recorder:
         self.requests: list[ModelRequest] = []
         self._response = ModelResponse(text, "m-1", Usage(1, 7, 3, cache_read_tokens=5), tool_calls=calls)
 
-    async def complete(self, task: str, request: ModelRequest) -> ModelResponse:
+    async def complete(
+        self,
+        task: str,
+        request: ModelRequest,
+        on_piece: OnPiece | None = None,
+        correct: Correct | None = None,
+    ) -> ModelResponse:
         self.requests.append(request)
         return self._response
 
     def run(self, node: Callable[[], Any]) -> Any:
-        """Run a synchronous node as LangGraph does: in a thread of its own, with the context of the item."""
+        return run_node(self.complete, node)
 
-        async def run() -> Any:
-            with entered(CurrentItem("T-1", asyncio.get_running_loop(), self.complete)):
-                return await asyncio.to_thread(node)
 
-        return asyncio.run(run())
+def run_node(complete: Complete, node: Callable[[], Any]) -> Any:
+    """Run a synchronous node as LangGraph does: in a thread of its own, with the context of the item."""
+
+    async def run() -> Any:
+        with entered(CurrentItem("T-1", asyncio.get_running_loop(), complete)):
+            return await asyncio.to_thread(node)
+
+    return asyncio.run(run())
 
 
 MODEL = agentos.model("planner", temperature=0.2)
@@ -126,3 +139,127 @@ def test_a_picture_is_refused_rather_than_left_out() -> None:
     picture = HumanMessage([{"type": "image_url", "image_url": {"url": "data:..."}}])
     with pytest.raises(ItemError, match="takes text"):
         Recorder().run(lambda: MODEL.invoke([picture]))
+
+
+class Verdict(BaseModel):
+    good: bool
+
+
+class Answers:
+    """An item whose model gives these answers in turn; `better` are the requests for a better answer."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = list(arguments)
+        self.better: list[ModelRequest] = []
+
+    async def complete(
+        self,
+        task: str,
+        request: ModelRequest,
+        on_piece: OnPiece | None = None,
+        correct: Correct | None = None,
+    ) -> ModelResponse:
+        answer = ModelResponse(
+            "", "m-1", Usage(1, 7, 3), tool_calls=(ToolCall("c1", "Verdict", self._arguments.pop(0)),)
+        )
+        better = correct(answer) if correct else None
+        if better is None or not self._arguments:
+            return answer
+        self.better.append(better)
+        return await self.complete(task, better, on_piece, correct)
+
+    def run(self, node: Callable[[], Any]) -> Any:
+        return run_node(self.complete, node)
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ('{"good": "perhaps"}', "good: Input should be a valid boolean"),
+        ("{}", "good: Field required"),
+        ('{"good": tr', "its arguments are not a JSON object"),
+    ],
+)
+def test_an_answer_that_breaks_the_schema_is_asked_for_once_more(bad: str, problem: str) -> None:
+    item = Answers(bad, '{"good": true}')
+    assert item.run(lambda: MODEL.with_structured_output(Verdict).invoke("x")) == Verdict(good=True)
+    *_, answer, result = item.better[0].turns
+    assert (answer.role, result.role) == ("assistant", "tool") and problem in result.text
+    assert json.loads(answer.tool_calls[0].arguments) is not None
+
+
+def test_a_schema_without_a_model_is_checked_too_and_the_second_answer_is_the_parsers() -> None:
+    schema = {
+        "title": "Verdict",
+        "description": "A verdict.",
+        "type": "object",
+        "properties": {"good": {"type": "boolean"}},
+        "required": ["good"],
+    }
+    item = Answers('{"good": 7}', '{"good": false}')
+    assert item.run(lambda: MODEL.with_structured_output(schema).invoke("x")) == {"good": False}
+    assert "good: expected boolean, found integer" in item.better[0].turns[-1].text
+    with pytest.raises(ValueError, match="good"):
+        Answers("{}", "{}").run(lambda: MODEL.with_structured_output(Verdict).invoke("x"))
+
+
+def test_with_raw_answers_nothing_is_asked_again() -> None:
+    item = Answers("{}", '{"good": true}')
+    found = item.run(lambda: MODEL.with_structured_output(Verdict, include_raw=True).invoke("x"))
+    assert found["parsed"] is None and found["parsing_error"] and not item.better
+
+
+def test_an_unknown_option_is_an_error_that_names_the_known_ones() -> None:
+    expected = (
+        r"unknown option 'temprature': expected temperature, max_tokens, effort; did you mean temperature\?"
+    )
+    with pytest.raises(TypeError, match=expected):
+        agentos.model("drafter", temprature=1)
+    with pytest.raises(TypeError, match="got temperature='hot': input should be a valid number"):
+        agentos.model("drafter", temperature="hot")
+    with pytest.raises(
+        TypeError, match="unknown option 'top_p': expected temperature, max_tokens, effort, t"
+    ):
+        Recorder().run(lambda: MODEL.bind(top_p=1).invoke("x"))
+    with pytest.raises(TypeError, match="unknown option 'parallel_tool_calls'"):
+        MODEL.bind_tools([Verdict], parallel_tool_calls=False)
+    with pytest.raises(TypeError, match="effort='hgih': expected minimal, low"):
+        Recorder().run(lambda: agentos.model("drafter", effort="hgih").invoke("x"))
+    assert agentos.model("drafter", tags=["mine"]).tags == ["mine"]
+    with pytest.raises(ItemError, match="functions as tools, found a tool of type 'web_search'"):
+        Recorder().run(lambda: MODEL.bind(tools=[{"type": "web_search"}]).invoke("x"))
+
+
+def test_pieces_of_a_stream_make_up_the_message_that_invoke_returns() -> None:
+    call = ToolCall("c1", "search", '{"q": "snow"}', "sig")
+    response = ModelResponse("white", "m-1", Usage(1, 7, 3), tool_calls=(call,))
+    pieces = (
+        AnswerPiece("wh"),
+        AnswerPiece("ite"),
+        AnswerPiece(call=ToolCall("c1", "search", '{"q"'), position=1),
+        AnswerPiece(call=ToolCall("", "", ': "snow"}'), position=1),
+    )
+
+    async def complete(
+        task: str, request: ModelRequest, on_piece: OnPiece | None = None, correct: Correct | None = None
+    ) -> ModelResponse:
+        for piece in pieces:
+            if on_piece:
+                on_piece(piece)
+        return response
+
+    def merged(node: Callable[[], list[Any]]) -> Any:
+        return functools.reduce(operator.add, run_node(complete, node))
+
+    async def all_of() -> list[Any]:
+        return [chunk async for chunk in MODEL.astream("x")]
+
+    whole = merged(lambda: [MODEL.invoke("x")])
+    for streamed in (
+        merged(lambda: list(MODEL.stream("x"))),
+        merged(lambda: asyncio.run(all_of())),
+    ):
+        assert streamed.content == whole.content == "white"
+        assert streamed.tool_calls == whole.tool_calls and streamed.usage_metadata == whole.usage_metadata
+        assert streamed.additional_kwargs == whole.additional_kwargs
+        assert streamed.response_metadata["finish_reason"] == whole.response_metadata["finish_reason"]

@@ -12,7 +12,7 @@ from typing import Any
 from agentos.core.errors import BadRequest, CallRefused
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.events import LeaseReleased, LeaseRequested, WorkerEvent
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnProgress, PeerLog
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnPiece, OnProgress, PeerLog
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
@@ -103,7 +103,11 @@ class RawGemini:
         self._names_limits = names_limits
 
     async def complete(
-        self, question: ModelRequest, access: LeasedKey, on_progress: OnProgress | None = None
+        self,
+        question: ModelRequest,
+        access: LeasedKey,
+        on_progress: OnProgress | None = None,
+        on_piece: OnPiece | None = None,
     ) -> ModelResponse:
         response = await self._connections.send(access.secret, question.prompt)
         if response.status == 200:

@@ -13,6 +13,7 @@ AgentosError
 │   └── InvalidSpec     its text is not a valid spec
 └── ModelError          a call to a model failed
     ├── CallRefused     refused by the provider; another call may succeed
+    ├── StreamCut       an answer ended early after parts of it were passed on; asking again may help
     └── BadRequest      the request is invalid, whatever the key
         └── EmptyAnswer     the model answered without text
 """
@@ -88,6 +89,10 @@ class CallRefused(ModelError):
     def __init__(self, refusal: "Refusal") -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
+
+
+class StreamCut(ModelError):
+    pass
 
 
 class BadRequest(ModelError):

@@ -2,128 +2,24 @@
 
 import asyncio
 import contextlib
-import math
-import secrets
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer
-from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnProgress, ToolCall
-from agentos.core.protocol.results import FinishReason, Usage
-from agentos.core.ratelimit.limits import LimitSeen
+from agentos.core.errors import BadRequest, CallRefused
+from agentos.core.protocol.ports import LeasedKey, ModelRequest, ModelResponse, OnPiece, OnProgress
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.values import split_url
-from agentos.models import CHARS_PER_TOKEN
+from agentos.models.partial_answer import PartialAnswer
 
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # Of one event of a stream: an SDK that waits for its end copies it again with every chunk.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 PLACEHOLDER_KEY = "given-per-call"
-MAX_TOKEN_COUNT = 10**9  # no call comes near it; a larger count is invalid
-UNFINISHED = "the stream ended before the answer did"
 
 SdkClient = TypeVar("SdkClient")
 _UNSUPPORTED_LIMITS = ("maxItems", "minItems", "maxLength", "minLength")
-
-
-@dataclass(slots=True)
-class PartialAnswer:
-    """What has arrived of an answer so far. A vendor's client fills it in while it reads the stream.
-
-    `characters` counts everything the model wrote, thoughts too. Tokens are the server's own counts; where it gives
-    none, or has not yet, they are estimated.
-    """
-
-    prompt_characters: int
-    parts: list[str] = field(default_factory=list)
-    model: str = ""
-    limits: tuple[LimitSeen, ...] = ()
-    characters: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    finish: FinishReason | None = None
-    detail: str = ""
-    """The provider's own word for why the answer ended."""
-    tool_calls: dict[int, ToolCall] = field(default_factory=dict)
-    """By their position in the answer."""
-
-    def add_text(self, text: object) -> None:
-        if text:
-            self.parts.append(checked_text(text))
-            self.add_thought(text)
-
-    def add_thought(self, text: object) -> None:
-        """Text that is billed as output and is not part of the answer."""
-        self.characters += len(text) if isinstance(text, str) else 0
-
-    def add_tool_call(
-        self, index: object, name: object = None, arguments: object = None, identifier: object = None
-    ) -> None:
-        """Adds a call, or more of its arguments, which arrive in pieces."""
-        position = index if type(index) is int else len(self.tool_calls)
-        call = self.tool_calls.get(position, ToolCall("", "", ""))
-        piece = checked_text(arguments) if arguments else ""
-        self.add_thought(piece)
-        self.tool_calls[position] = replace(
-            call,
-            id=call.id or checked_text(identifier or ""),
-            name=call.name or checked_text(name or ""),
-            arguments=call.arguments + piece,
-        )
-
-    def end(self, word: object, reasons: dict[str, FinishReason]) -> None:
-        """Note the provider's finish reason; one that we do not know is OTHER."""
-        if word:
-            self.detail = str(word)[:100]
-            self.finish = reasons.get(self.detail, FinishReason.OTHER)
-
-    @property
-    def has_begun(self) -> bool:
-        return bool(self.characters or self.tool_calls or self.finish or self.output_tokens)
-
-    def usage(self) -> Usage:
-        """What the call has used so far; nothing before the first token."""
-        if not self.has_begun:
-            return Usage()
-        estimate = math.ceil(self.characters / CHARS_PER_TOKEN)
-        # Before the end, a server's count may lag behind what it has sent.
-        output = (
-            self.output_tokens if self.finish and self.output_tokens else max(self.output_tokens, estimate)
-        )
-        return Usage(
-            1,
-            self.input_tokens or math.ceil(self.prompt_characters / CHARS_PER_TOKEN),
-            output,
-            min(self.cache_read_tokens, self.input_tokens),
-            min(self.cache_write_tokens, self.input_tokens),
-        )
-
-    def response(self, key: LeasedKey, *, may_be_empty: bool = False) -> ModelResponse:
-        """The whole answer, after the stream has ended."""
-        if self.finish is None:
-            raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, f"no response: {UNFINISHED}"))
-        text = "".join(self.parts)
-        if not text and not may_be_empty:
-            raise EmptyAnswer(self.finish, f"finish reason: {self.detail or self.finish}")
-        return ModelResponse(
-            text,
-            checked_text(self.model or key.model),
-            self.usage(),
-            self.limits,
-            # Each vendor has a word of its own for an answer that ends with tool calls.
-            FinishReason.STOP if self.tool_calls and self.finish is FinishReason.OTHER else self.finish,
-            self.detail,
-            # Where the server gives no id, one is made: results refer to calls by it.
-            tuple(
-                replace(call, id=call.id or f"call_{secrets.token_hex(8)}", arguments=call.arguments or "{}")
-                for call in self.tool_calls.values()
-            ),
-        )
 
 
 class VendorClient(Generic[SdkClient]):
@@ -139,9 +35,13 @@ class VendorClient(Generic[SdkClient]):
         self._clients: dict[str | None, SdkClient] = {}
 
     async def complete(
-        self, request: ModelRequest, key: LeasedKey, on_progress: OnProgress | None = None
+        self,
+        request: ModelRequest,
+        key: LeasedKey,
+        on_progress: OnProgress | None = None,
+        on_piece: OnPiece | None = None,
     ) -> ModelResponse:
-        answer = PartialAnswer(request.size)
+        answer = PartialAnswer(request.size, on_piece=on_piece)
         try:
             await self._read_all(request, key, answer, on_progress)
             return answer.response(key, may_be_empty=bool(request.turns))
@@ -195,18 +95,6 @@ def error_for(refusal: Refusal | None, message: str) -> CallRefused | BadRequest
 
 def lower_case(headers: Any) -> dict[str, str]:
     return {str(name).casefold(): str(value) for name, value in headers.items()}
-
-
-def checked_text(value: object) -> str:
-    """The SDKs do not validate responses: what should be text may be anything."""
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, found {type(value).__name__}")
-    return value
-
-
-def positive_int(value: object) -> int:
-    """The value if it is a positive integer that can be a number of tokens, else 0."""
-    return value if type(value) is int and 0 < value <= MAX_TOKEN_COUNT else 0
 
 
 def whole_body(response: Any) -> dict[str, Any] | None:

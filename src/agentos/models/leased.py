@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agentos.core.constants import DEFAULT_CALL_TIMEOUT
-from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer, ItemError
+from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer, ItemError, StreamCut
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.commands import GrantLease
 from agentos.core.protocol.events import CallProgress, LeaseReleased, LeaseRequested, WorkerEvent
@@ -15,22 +15,21 @@ from agentos.core.protocol.ports import (
     LeasedKey,
     ModelRequest,
     ModelResponse,
+    OnPiece,
     Provider,
-    ToolCall,
 )
 from agentos.core.protocol.results import Usage
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
-from agentos.core.text.line_assembler import clean, one_line
+from agentos.core.text.line_assembler import one_line
 from agentos.core.text.secrets import Redactor
 from agentos.models import CHARS_PER_TOKEN
+from agentos.models.sanitize import PieceSanitizer, model_label, sanitize
 
-MAX_MODEL_NAME = 200  # characters
 MAX_REASON = 1000  # characters of a server's error message
 MAX_CUTS = 2  # in a row, for one call
 MAX_SAME_ERRORS = 3  # in a row, for one call, while others are answered
 PROGRESS_INTERVAL = 5.0  # seconds
 _REQUEST_ID = re.compile(r"[0-9a-fA-F-]{6,}|\d+")
-_LOCAL_PATH = re.compile(r"(?:[A-Za-z]:)?[\\/~.].*[\\/]|.*[\\/](?=[^\\/]+\.(?:gguf|bin|safetensors)$)")
 
 
 class LeasedModel:
@@ -38,7 +37,8 @@ class LeasedModel:
 
     Grants arrive through `grant`. A call ends with a response, with BadRequest, with its cancellation, or with an
     ItemError when retrying is pointless: no token came in time twice in a row, or the provider answers other calls
-    but fails this one repeatedly with the same error. Other refusals never end it.
+    but fails this one repeatedly with the same error. Other refusals never end it, unless a part of the answer has
+    been passed on to `on_piece`: then the call ends with StreamCut, because another answer would be a different one.
     """
 
     def __init__(  # noqa: PLR0913 - built in one place
@@ -80,8 +80,10 @@ class LeasedModel:
         for waiting in self._grants.values():
             waiting.cancel()
 
-    async def complete(self, call: str, request: ModelRequest) -> ModelResponse:
-        """Returns the response, however many keys it takes."""
+    async def complete(
+        self, call: str, request: ModelRequest, on_piece: OnPiece | None = None
+    ) -> ModelResponse:
+        """Returns the response, however many keys it takes; `on_piece` gets its pieces as they arrive."""
         if (role := self._roles.get(request.role)) is None:
             raise BadRequest(
                 f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}, "
@@ -98,17 +100,22 @@ class LeasedModel:
         call = f"{call}#{self._calls_begun}" if call in self._active else call
         self._active.add(call)
         try:
-            return await self._complete(call, role, request, failures)
+            return await self._complete(call, role, request, failures, on_piece)
         finally:
             self._active.discard(call)
 
     async def _complete(
-        self, call: str, role: RoleModel, request: ModelRequest, failures: "_CallFailures"
+        self,
+        call: str,
+        role: RoleModel,
+        request: ModelRequest,
+        failures: "_CallFailures",
+        on_piece: OnPiece | None,
     ) -> ModelResponse:
         while True:
             lease = await self._lease(call, role, request)
             try:
-                response = await self._attempt(lease, request)
+                response = await self._attempt(lease, request, on_piece)
             except CallRefused as error:
                 failures.add(error.refusal, lease)
                 continue
@@ -134,7 +141,9 @@ class LeasedModel:
         )
         return await waiting
 
-    async def _attempt(self, lease: GrantLease, request: ModelRequest) -> ModelResponse:
+    async def _attempt(
+        self, lease: GrantLease, request: ModelRequest, on_piece: OnPiece | None
+    ) -> ModelResponse:
         started_at, model = self._clock(), lease.model or ""
         response: ModelResponse | None = None
         refusal: Refusal | None = None
@@ -143,13 +152,18 @@ class LeasedModel:
         key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout)
         # The provider may echo the key; it must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
+        pieces = PieceSanitizer(redact, on_piece) if on_piece else None
         try:
-            answer = await self._provider(lease.provider).complete(request, key, progress)
-            response = _sanitize(answer, redact, may_be_empty=bool(request.turns))
+            answer = await self._provider(lease.provider).complete(request, key, progress, pieces)
+            response = sanitize(answer, redact, may_be_empty=bool(request.turns))
+            if pieces:
+                pieces.close()
             return response
         except CallRefused as error:
             reason = one_line(redact(error.refusal.reason[:MAX_REASON]))
             refusal = replace(error.refusal, reason=reason)
+            if pieces and pieces.passed_on:
+                raise StreamCut(f"a streamed answer was cut: {reason}") from error
             raise CallRefused(refusal) from error
         except EmptyAnswer:
             raise
@@ -163,7 +177,7 @@ class LeasedModel:
                     seconds=self._clock() - started_at,
                     usage=response.usage if response else progress.usage,
                     refusal=refusal,
-                    model=response.model if response else _model_label(model),
+                    model=response.model if response else model_label(model),
                     limits=response.limits if response else (),
                 )
             )
@@ -231,32 +245,3 @@ class _CallFailures:
             raise ItemError(
                 f"{lease.provider} answers this call with an error, and others as usual: {refusal.reason}"
             )
-
-
-def _model_label(model: str) -> str:
-    """A model's name for documents and logs: of a file on the server's disk only the file's name."""
-    return _LOCAL_PATH.sub("", model[:MAX_MODEL_NAME]) or model[:MAX_MODEL_NAME]
-
-
-def _sanitize(response: ModelResponse, redact: Callable[[str], str], *, may_be_empty: bool) -> ModelResponse:
-    """The one place that everything a server says passes before anything else sees it.
-
-    Keys are masked. Text is made storable: no terminal escapes, no control characters, no half characters, which
-    could neither be written to a document nor kept in a checkpoint.
-    """
-    text = _storable(response.text, redact)
-    if not text.strip() and not may_be_empty:
-        raise EmptyAnswer(response.finish, "no text that can be printed")
-    calls = tuple(
-        ToolCall(
-            *(_storable(value, redact) for value in (call.id, call.name, call.arguments, call.signature))
-        )
-        for call in response.tool_calls
-    )
-    model = one_line(redact(_model_label(response.model)))
-    return replace(response, text=text, model=model, tool_calls=calls)
-
-
-def _storable(text: str, redact: Callable[[str], str]) -> str:
-    lines = redact(text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "\n".join(clean(line) for line in lines).encode("utf-8", "replace").decode("utf-8")

@@ -17,20 +17,28 @@ from agentos.core.planning.gates import (
     GateRequest,
     ParkedItem,
     Question,
-    QuestionAnswer,
     ReviewAction,
     ReviewDecision,
 )
 from agentos.core.planning.plan import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
-from agentos.core.protocol.codec import CodecError, pack, unpack
+from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.events import NodeFinished, NodeStarted
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.storage.review_notes import PARKING, decision_note
 from agentos.worker.graph_setup import run_context, runnable_graph, step_limit
 from agentos.worker.model_session import ModelSession
-from agentos.worker.questions import finished_tasks, open_questions, resume_input, stopped_inside
+from agentos.worker.questions import (
+    finished_tasks,
+    gate_number,
+    gate_request,
+    open_questions,
+    resume_answers,
+    resume_input,
+    stopped_inside,
+)
+from agentos.worker.retried_errors import REPEATED_ERRORS, is_tried_again
 from agentos.worker.state_serializer import OwnModules, StateSerializer, schema_types
 from agentos.worker.stream_log import TokenLog, custom_line
 from agentos.workflows.node_context import NodeContext, Say, Tracker
@@ -63,7 +71,13 @@ class GraphRunner:
                 functools.partial(schema_types, graph, options.serde), own
             )
             run = GraphRun(graph, self, checkpoint, context)
-            return await run.to_its_end()
+            try:
+                return await run.to_its_end()
+            except REPEATED_ERRORS as error:
+                at_once = options.retry_on is not None and is_tried_again(error, options.retry_on)
+                if await self.session.drop_useless(checkpoint, run.ended, at_once=at_once):
+                    self.echo("Its kept answers led to the same error: the next attempt asks the model anew")
+                raise
 
     async def _context(self, checkpoint: Checkpoint) -> NodeContext:
         parking = await checkpoint.noted(PARKING)
@@ -76,7 +90,7 @@ class GraphRunner:
             max_iterations=self.task.max_iterations,
             prompts=self.workflow.prompts,
             gates=self.task.gates,
-            parked=_gate_number(parking),
+            parked=gate_number(parking),
             text=self.task.text,
             tracker=self._tracker(),
             code=ProjectCode(self.task.code, Path(self.task.project)) if self.task.code else None,
@@ -120,6 +134,8 @@ class GraphRun:
     context: NodeContext
     started_at: dict[str, float] = field(default_factory=dict)
     """When each running node of the graph itself was started, by its task's id."""
+    ended: set[str] = field(default_factory=set)
+    """The tasks that have ended without an error, also in subgraphs."""
 
     @property
     def config(self) -> Any:
@@ -143,7 +159,7 @@ class GraphRun:
                     reason = f": {decision.text}" if decision.text else ""
                     fix = f"start it over with --fresh {self.runner.task.item.id}"
                     return failed(f"rejected by a person{reason}", (fix,))
-                graph_input = resume_input(questions, _answers(questions, parked, decision))
+                graph_input = resume_input(questions, resume_answers(questions, parked, decision))
                 await self._count_steps_from_here()
             if interrupted := await self._invoke(graph_input, is_resumed):
                 return interrupted
@@ -156,7 +172,7 @@ class GraphRun:
 
     async def _parked_item(self, questions: tuple[Question, ...]) -> ParkedItem:
         """What a person is asked now; as noted before, if the graph waits for the same as before."""
-        request = _gate_request(questions[0])
+        request = gate_request(questions[0])
         if request is None:
             noted = await self._noted_request()
             number = 1 if noted is None else noted.number
@@ -268,6 +284,8 @@ class GraphRun:
         await self.checkpoint.note("node", node)
 
     def _node_ended(self, task: Mapping[str, Any]) -> None:
+        if not task["error"]:
+            self.ended.add(task["id"])
         started_at = self.started_at.pop(task["id"], None)
         if started_at is not None and not task["error"] and not task["interrupts"]:
             seconds = time.monotonic() - started_at
@@ -283,31 +301,6 @@ class GraphRun:
             f"the graph took {limit} steps and did not end",
             ("if it needs more, set Workflow.from_graph(..., recursion_limit=...), then run it again",),
         )
-
-
-def _answers(
-    questions: tuple[Question, ...], parked: ParkedItem, decision: ReviewDecision
-) -> tuple[QuestionAnswer, ...]:
-    """What to resume each interrupt with; a built-in gate gets the decision itself."""
-    if parked.request.gate is Gate.QUESTION:
-        return decision.answers
-    return tuple(
-        QuestionAnswer(question.id, json.dumps(json.dumps(pack(decision)))) for question in questions
-    )
-
-
-def _gate_number(parking: str | None) -> int:
-    request = unpack(ParkedItem, json.loads(parking)).request if parking else None
-    return request.number if request and request.gate is not Gate.QUESTION else 0
-
-
-def _gate_request(question: Question) -> GateRequest | None:
-    """The request of a built-in gate; None if the interrupt is a graph's own."""
-    try:
-        request: GateRequest = unpack(GateRequest, json.loads(question.value))
-    except CodecError:
-        return None
-    return request
 
 
 def _round(state: object) -> int:

@@ -29,6 +29,7 @@ from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
+from agentos.worker.retried_errors import is_tried_again
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
@@ -38,20 +39,6 @@ from agentos.workflows.registry import load_workflow
 
 # Something else lies in the place of a file or folder, or it may not be used: another attempt finds the same.
 PERMANENT_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS)
-
-# Raised by the code itself: another attempt, with the same stored answers, raises them again.
-REPEATED_ERRORS = (
-    *(
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        ImportError,
-        LookupError,
-        NameError,
-        NotImplementedError,
-    ),
-    *(RecursionError, SyntaxError, TypeError, ValueError),
-)
 
 TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
 
@@ -105,7 +92,7 @@ def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outco
             return failed_transient(too_many_processes(error))
     if wants_traceback():
         echo("".join(traceback.format_exception(error)))
-    is_transient = _is_transient(error, retry_on)
+    is_transient = is_tried_again(error, retry_on)
     return (failed_transient if is_transient else failed)(error_location(error), error_details(error))
 
 
@@ -113,15 +100,6 @@ def exit_failure(error: SystemExit) -> Outcome:
     """A node that called `sys.exit`: its text is the reason."""
     said = str(error.code) if isinstance(error.code, str) else f"its code called sys.exit({error.code or ''})"
     return failed(said, error_details(SystemExit().with_traceback(error.__traceback__)))
-
-
-def _is_transient(error: BaseException, retry_on: RetryOn | None) -> bool:
-    """Whether another attempt may succeed. `retry_on` is the workflow's own answer."""
-    if retry_on is None:
-        from langgraph.errors import InvalidUpdateError
-
-        return not isinstance(error, (*REPEATED_ERRORS, InvalidUpdateError))
-    return isinstance(error, retry_on) if isinstance(retry_on, tuple) else bool(retry_on(error))
 
 
 async def _claim(task: WorkerTask, store: ItemStore, channel: Channel) -> Claim | Outcome:

@@ -8,17 +8,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.commands import GrantLease, StopWorker
 from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
-from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, Provider
+from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, OnPiece, Provider
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS
 from agentos.storage.item_store import Checkpoint, ItemStore
-from agentos.workflows.current_item import current_task, is_running_on
+from agentos.workflows.current_item import Correct, current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
 
@@ -49,6 +50,9 @@ class ModelSession:
         self._pending: set[str] = set()
         self._asked: dict[str, set[str]] = {}
         self._counts: Counter[str] = Counter()
+        self._used: dict[str, set[str]] = {}
+        """The answers that each task of the graph got in this process; and the tasks for which a model was asked."""
+        self._paid: set[str] = set()
 
     def send(self, event: WorkerEvent) -> None:
         self._channel.send(event)
@@ -68,12 +72,20 @@ class ModelSession:
                 "give each a name of its own"
             )
         self._asked.setdefault(call, set()).add(key)
-        return await self._kept(checkpoint, key, name, request)
+        return await self._kept(checkpoint, _Call(current_task(), key, name), request)
 
-    async def complete(self, checkpoint: Checkpoint, task: str, request: ModelRequest) -> ModelResponse:
+    async def complete(
+        self,
+        checkpoint: Checkpoint,
+        task: str,
+        request: ModelRequest,
+        on_piece: OnPiece | None = None,
+        correct: Correct | None = None,
+    ) -> ModelResponse:
         """The answer to the next call with this prompt in this task of the graph; on disk when this returns.
 
-        A task that runs again after a crash makes the same calls, so it gets the answers in the same order.
+        A task that runs again after a crash makes the same calls, so it gets the answers in the same order. An answer
+        that `correct` still rejects after it was asked for once more is returned, but not kept: the next attempt asks anew.
         """
         if not task:
             # A thread that a node started itself: the newest checkpoint stands for the step that it is part of.
@@ -81,25 +93,41 @@ class ModelSession:
             task = newest.checkpoint["id"] if newest else ""
         counted = f"{task} {_digest(request)}"
         self._counts[counted] += 1
-        return await self._kept(checkpoint, f"{counted} {self._counts[counted]}", request.role, request)
+        calls = [_Call(task, f"{counted} {self._counts[counted]}", request.role)]
+        response = await self._kept(checkpoint, calls[0], request, on_piece)
+        better = correct(response) if correct else None
+        if better and on_piece is None:
+            calls.append(replace(calls[0], key=f"{calls[0].key} again"))
+            response = await self._kept(checkpoint, calls[1], better)
+            better = correct(response) if correct else None
+        if better:
+            for call in calls:
+                await checkpoint.forget(f"answer {call.key}")
+        return response
 
     async def _kept(
-        self, checkpoint: Checkpoint, key: str, name: str, request: ModelRequest
+        self,
+        checkpoint: Checkpoint,
+        call: "_Call",
+        request: ModelRequest,
+        on_piece: OnPiece | None = None,
     ) -> ModelResponse:
-        self._pending.add(key)
+        self._pending.add(call.key)
+        self._used.setdefault(call.task, set()).add(call.key)
         try:
-            note = f"answer {key}"
+            note = f"answer {call.key}"
             if (cached := await checkpoint.noted(note)) is not None:
                 if response := _readable(cached):
                     return response
-                await self._drop(checkpoint, key, name)
+                await self._drop(checkpoint, call.key, call.name)
             if not self._model.calls_done:
                 self._model.calls_done = await checkpoint.count_answers()
-            response = await self._model.complete(name, request)
+            self._paid.add(call.task)
+            response = await self._model.complete(call.name, request, on_piece)
             await self._keep(checkpoint, note, json.dumps(pack(response)))
             return response
         finally:
-            self._pending.discard(key)
+            self._pending.discard(call.key)
 
     async def _keep(self, checkpoint: Checkpoint, note: str, text: str) -> None:
         while True:
@@ -116,6 +144,18 @@ class ModelSession:
         for name in names:
             for key in self._asked.pop(f"{name} {current_task()}", ()):
                 await checkpoint.forget(f"answer {key}")
+
+    async def drop_useless(self, checkpoint: Checkpoint, ended: set[str], *, at_once: bool) -> bool:
+        """Drop the answers of the tasks that have not ended, which failed on them; returns whether there were any.
+
+        Unless `at_once`, those of a task that asked a model itself are kept: the code may be at fault, and once it is
+        corrected, they are of use. A task that had every answer from an earlier attempt has now failed on them twice.
+        """
+        failed = {task for task in self._used if task not in ended and (at_once or task not in self._paid)}
+        keys = [key for task in failed for key in self._used.pop(task)]
+        for key in keys:
+            await checkpoint.forget(f"answer {key}")
+        return bool(keys)
 
     async def _drop(self, checkpoint: Checkpoint, key: str, name: str) -> None:
         """Allow one repeat of a call whose stored answer is unusable; fail the second time, to avoid paying endlessly."""
@@ -156,6 +196,15 @@ class ModelSession:
                 self.send(DiskFreed(self._item))
                 return True
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A model call of a task of the graph; `key` is what its answer is kept by."""
+
+    task: str
+    key: str
+    name: str
 
 
 def _digest(request: ModelRequest) -> str:

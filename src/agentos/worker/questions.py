@@ -5,7 +5,15 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentos.core.planning.gates import Question, QuestionAnswer
+from agentos.core.planning.gates import (
+    Gate,
+    GateRequest,
+    ParkedItem,
+    Question,
+    QuestionAnswer,
+    ReviewDecision,
+)
+from agentos.core.protocol.codec import CodecError, pack, unpack
 
 
 async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
@@ -91,6 +99,31 @@ def _is_named(node: str, nodes: Any) -> bool:
 def _schema(interrupt: Any) -> str:
     schema = getattr(interrupt, "response_schema", None)
     return json_text(schema) if schema else ""
+
+
+def resume_answers(
+    questions: tuple[Question, ...], parked: ParkedItem, decision: ReviewDecision
+) -> tuple[QuestionAnswer, ...]:
+    """What to resume each interrupt with; a built-in gate gets the decision itself."""
+    if parked.request.gate is Gate.QUESTION:
+        return decision.answers
+    return tuple(
+        QuestionAnswer(question.id, json.dumps(json.dumps(pack(decision)))) for question in questions
+    )
+
+
+def gate_number(parking: str | None) -> int:
+    request = unpack(ParkedItem, json.loads(parking)).request if parking else None
+    return request.number if request and request.gate is not Gate.QUESTION else 0
+
+
+def gate_request(question: Question) -> GateRequest | None:
+    """The request of a built-in gate; None if the interrupt is a graph's own."""
+    try:
+        request: GateRequest = unpack(GateRequest, json.loads(question.value))
+    except CodecError:
+        return None
+    return request
 
 
 def json_text(value: object) -> str:

@@ -1,26 +1,48 @@
 """`agentos.model`: a LangChain chat model whose calls use the key pool of the run."""
 
-import json
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
-from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import PrivateAttr, ValidationError
 
+from agentos.config.file import EFFORTS
 from agentos.core.errors import ItemError
-from agentos.core.protocol.ports import ChatTurn, ModelRequest, ModelResponse, ToolCall, ToolSpec
-from agentos.workflows.current_item import CurrentItem, current_item, current_task, result_of, wait_for
+from agentos.core.protocol.ports import AnswerPiece, ModelRequest, ModelResponse
+from agentos.workflows.answer_schema import AnswerSchema
+from agentos.workflows.answer_stream import astream_from, stream_from
+from agentos.workflows.chat_messages import (
+    answer_message,
+    chat_turns,
+    last_message,
+    piece_message,
+    system_text,
+    tool_choice_word,
+    tool_spec,
+)
+from agentos.workflows.current_item import (
+    Correct,
+    CurrentItem,
+    current_item,
+    current_task,
+    result_of,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.tools import BaseTool
+    from pydantic import BaseModel
 
-SIGNATURES = "agentos_signatures"
-TEXT_BLOCKS = ("text", "reasoning", "thinking", "tool_use", "tool_call")
+OPTIONS = ("temperature", "max_tokens", "effort")
+CALL_OPTIONS = (*OPTIONS, "tools", "tool_choice", "stop")
+_SCHEMA = "answer_schema"  # the option with which `with_structured_output` hands over what to check
 
 
 class LeasedChatModel(BaseChatModel):
@@ -28,7 +50,8 @@ class LeasedChatModel(BaseChatModel):
 
     Each call leases a key of the pool. Tokens and cost count for the item that makes the call, and for `--budget`. An
     answer is kept in the item's checkpoint before it is returned: a node that runs again after a crash gets the same
-    answers to the same prompts, and only a call that had no answer yet is repeated. A streamed answer comes in one piece.
+    answers to the same prompts, and only a call that had no answer yet is repeated. A streamed answer arrives in pieces,
+    as the provider sends them; if it is cut, the stream ends with an error.
 
     Use it inside `agentos run`: elsewhere there is no pool, and a call raises an error.
     """
@@ -38,6 +61,8 @@ class LeasedChatModel(BaseChatModel):
     max_tokens: int | None = None
     effort: str = ""
     """How much the model thinks: a word such as "low", or a number of tokens."""
+
+    _checks_answers: bool = PrivateAttr(default=False)
 
     @property
     def _llm_type(self) -> str:
@@ -60,10 +85,24 @@ class LeasedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> "Runnable[LanguageModelInput, AIMessage]":
         """The same model with these tools. `tool_choice` is "auto", "any", "none" or a tool's name."""
-        formatted = [convert_to_openai_tool(tool) for tool in tools]
-        # Structured output passes what it is for; the schema is in the tool.
+        # Structured output passes what it is for; LangChain wants it for tracing only.
         kwargs.pop("ls_structured_output_format", None)
-        return self.bind(tools=formatted, tool_choice=_tool_choice(tool_choice), **kwargs)
+        _check_options(kwargs, CALL_OPTIONS)
+        formatted = [convert_to_openai_tool(tool) for tool in tools]
+        schema = {_SCHEMA: AnswerSchema.of(tools[0])} if self._checks_answers else {}
+        return self.bind(tools=formatted, tool_choice=tool_choice_word(tool_choice), **schema, **kwargs)
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> "Runnable[LanguageModelInput, dict[str, Any] | BaseModel]":
+        """The same model with answers of this schema.
+
+        An answer that does not follow it is asked for once more. If that does not help, the parser's error is raised,
+        and neither answer is kept, so that another attempt asks anew. With `include_raw` every answer is returned.
+        """
+        model = self.model_copy()
+        model._checks_answers = not include_raw
+        return super(LeasedChatModel, model).with_structured_output(schema, include_raw=include_raw, **kwargs)
 
     def _generate(
         self,
@@ -73,7 +112,7 @@ class LeasedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         item, request = self._item(), self._request(messages, stop, kwargs)
-        call = item.complete(current_task(), request)
+        call = item.complete(current_task(), request, None, _correct(request, kwargs))
         return _result(wait_for(item, call, "await model.ainvoke(...)"))
 
     async def _agenerate(
@@ -84,7 +123,36 @@ class LeasedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         item, request = self._item(), self._request(messages, stop, kwargs)
-        return _result(await result_of(item, item.complete(current_task(), request)))
+        call = item.complete(current_task(), request, None, _correct(request, kwargs))
+        return _result(await result_of(item, call))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        item, request = self._item(), self._request(messages, stop, kwargs)
+        begin = partial(item.complete, current_task(), request, correct=_correct(request, kwargs))
+        is_out = False
+        for piece in stream_from(item, begin, "async for chunk in model.astream(...)"):
+            yield _chunk(piece, is_out=is_out)
+            is_out = True
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        item, request = self._item(), self._request(messages, stop, kwargs)
+        begin = partial(item.complete, current_task(), request, correct=_correct(request, kwargs))
+        is_out = False
+        async for piece in astream_from(item, begin):
+            yield _chunk(piece, is_out=is_out)
+            is_out = True
 
     def _item(self) -> CurrentItem:
         if (item := current_item()) is not None:
@@ -97,122 +165,61 @@ class LeasedChatModel(BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
     ) -> ModelRequest:
-        system = [_text(message) for message in messages if isinstance(message, SystemMessage)]
+        _check_options(options, (*CALL_OPTIONS, _SCHEMA, "stream"))
         temperature = options.get("temperature", self.temperature)
+        effort = str(options.get("effort", self.effort) or "")
+        if effort and not effort.isdecimal() and effort not in EFFORTS:
+            raise TypeError(
+                f"agentos.model got effort={effort!r}: expected {', '.join(EFFORTS)}, or a number of tokens"
+            )
         return ModelRequest(
             self.role,
-            system="\n\n".join(system),
-            turns=_turns(messages),
+            system=system_text(messages),
+            turns=chat_turns(messages),
             max_output_tokens=options.get("max_tokens", self.max_tokens),
-            effort=str(options.get("effort", self.effort)),
-            tools=tuple(map(_tool_spec, options.get("tools") or ())),
-            tool_choice=_tool_choice(options.get("tool_choice")),
+            effort=effort,
+            tools=tuple(map(tool_spec, options.get("tools") or ())),
+            tool_choice=tool_choice_word(options.get("tool_choice")),
             temperature=None if temperature is None else float(temperature),
             stop=tuple(stop or ()),
         )
 
 
-def _turns(messages: list[BaseMessage]) -> tuple[ChatTurn, ...]:
-    turns: list[ChatTurn] = []
-    names: dict[str, str] = {}  # of the tools, by the id of the call
-    for message in messages:
-        match message:
-            case SystemMessage():
-                continue
-            case AIMessage():
-                calls = _calls(message)
-                names |= {call.id: call.name for call in calls}
-                turns.append(ChatTurn("assistant", _text(message), calls))
-            case ToolMessage(tool_call_id=identifier):
-                name = message.name or names.get(identifier, "")
-                turns.append(ChatTurn("tool", _text(message), call_id=identifier, tool=name))
-            case _:
-                turns.append(ChatTurn("user", _text(message)))
-    return tuple(turns) or (ChatTurn("user", ""),)
+def leased_chat_model(role: str, options: Mapping[str, Any]) -> LeasedChatModel:
+    """The model of a role. An option that no provider would get is a TypeError, and so is a value of the wrong type."""
+    of_langchain = BaseChatModel.model_fields
+    _check_options({name: value for name, value in options.items() if name not in of_langchain}, OPTIONS)
+    try:
+        return LeasedChatModel(role=role, **options)
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = ".".join(map(str, found["loc"]))
+        raise TypeError(f"agentos.model got {name}={found['input']!r}: {found['msg'].lower()}") from error
 
 
-def _calls(message: AIMessage) -> tuple[ToolCall, ...]:
-    signatures = message.additional_kwargs.get(SIGNATURES, {})
-    return tuple(
-        ToolCall(
-            call["id"] or "",
-            call["name"],
-            json.dumps(call["args"], ensure_ascii=False),
-            signatures.get(call["id"], ""),
-        )
-        for call in message.tool_calls
+def _check_options(options: Mapping[str, Any], known: Sequence[str]) -> None:
+    unknown = [name for name, value in options.items() if name not in known and value is not None]
+    if not unknown:
+        return
+    accepted = [name for name in known if name in CALL_OPTIONS]
+    near = difflib.get_close_matches(unknown[0], accepted, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise TypeError(
+        f"agentos.model got an unknown option {unknown[0]!r}: expected {', '.join(accepted)}{meant}"
     )
 
 
-def _text(message: BaseMessage) -> str:
-    """The message's text; raises for a picture or another part that is not text, rather than dropping it."""
-    for block in message.content if isinstance(message.content, list) else ():
-        kind = "text" if isinstance(block, str) else str(block.get("type", ""))
-        if kind not in TEXT_BLOCKS:
-            raise ItemError(
-                f"agentos.model takes text, and a message contains {kind or 'an unknown part'}",
-                ("use your provider's own LangChain model for it: it finds the gateway of the run",),
-            )
-    return str(message.text)
-
-
-def _tool_spec(tool: dict[str, Any]) -> ToolSpec:
-    function = tool["function"]
-    parameters = function.get("parameters") or {"type": "object", "properties": {}}
-    return ToolSpec(function["name"], function.get("description", ""), json.dumps(parameters))
-
-
-def _tool_choice(choice: object) -> str:
-    """LangChain's words for it, and those of the vendors, as ours."""
-    match choice:
-        case None | False | "" | "auto":
-            return ""
-        case True | "any" | "required":
-            return "any"
-        case {"function": {"name": str() as name}} | {"type": "tool", "name": str() as name}:
-            return name
-        case str() as name:
-            return name
-    raise ItemError(f"unknown tool_choice {choice!r}: expected auto, any, none or a tool's name")
+def _correct(request: ModelRequest, options: Mapping[str, Any]) -> Correct | None:
+    schema = options.get(_SCHEMA)
+    return partial(schema.better_request, request) if isinstance(schema, AnswerSchema) else None
 
 
 def _result(response: ModelResponse) -> ChatResult:
-    calls, invalid = [], []
-    for call in response.tool_calls:
-        try:
-            arguments = json.loads(call.arguments)
-        except ValueError:
-            arguments = None
-        if isinstance(arguments, dict):
-            calls.append({"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"})
-        else:
-            invalid.append(
-                {
-                    "name": call.name,
-                    "args": call.arguments,
-                    "id": call.id,
-                    "error": "not a JSON object",
-                    "type": "invalid_tool_call",
-                }
-            )
-    usage = response.usage
-    signatures = {call.id: call.signature for call in response.tool_calls if call.signature}
-    message = AIMessage(
-        content=response.text,
-        tool_calls=calls,
-        invalid_tool_calls=invalid,
-        additional_kwargs={SIGNATURES: signatures} if signatures else {},
-        usage_metadata=UsageMetadata(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            total_tokens=usage.input_tokens + usage.output_tokens,
-            input_token_details=InputTokenDetails(
-                cache_read=usage.cache_read_tokens, cache_creation=usage.cache_write_tokens
-            ),
-        ),
-        response_metadata={
-            "model_name": response.model,
-            "finish_reason": response.finish_detail or str(response.finish),
-        },
+    return ChatResult(generations=[ChatGeneration(message=answer_message(response))])
+
+
+def _chunk(piece: AnswerPiece | ModelResponse, *, is_out: bool) -> ChatGenerationChunk:
+    message: AIMessageChunk = (
+        piece_message(piece) if isinstance(piece, AnswerPiece) else last_message(piece, is_out=is_out)
     )
-    return ChatResult(generations=[ChatGeneration(message=message)])
+    return ChatGenerationChunk(message=message)

@@ -6,15 +6,31 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agentos.core.errors import ItemError
-from agentos.core.protocol.ports import ModelRequest, ModelResponse
+from agentos.core.protocol.ports import ModelRequest, ModelResponse, OnPiece
 
 STOP_TIMEOUT = 30.0  # seconds; the graph of a run that stops is cancelled long before
 Call = Coroutine[Any, Any, ModelResponse]
-Complete = Callable[[str, ModelRequest], Call]
-"""Takes the task of the graph that makes the call, or an empty string, and the request."""
+Correct = Callable[[ModelResponse], ModelRequest | None]
+"""The request for a better answer than this one; None if this one is right."""
+
+
+class Complete(Protocol):
+    """Calls a model for a task of the graph, or for none: an empty string.
+
+    `on_piece` gets the pieces of the answer as they arrive; none if the answer was kept from an earlier attempt. An
+    answer that is not right is asked for once more, as `correct` says, unless its pieces are out already.
+    """
+
+    def __call__(
+        self,
+        task: str,
+        request: ModelRequest,
+        on_piece: OnPiece | None = None,
+        correct: Correct | None = None,
+    ) -> Call: ...
 
 
 @dataclass(frozen=True, slots=True)

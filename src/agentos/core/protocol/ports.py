@@ -161,6 +161,18 @@ class ModelResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerPiece:
+    """A piece of an answer that is still arriving: text, or a part of the tool call at `position` of the answer.
+
+    The first piece of a call has its id and name; the arguments of all its pieces together are its arguments.
+    """
+
+    text: str = ""
+    call: ToolCall | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LeasedKey:
     """What a lease grants for one call: the key, and the address and model to use it with.
 
@@ -178,18 +190,24 @@ class LeasedKey:
 
 
 OnProgress = Callable[[Usage], None]
+OnPiece = Callable[[AnswerPiece], None]
 
 
 class Provider(Protocol):
     """A vendor of models."""
 
     async def complete(
-        self, request: ModelRequest, key: LeasedKey, on_progress: OnProgress | None = None
+        self,
+        request: ModelRequest,
+        key: LeasedKey,
+        on_progress: OnProgress | None = None,
+        on_piece: OnPiece | None = None,
     ) -> ModelResponse:
         """Raise CallRefused or BadRequest if there is no response.
 
         `on_progress` is called with the usage so far whenever a piece of the answer arrives. If the call ends
-        without a response, the last reported usage is what it cost.
+        without a response, the last reported usage is what it cost. `on_piece` gets the pieces themselves, as the
+        server sent them; all pieces of text together are the text of the response.
         """
         ...
 

@@ -28,6 +28,12 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", segments[-1]) if segments else ""
 
 
+def open_escape(text: str) -> int:
+    """Where an escape sequence begins that the text does not end; its length if there is none."""
+    found = _OPEN_ESCAPE.search(text)
+    return found.start() if found else len(text)
+
+
 def one_line(text: str) -> str:
     """Make text from outside, such as a title or an error, safe to print: no line breaks, no escapes."""
     return text if text.isprintable() else clean(" ".join(text.splitlines()))

@@ -44,6 +44,16 @@ class Redactor:
                 text = text.replace(form, MASK)
         return text
 
+    def open_secret(self, text: str) -> int:
+        """Where a secret may begin of which the text has only the first characters; its length if there is none."""
+        return len(text) - max((_overlap(text, form) for form in self._forms), default=0)
+
+
+def _overlap(text: str, form: str) -> int:
+    """The length of the longest beginning of `form` that the text ends with."""
+    longest = min(len(form) - 1, len(text))
+    return next((size for size in range(longest, 0, -1) if text.endswith(form[:size])), 0)
+
 
 def encoded_forms(value: str) -> list[str]:
     """The secret as it is and in the encodings that servers use, the longest first.

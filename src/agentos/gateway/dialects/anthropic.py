@@ -6,7 +6,7 @@ from typing import Any
 from agentos.core.protocol.results import Usage
 from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
 from agentos.models.anthropic.refusals import limits_seen, read_refusal
-from agentos.models.client_base import positive_int
+from agentos.models.partial_answer import positive_int
 
 _TYPES = {
     GatewayError.TOKEN: "authentication_error",

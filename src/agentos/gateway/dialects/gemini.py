@@ -6,8 +6,8 @@ from typing import Any
 
 from agentos.core.protocol.results import Usage
 from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
-from agentos.models.client_base import positive_int
 from agentos.models.gemini.refusals import read_refusal
+from agentos.models.partial_answer import positive_int
 
 _MODEL = re.compile(r"/(?:models|tunedModels)/([^/:]+)")
 # Storage and administration; the model calls of a batch are made, and billed, later.

@@ -5,9 +5,9 @@ from typing import Any
 
 from agentos.core.protocol.results import Usage
 from agentos.gateway.dialects.base import GatewayDialect, GatewayError, StreamError, mapping
-from agentos.models.client_base import positive_int
 from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal
+from agentos.models.partial_answer import positive_int
 
 _ERRORS = {
     GatewayError.TOKEN: ("invalid_request_error", "invalid_api_key"),

@@ -15,15 +15,14 @@ from agentos.models.anthropic.refusals import limits_seen, read_refusal, status_
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
     RESPONSE_HOOKS,
-    PartialAnswer,
     VendorClient,
     closed,
     error_for,
     lower_case,
-    positive_int,
     whole_body,
     without_limits,
 )
+from agentos.models.partial_answer import PartialAnswer, positive_int
 from agentos.models.refusal_base import server_message
 from agentos.models.registry import tls_context
 

@@ -16,13 +16,12 @@ from agentos.core.protocol.results import FinishReason
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
     RESPONSE_HOOKS,
-    PartialAnswer,
     VendorClient,
     error_for,
     lower_case,
-    positive_int,
 )
 from agentos.models.gemini.refusals import read_refusal
+from agentos.models.partial_answer import PartialAnswer, positive_int
 from agentos.models.refusal_base import server_message
 from agentos.models.registry import tls_context
 

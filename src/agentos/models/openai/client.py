@@ -15,16 +15,15 @@ from agentos.core.protocol.results import FinishReason
 from agentos.models.client_base import (
     PLACEHOLDER_KEY,
     RESPONSE_HOOKS,
-    PartialAnswer,
     VendorClient,
     closed,
     error_for,
     lower_case,
-    positive_int,
     whole_body,
 )
 from agentos.models.openai import ensure_version
 from agentos.models.openai.refusals import limits_seen, read_refusal, status_in_body
+from agentos.models.partial_answer import PartialAnswer, positive_int
 from agentos.models.refusal_base import error_object, server_message
 from agentos.models.registry import tls_context
 
