@@ -86,7 +86,7 @@ def plan(seed: int, counts: FaultCounts) -> list[list[Planned]]:
     for offset in (0, 3):
         kinds = list(islice(cycle(counts.host_faults), offset, offset + counts.hosts))
         rng.shuffle(kinds)
-        lanes.append([_planned(rng, kind, 3.0, 13.0) for kind in kinds])
+        lanes.append([_planned(rng, kind, 2.0, 10.0) for kind in kinds])
     of_postgres = [Fault.CRASH if number % 3 == 2 else Fault.POSTGRES for number in range(counts.postgres)]
     for number in range(counts.outages):
         of_postgres.insert((number + 1) * len(of_postgres) // (counts.outages + 1), Fault.OUTAGE)
