@@ -15,8 +15,9 @@ from agentos.core.planning.plan import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
+from agentos.fleet import poller
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.turns import FINISHED, Turn
+from agentos.fleet.turns import DRAINED, FINISHED, Turn
 from agentos.fleet.visits import PreparedItem, Visits
 from agentos.storage.postgres.fleet_items import LoadedTask
 
@@ -162,5 +163,38 @@ def test_an_item_waits_for_postgres_before_it_starts(tmp_path: Path) -> None:
         turn = await machine.start()
         machine.end_process(Ending.FINISHED)
         assert (await turn).kind == FINISHED
+
+    asyncio.run(test())
+
+
+def test_a_worker_that_drains_while_postgres_is_away_hands_its_item_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended without a word, the turn would count as an attempt that a dead machine has used up."""
+    monkeypatch.setattr(poller, "RETRY_INTERVAL", 0.001)
+    monkeypatch.setattr(poller, "HAND_OVER_TIMEOUT", 0.01)
+
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        turn = await machine.start()
+        machine.end_process(Ending.FINISHED)
+        await machine.until(lambda: machine.writer.states == ["ended"])
+        machine.visits.is_draining = True  # and nothing is written
+        assert (await turn).kind == DRAINED
+
+    asyncio.run(test())
+
+
+def test_an_item_that_waits_for_postgres_on_a_draining_worker_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "RETRY_INTERVAL", 0.001)
+
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        machine.errors = [psycopg.OperationalError("away")] * 1000
+        machine.visits.is_draining = True
+        result = await machine.temporal.run(machine.poller.run_item, TURN)
+        assert (result.kind, machine.writer.states) == (DRAINED, [])
 
     asyncio.run(test())

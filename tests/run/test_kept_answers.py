@@ -1,10 +1,11 @@
 """A kept answer that cannot be used is dropped once and asked for again."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.core.protocol.results import Usage
 from agentos.storage.checkpoints import open_checkpoint
+from agentos.worker import model_session
 from agentos.worker.model_session import ModelSession, _readable
 
 
@@ -58,3 +60,44 @@ def test_a_call_from_a_thread_of_its_own_belongs_to_the_step_of_the_stores_threa
 
     (name,) = asyncio.run(complete())
     assert name.startswith("answer step-7 ")
+
+
+class ClosedStore:
+    """Takes no notes until it was asked `refusals` times."""
+
+    thread_id, place = "shop/LLD-1", "Postgres"
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.kept: list[str] = []
+
+    async def note(self, name: str, text: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise ConnectionError
+        self.kept.append(name)
+
+    def is_unavailable(self, error: BaseException) -> bool:
+        return isinstance(error, ConnectionError)
+
+    async def unavailable(self) -> str:
+        return self.place if self.refusals else ""
+
+
+@pytest.mark.parametrize(("refusals", "kept"), [(2, ["answer"]), (100, [])])
+def test_a_stopped_item_tries_for_some_time_to_keep_an_answer_that_it_paid_for(
+    refusals: int, kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_session, "STORE_POLL_INTERVAL", 0.0)
+
+    async def keep() -> list[str]:
+        task: Any = SimpleNamespace(item=SimpleNamespace(id="LLD-1"), call_timeouts=(), models=())
+        store: Any = ClosedStore(refusals)
+        session = ModelSession(task, cast(Any, SimpleNamespace(send=lambda event: None)), store)
+        session.stopping.set()
+        with contextlib.suppress(ConnectionError):
+            await session._keep(store, "answer", "text")
+        found: list[str] = store.kept
+        return found
+
+    assert asyncio.run(keep()) == kept

@@ -36,6 +36,9 @@ from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 HEARTBEAT_INTERVAL = 1.0  # seconds
 DRAIN_TIMEOUT = 9.0  # seconds
 RETRY_INTERVAL = 0.5  # seconds
+HAND_OVER_TIMEOUT = (
+    4.0  # seconds that a draining worker waits for Postgres; its items go on elsewhere without it
+)
 Found = TypeVar("Found")
 Serving = Callable[[Callable[[], bool]], AbstractAsyncContextManager[str]]
 """Serves metrics and health, given whether items can be taken."""
@@ -153,6 +156,8 @@ class TemporalPoller:
         heartbeat = asyncio.create_task(_heartbeat())
         try:
             return await self._run_item(turn)
+        except _PostgresStaysAway:
+            return TurnResult(DRAINED)
         finally:
             heartbeat.cancel()
 
@@ -164,6 +169,8 @@ class TemporalPoller:
             raise ApplicationError(f"{thread} is not in Postgres", non_retryable=True)
         try:
             prepared = await self._ask(partial(self._prepare, loaded))
+        except _PostgresStaysAway:
+            raise
         except Exception as error:
             return await self._reject(turn, claim, one_line(str(error)))
         key = f"{turn.project}.{turn.item}"
@@ -203,6 +210,8 @@ class TemporalPoller:
             except Exception as error:
                 if not is_away(error):
                     raise
+                if self._visits.is_draining:
+                    raise _PostgresStaysAway from error
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
@@ -211,8 +220,22 @@ class TemporalPoller:
         if end is None:
             return TurnResult(FINISHED)
         self._writer.write(claim, end.event, round(self._wall(), 3))
-        await asyncio.shield(asyncio.wrap_future(self._writer.end(claim, end.state, end.outcome)))
+        await self._until_written(asyncio.wrap_future(self._writer.end(claim, end.state, end.outcome)))
         return end.result
+
+    async def _until_written(self, done: "asyncio.Future[bool]") -> None:
+        """Wait as long as it takes, but not past a drain: if the turn ended without a word, Temporal would count an attempt.
+        A drained turn needs no record, and an item that has finished is found finished by the next."""
+        waited = 0.0
+        while not (await asyncio.wait([done], timeout=RETRY_INTERVAL))[0]:
+            waited += RETRY_INTERVAL if self._visits.is_draining else 0.0
+            if waited >= HAND_OVER_TIMEOUT:
+                raise _PostgresStaysAway
+        done.result()
+
+
+class _PostgresStaysAway(Exception):
+    """The worker drains, and there is no time to wait for Postgres."""
 
 
 async def _heartbeat() -> None:

@@ -22,6 +22,8 @@ from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.workflows.current_item import Correct, current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
+KEEP_TRIES = 4
+"""How often a stopped item tries to keep an answer; its node is cancelled 2 s after the stop."""
 
 
 class ModelSession:
@@ -130,14 +132,20 @@ class ModelSession:
             self._pending.discard(call.key)
 
     async def _keep(self, checkpoint: Checkpoint, note: str, text: str) -> None:
+        """An answer that was paid for waits in memory while the disk is full, also for some time after a stop."""
+        tries_left = KEEP_TRIES
         while True:
             try:
                 await checkpoint.note(note, text)
                 return
             except Exception as error:
-                # An answer that was paid for waits in memory while the disk is full.
-                if not self._store.is_unavailable(error) or not await self.wait_for_store():
+                if not self._store.is_unavailable(error):
                     raise
+                if not await self.wait_for_store():
+                    tries_left -= 1
+                    if not tries_left:
+                        raise
+                    await asyncio.sleep(STORE_POLL_INTERVAL)
 
     async def forget(self, checkpoint: Checkpoint, *names: str) -> None:
         """Drop the answers to the calls of these names in this task, so that they are asked again."""
