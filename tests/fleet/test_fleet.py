@@ -1,16 +1,13 @@
 """The commands of a fleet, with real Postgres, Temporal and gateway on loopback."""
 
-import contextlib
 import json
 import signal
-import sqlite3
 import urllib.request
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from agentos.offline.child import start_offline_server
 from tests.fleet.harness import Fleet, are_gone, processes_below
 from tests.fleet.servers import PostgresServer, free_port, running_servers
 
@@ -117,36 +114,6 @@ def test_ctrl_c_checkpoints_the_items_and_the_same_command_goes_on(fleet: Fleet)
     done = fleet.run("lld-workflow", "--all", "--fleet")
     assert done.returncode == 0, done.stdout
     assert fleet.documents() == ["LLD-001.md", "LLD-002.md"]
-
-
-def test_no_key_and_no_issue_text_reaches_temporal_and_no_key_reaches_postgres(fleet: Fleet) -> None:
-    canary = "zanzibar quokka paragraph"
-    fleet.issues(1)
-    issue = fleet.project / "issues/1-thing.md"
-    issue.write_text(issue.read_text() + f"\n{canary}\n")
-    with contextlib.closing(start_offline_server(fleet.environment("models"))) as models:
-        keys = models.credentials()
-        fleet.gateway.stop()
-        fleet.gateway.variables = {
-            f"GEMINI_API_KEY_{n}": key.secret.reveal() for n, key in enumerate(keys, 1)
-        }
-        fleet.gateway.variables |= {
-            f"GEMINI_BASE_URL_{n}": key.base_url or "" for n, key in enumerate(keys, 1)
-        }
-        fleet.gateway.start(fleet.environment("gateway"))
-        fleet.worker()
-        done = fleet.run("lld-workflow", "--all", "--fleet")
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert fleet.calls() == CALLS_PER_ITEM
-    with sqlite3.connect(fleet.temporal.file) as copy:
-        kept = b"".join(path.read_bytes() for path in fleet.temporal.file.parent.glob("temporal.db*"))
-        assert copy.execute("SELECT 1").fetchone() == (1,)
-    everything = fleet.postgres.contents()
-    assert fleet.name.encode() in kept and canary.encode() in everything
-    assert canary.encode() not in kept
-    for secret in (fleet.gateway.token, *(key.secret.reveal() for key in keys)):
-        assert secret.encode() not in kept
-        assert secret.encode() not in everything
 
 
 def test_items_wait_for_a_restarting_postgres_and_pay_for_no_answer_twice(tmp_path: Path) -> None:
