@@ -52,6 +52,19 @@ def test_litellm_answers_through_the_gateway(harness: RunHarness, model: str) ->
     check(run(harness, "litellm-python", "--", "litellm-python", "-c", LITELLM, model, "{item}"), harness)
 
 
+@pytest.mark.parametrize(
+    "model", ["anthropic/claude-sonnet-4-5", "openai/gpt-5-mini", "gemini/gemini-2.5-pro"]
+)
+def test_mini_swe_agent_answers_through_the_gateway(harness: RunHarness, model: str) -> None:
+    # Its loop ends only when a model calls a tool, which the offline server does not: one step is what is tried.
+    settings = ("--env", "MSWEA_CONFIGURED=true", "--env", "MSWEA_COST_TRACKING=ignore_errors")
+    config = ("-c", "mini.yaml", "-c", "agent.step_limit=1")
+    words = ("mini", "-y", "--exit-immediately", *config, "-m", model, "-t", "Do the task in {item}")
+    done = run(harness, "mini", *settings, "--", *words)
+    assert done.code == 0 and "LimitsExceeded" in done.out, done.out
+    assert harness.summary()["usage"]["calls"] >= 1, "the calls went through the gateway"
+
+
 @pytest.mark.parametrize("model", ["google:gemini-2.5-pro", "anthropic:claude-sonnet-4-5", "openai:gpt-5"])
 def test_pydantic_ai_answers_through_the_gateway(harness: RunHarness, model: str) -> None:
     words = ("pydantic-ai-python", "-c", PYDANTIC_AI, model, "{item}")

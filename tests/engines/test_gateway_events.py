@@ -7,8 +7,8 @@ import pytest
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import Command, KillWorker, StartWorker
-from agentos.core.protocol.results import Ending, Outcome, failed
-from agentos.engines.gateway_events import GatewayAwareEngine
+from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.engines.gateway_events import SETTLE_DEADLINE, CallsSettled, GatewayAwareEngine
 
 END = None
 
@@ -19,12 +19,14 @@ class RecordingEngine:
     def __init__(self) -> None:
         self.executed: list[Command] = []
         self.pending: list[events.EngineEvent | events.WorkerEvent] = []
+        self.timeouts: list[float | None] = []
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def execute(self, command: Command) -> None:
         self.executed.append(command)
 
     def receive(self, timeout: float | None) -> list[events.EngineEvent | events.WorkerEvent]:
+        self.timeouts.append(timeout)
         found, self.pending = self.pending, []
         return found
 
@@ -43,9 +45,9 @@ class ScriptedGateway:
     """Emits the events that it is given."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[events.Event | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[events.Event | CallsSettled | None] = queue.SimpleQueue()
 
-    def events(self) -> Iterator[events.Event]:
+    def events(self) -> Iterator[events.Event | CallsSettled]:
         while (event := self.queue.get()) is not END:
             yield event
 
@@ -53,9 +55,23 @@ class ScriptedGateway:
 class GatewayHarness:
     def __init__(self) -> None:
         self.inner, self.gateway = RecordingEngine(), ScriptedGateway()
-        self.engine = GatewayAwareEngine(self.inner, self.gateway.events(), ("a", "b"))
+        self.asked: list[str] = []
+        self.answers = False
+        self.now = 100.0
+        self.engine = GatewayAwareEngine(
+            self.inner, self.gateway.events(), ("a", "b"), self._settle, lambda: self.now
+        )
 
-    def emit(self, event: events.Event) -> list[object]:
+    def _settle(self, item: str) -> bool:
+        self.asked.append(item)
+        return self.answers
+
+    def exit(self, item: str) -> list[object]:
+        """The item's worker exits."""
+        self.inner.pending = [events.WorkerExited(item, "exit status 0", clean=True)]
+        return [*self.engine.receive(0)]
+
+    def emit(self, event: events.Event | CallsSettled) -> list[object]:
         self.gateway.queue.put(event)
         self.inner.wait_until_woken()
         return [*self.engine.receive(0)]
@@ -121,3 +137,38 @@ def test_held_starts_are_released_when_the_gateway_is_given_up_or_another_comman
     else:
         harness.engine.execute(kill)
         assert harness.inner.executed == [start, kill]
+
+
+def test_the_end_of_a_program_is_held_until_its_calls_are_counted(harness: GatewayHarness) -> None:
+    harness.answers = True
+    harness.engine.execute(StartWorker("a", 1, 1))
+    assert harness.exit("a") == [] and harness.asked == ["a"]
+    call = events.CallCompleted("a", "key-1", "m", Usage(1, 10, 5), 0.1)
+    harness.gateway.queue.put(call)
+    found = harness.emit(CallsSettled("a"))
+    found = found if len(found) == 3 else [*found, *harness.engine.receive(0)]
+    assert isinstance(found[0], events.LeaseReleased) and found[1] == call
+    assert isinstance(found[2], events.WorkerExited)
+
+
+def test_a_gateway_that_does_not_answer_holds_the_end_of_a_program_for_a_short_time_only(
+    harness: GatewayHarness,
+) -> None:
+    harness.answers = True
+    harness.engine.execute(StartWorker("a", 1, 1))
+    assert harness.exit("a") == []
+    assert harness.engine.receive(None) == [] and harness.inner.timeouts[-1] == SETTLE_DEADLINE
+    harness.now += SETTLE_DEADLINE
+    (event,) = harness.engine.receive(60)
+    assert isinstance(event, events.WorkerExited) and harness.inner.timeouts[-1] == 0
+    assert harness.emit(CallsSettled("a")) == [], "a late answer changes nothing"
+
+
+def test_a_gateway_that_dies_holds_no_program_back(harness: GatewayHarness) -> None:
+    harness.answers = True
+    harness.engine.execute(StartWorker("a", 1, 1))
+    harness.engine.execute(StartWorker("b", 2, 1))
+    assert harness.exit("a") == []
+    found = harness.emit(events.GatewayExited("killed by SIGKILL"))
+    assert [type(event) for event in found] == [events.WorkerExited, events.GatewayExited]
+    assert [type(event) for event in harness.exit("b")] == [events.WorkerExited] and harness.asked == ["a"]

@@ -2,9 +2,10 @@
 
 import queue
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import cast
 
 from agentos.core.protocol import events
@@ -13,22 +14,48 @@ from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending
 
+SETTLE_DEADLINE = 3.0  # seconds; longer than the gateway takes for it
+
+
+@dataclass(frozen=True, slots=True)
+class CallsSettled:
+    """The gateway's answer to `settle`: every call of the item has ended and its event was sent before this."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldExit:
+    event: events.WorkerExited
+    deadline: float
+
 
 class GatewayAwareEngine:
     """Reports the calls that a gateway makes for an item as if the item's worker had made them.
 
-    While the gateway is down, no program is started. A program that fails after its gateway died is retried.
+    While the gateway is down, no program is started. A program that fails after its gateway died is retried. The end
+    of a program is held until `settle(item)` is answered by CallsSettled, so that its last call counts for it.
     """
 
-    def __init__(self, engine: Engine, gateway_events: Iterable[events.Event], items: Iterable[str]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        gateway_events: Iterable[events.Event | CallsSettled],
+        items: Iterable[str],
+        settle: Callable[[str], bool] = lambda item: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._engine = engine
+        self._settle = settle
+        self._clock = clock
+        self._exits: dict[str, _HeldExit] = {}
         self._items = set(items)
         self._running: set[str] = set()
         self._excused_items: set[str] = set()
         self._is_down = False
         self._waits: Counter[str] = Counter()
         self._held: list[StartWorker] = []
-        self._events: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[events.Event | CallsSettled] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(gateway_events,), name="gateway", daemon=True).start()
 
     def execute(self, command: Command) -> None:
@@ -50,11 +77,30 @@ class GatewayAwareEngine:
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
         # The engine first: when a program fails because the gateway died, the gateway's event is already queued.
-        received = self._engine.receive(timeout)
+        received = self._engine.receive(self._until_deadline(timeout))
         gateway_events = self._gateway_events()
         if not self._is_down:
             self._start_held()
-        return [*gateway_events, *(self._excuse(event) for event in received)]
+        ended = self._overdue_exits()
+        ended += [event for event in received if not self._hold_exit(event)]
+        return [*gateway_events, *(self._excuse(event) for event in ended)]
+
+    def _hold_exit(self, event: EngineEvent | WorkerEvent) -> bool:
+        if not isinstance(event, events.WorkerExited) or self._is_down or not self._settle(event.item):
+            return False
+        self._exits[event.item] = _HeldExit(event, self._clock() + SETTLE_DEADLINE)
+        return True
+
+    def _overdue_exits(self) -> list[EngineEvent | WorkerEvent]:
+        now = self._clock()
+        overdue = [item for item, held in self._exits.items() if held.deadline <= now]
+        return [self._exits.pop(item).event for item in overdue]
+
+    def _until_deadline(self, timeout: float | None) -> float | None:
+        if not self._exits:
+            return timeout
+        left = max(0.0, min(held.deadline for held in self._exits.values()) - self._clock())
+        return left if timeout is None else min(timeout, left)
 
     def _gateway_events(self) -> list[EngineEvent | WorkerEvent]:
         found: list[EngineEvent | WorkerEvent] = []
@@ -66,11 +112,17 @@ class GatewayAwareEngine:
                 case events.KeyWaitStarted() | events.KeyWaitEnded():
                     found += self._count_wait(event)
                     continue
+                case CallsSettled():
+                    if held := self._exits.pop(event.item, None):
+                        found.append(self._excuse(held.event))
+                    continue
                 case events.GatewayExited():
                     self._is_down = event.restarting
                     self._excused_items |= self._running
                     found += [events.KeyWaitEnded(item) for item in self._waiting & self._running]
                     self._waits.clear()
+                    found += [self._excuse(held.event) for held in self._exits.values()]
+                    self._exits.clear()
                 case events.GatewayRestored():
                     self._is_down = False
                 case _:
@@ -111,7 +163,7 @@ class GatewayAwareEngine:
     def close(self) -> None:
         self._engine.close()
 
-    def _read(self, gateway_events: Iterable[events.Event]) -> None:
+    def _read(self, gateway_events: Iterable[events.Event | CallsSettled]) -> None:
         """Queue events until the gateway ends. Runs in a thread of its own, because reading blocks."""
         for event in gateway_events:
             if getattr(event, "item", None) is None or event.item in self._items:  # type: ignore[union-attr]

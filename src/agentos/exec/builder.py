@@ -275,7 +275,7 @@ class ExecRunBuilder:
             environment(), self._gateway_arguments(), self._redact, self._say, self._settings.budget
         )
         stack.callback(self._gateway.close)
-        return GatewayAwareEngine(engine, self._gateway.events(), self._items)
+        return GatewayAwareEngine(engine, self._gateway.events(), self._items, self._gateway.settle)
 
     def _prepare_agent(self, providers: set[str]) -> None:
         agent, home = self._request.agent, self._home

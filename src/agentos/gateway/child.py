@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from agentos.core.protocol.events import CallCompleted, Event, GatewayExited, Ga
 from agentos.core.text.line_assembler import LineAssembler
 from agentos.core.text.secrets import Redactor
 from agentos.core.text.values import exit_cause
+from agentos.engines.gateway_events import CallsSettled
 from agentos.gateway.console import PREFIX
 from agentos.gateway.tokens import TokenSigner, client_variables
 
@@ -67,6 +69,7 @@ class GatewaySpec:
                 json.dumps({"seed": self.signer.seed, "environment": secret}).encode() + b"\n"
             )
             process.stdin.flush()
+        os.set_blocking(process.stdin.fileno(), False)
         return _GatewayProcess(process, self.redact)
 
 
@@ -130,7 +133,16 @@ class _GatewayProcess:
                 return None
         return self.records.pop(0).decode("utf-8", "replace") if self.records else None
 
-    def take_events(self) -> Iterator[Event]:
+    def settle(self, item: str) -> bool:
+        """Asks for CallsSettled; False if the gateway cannot be asked: it is ending, or does not read."""
+        stdin = self._process.stdin
+        try:
+            line = json.dumps(item).encode() + b"\n"
+            return stdin is not None and os.write(stdin.fileno(), line) == len(line)
+        except (OSError, ValueError):
+            return False
+
+    def take_events(self) -> Iterator[Event | CallsSettled]:
         """What has been read so far."""
         messages, self.messages = self.messages, []
         for message in messages:
@@ -141,6 +153,9 @@ class _GatewayProcess:
             # The last line of a killed process may be incomplete.
             with contextlib.suppress(ValueError, AttributeError):
                 record = json.loads(line)
+                if "settled" in record:
+                    yield CallsSettled(record["settled"])
+                    continue
                 record.pop("at", None)
                 yield decode(record)
 
@@ -194,14 +209,19 @@ class GatewayChild:
             self.url, self._providers, self._signer.token(item), self._restarts.environment
         )
 
-    def events(self) -> Iterator[Event]:
+    def settle(self, item: str) -> bool:
+        """Asks that `events` tells when all calls of an item whose program has ended are counted; False if it cannot."""
+        with self._lock:
+            return self.process.settle(item)
+
+    def events(self) -> Iterator[Event | CallsSettled]:
         """Yields counted calls, changes of the keys and messages as they happen; ends after `close` or the last restart."""
         for event in self._events():
             if isinstance(event, CallCompleted):
                 self._spent += event.cost or 0.0
             yield event
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[Event | CallsSettled]:
         for start in range(1, MAX_STARTS + 1):
             process, is_open = self.process, True
             while is_open:

@@ -33,8 +33,8 @@ class CallPolicy:
     """What the gateway allows for a call and whom it tells about it.
 
     `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
-    calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_end` once for
-    every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for.
+    calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_start` with the item
+    and `on_end` once for every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for.
     """
 
     max_wait: float  # seconds
@@ -46,6 +46,7 @@ class CallPolicy:
     providers: tuple[str, ...] = ()
     accounts_of: Callable[[str, HttpRequest], list[Account]] = lambda item, request: []
     settle: Callable[[ProxyRequest, list[Account], float | None], None] = lambda *_: None
+    on_start: Callable[[str], None] = lambda item: None
 
 
 class RequestHandler:
@@ -134,6 +135,7 @@ class RequestHandler:
             connection,
             self._policy.waits(item),
         )
+        self._policy.on_start(item)
         try:
             await forwarder.forward(started_at + self._policy.max_wait)
         except NoKey as error:

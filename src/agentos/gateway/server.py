@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,18 +24,20 @@ from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Redactor
 from agentos.gateway.accounts import Account, Accounts, budget_header
+from agentos.gateway.calls_in_flight import CallsInFlight
 from agentos.gateway.console import GatewayConsole
 from agentos.gateway.forwarder import Clocks, WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
 from agentos.gateway.request_parser import BUDGET_HEADER, ProxyRequest
+from agentos.gateway.stdin_lines import StdinLines
 from agentos.gateway.token_registry import TokenRegistry
 from agentos.gateway.tokens import TokenSigner
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallRecord, UsageByItem
 from agentos.http.connection import HttpRequest
 from agentos.http.metrics import Metrics, serving_metrics
-from agentos.http.server import Endpoint, is_loopback, listening, on_stdin_closed
+from agentos.http.server import Endpoint, is_loopback, listening
 from agentos.http.tls import ServerCertificate
 from agentos.offline.child import start_offline_server
 from agentos.outputs.audit import JsonLines
@@ -67,7 +68,8 @@ class GatewayOptions:
     """Options of one `agentos gateway`.
 
     With `ends_with_stdin` it stops when its standard input is closed. The first line there is a JSON object with the
-    token seed and the variables that hold keys. With `listen` it is a shared gateway: its tokens come from the home's
+    token seed and the variables that hold keys; each further one is an item whose program has ended, as a JSON string,
+    and is answered with `{"settled": ITEM}` once the item's calls are counted. With `listen` it is a shared gateway: its tokens come from the home's
     registry and stay valid when it restarts.
     """
 
@@ -96,11 +98,12 @@ def run_gateway(options: GatewayOptions, on_ready: Callable[[Ready], None]) -> i
     """Serves until SIGINT, SIGTERM, SIGHUP or, if `ends_with_stdin`, the end of standard input."""
     # The keys are in this process's memory, and agents run as the same user.
     platform().disable_core_dumps()
-    received = json.loads(sys.stdin.readline() or "{}") if options.ends_with_stdin else {}
+    stdin = StdinLines() if options.ends_with_stdin else None
+    received = json.loads(stdin.next() or b"{}") if stdin else {}
     signer = TokenSigner(received["seed"]) if "seed" in received else TokenSigner()
     variables = {**environment(), **received.get("environment", {})}
     with contextlib.ExitStack() as stack:
-        return asyncio.run(_Gateway(options, signer, variables, stack).serve(on_ready))
+        return asyncio.run(_Gateway(options, signer, variables, stdin, stack).serve(on_ready))
 
 
 def _gateway_metrics() -> Metrics:
@@ -137,9 +140,11 @@ class _Gateway:
         options: GatewayOptions,
         signer: TokenSigner,
         variables: Mapping[str, str],
+        stdin: StdinLines | None,
         stack: contextlib.ExitStack,
     ) -> None:
         self._options = options
+        self._stdin = stdin
         self._variables = variables
         self._settings = options.settings
         self._signer = signer
@@ -159,6 +164,8 @@ class _Gateway:
         stderr = stack.enter_context(contextlib.closing(LineWriter(2)))
         self._console = GatewayConsole(stderr.write, self._redact, time.time, as_json=options.log_json)
         self._json_events: JsonLines | None = None
+        self._stdout: LineWriter | None = None
+        self._in_flight = CallsInFlight(self._tell_settled)
 
     async def serve(self, on_ready: Callable[[Ready], None]) -> int:
         options, source = self._options, self._credential_source()
@@ -182,6 +189,7 @@ class _Gateway:
             tuple({credential.provider: None for credential in credentials if credential.enabled}),
             self._accounts_of,
             self._settle,
+            self._in_flight.begin,
         )
         handler = RequestHandler(
             self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy
@@ -204,8 +212,8 @@ class _Gateway:
                 ready = True
                 on_ready(Ready(url, tuple(keys), self._signer))
                 if options.emit_events:
-                    stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
-                    self._json_events = JsonLines(stdout.write, EventEncoder(self._redact))
+                    self._stdout = self._stack.enter_context(contextlib.closing(LineWriter(1)))
+                    self._json_events = JsonLines(self._stdout.write, EventEncoder(self._redact))
                 else:
                     self._console.started(url, keys, options.max_wait)
                     if self._registry and not any(token.is_valid for token in self._registry.tokens()):
@@ -267,8 +275,11 @@ class _Gateway:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        if self._options.ends_with_stdin:
-            on_stdin_closed(lambda: loop.call_soon_threadsafe(stop.set))
+        if self._stdin:
+            self._stdin.follow(
+                lambda line: loop.call_soon_threadsafe(self._in_flight.settle, json.loads(line)),
+                lambda: loop.call_soon_threadsafe(stop.set),
+            )
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
                 polls = watch or self._certificate
@@ -318,6 +329,11 @@ class _Gateway:
                     round(record.waited, 3),
                 )
             )
+        self._in_flight.end(record.item)
+
+    def _tell_settled(self, item: str) -> None:
+        if self._stdout:
+            self._stdout.write(json.dumps({"settled": item}))
 
     def _count(self, record: CallRecord) -> None:
         provider = ("provider", record.provider)

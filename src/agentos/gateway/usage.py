@@ -19,6 +19,11 @@ MAX_INFLATED_BYTES = 1 << 22  # per chunk
 _TEXT = re.compile(rb'"(?:text|content|delta|partial_json|arguments|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 # Events of OpenAI's responses that contain the whole text once more, after its deltas.
 _REPEATS_TEXT = re.compile(rb'^data:\s*\{\s*"type"\s*:\s*"response\.(?:[\w.]*\.done|completed|incomplete)"')
+# The last event of a stream: agents close the connection once they have read it.
+_LAST_EVENT = re.compile(
+    rb'^data:\s*(?:\[DONE\]|\{\s*"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|failed))"'
+    rb'|\{.*"finishReason"\s*:\s*"[A-Z])'
+)
 _USAGE_FIELDS = ("usageMetadata", "usage")
 
 
@@ -170,6 +175,7 @@ class UsageReader:
             self._read_object(json_or_none(line[len(b"data:") :]))
         if not _REPEATS_TEXT.search(line):
             self._count_text(line)
+        self._has_ended = self._has_ended or _LAST_EVENT.search(line) is not None
 
     def _read_whole(self) -> None:
         parsed = json_or_none(bytes(self._buffer))

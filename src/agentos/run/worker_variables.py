@@ -81,7 +81,7 @@ class WorkerVariables:
             settings.budget,
         )
         stack.callback(self._gateway.close)
-        return GatewayAwareEngine(engine, self._gateway.events(), items)
+        return GatewayAwareEngine(engine, self._gateway.events(), items, self._gateway.settle)
 
 
 def _declared(workflow: Plugin) -> dict[str, str]:

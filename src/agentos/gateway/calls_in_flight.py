@@ -1,0 +1,41 @@
+"""Counts each item's calls in flight, so that a run learns when the calls of a program that ended are all counted."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+SETTLE_TIMEOUT = 2.0  # seconds that an item's end waits for calls that something it left behind still makes
+
+
+class CallsInFlight:
+    """`settle` asks for `on_settled(item)`: at once if the item has no call in flight, else after its last one.
+
+    A program that has read the end of a response may exit before the gateway has read the end of the stream.
+    """
+
+    def __init__(self, on_settled: Callable[[str], None], timeout: float = SETTLE_TIMEOUT) -> None:
+        self._on_settled = on_settled
+        self._timeout = timeout
+        self._calls: Counter[str] = Counter()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def begin(self, item: str) -> None:
+        self._calls[item] += 1
+
+    def end(self, item: str) -> None:
+        self._calls[item] -= 1
+        if not self._calls[item]:
+            del self._calls[item]
+            if item in self._timers:
+                self._finish(item)
+
+    def settle(self, item: str) -> None:
+        if earlier := self._timers.pop(item, None):
+            earlier.cancel()
+        loop = asyncio.get_running_loop()
+        delay = self._timeout if self._calls[item] else 0.0
+        self._timers[item] = loop.call_later(delay, self._finish, item)
+
+    def _finish(self, item: str) -> None:
+        self._timers.pop(item).cancel()
+        self._on_settled(item)

@@ -1,0 +1,40 @@
+"""Reads standard input line by line: what the run that started a gateway tells it."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+
+CHUNK = 65536  # bytes
+
+
+class StdinLines:
+    """Reads without Python's own buffer: a thread that waits in there when the interpreter ends would abort the process."""
+
+    def __init__(self, descriptor: int = 0) -> None:
+        self._descriptor = descriptor
+        self._partial = b""
+
+    def next(self) -> bytes:
+        """The next line; empty at the end."""
+        while b"\n" not in self._partial:
+            chunk = os.read(self._descriptor, CHUNK)
+            if not chunk:
+                last, self._partial = self._partial, b""
+                return last
+            self._partial += chunk
+        line, _, self._partial = self._partial.partition(b"\n")
+        return line + b"\n"
+
+    def follow(self, on_line: Callable[[bytes], object], on_end: Callable[[], object]) -> None:
+        """Calls back, on another thread, for every further line and at the end."""
+
+        def read() -> None:
+            # RuntimeError: the event loop that the callbacks post to is closed already.
+            with contextlib.suppress(RuntimeError):
+                with contextlib.suppress(OSError):
+                    while line := self.next():
+                        on_line(line)
+                on_end()
+
+        threading.Thread(target=read, daemon=True).start()
