@@ -1,7 +1,10 @@
 """The official SDKs, configured by the printed variables alone."""
 
+import json
+
 import pytest
 
+from agentos.http.connection import Connection, HttpRequest
 from tests.gateway.harness import (
     PROVIDERS,
     ask_streamed,
@@ -12,6 +15,9 @@ from tests.gateway.harness import (
     with_openai,
 )
 from tests.scenarios.harness import KEYS, RunHarness
+
+from .scripted import provider as scripted_provider
+from .scripted import whole
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -78,3 +84,27 @@ def test_the_calls_of_one_agent_stay_on_one_key_and_others_use_other_keys(harnes
             assert gate.ask(x_goog_api_key=critic).status == 200
     keys = [call["key"] for call in server.answered()]
     assert len(set(keys[::2])) == 1 and len(set(keys[1::2])) == 1 and keys[0] != keys[1]
+
+
+def test_a_file_and_the_calls_that_use_it_go_to_one_key(harness: RunHarness) -> None:
+    """Uploads use no quota and no model, and still belong to the account that got them."""
+    keys: list[str] = []
+
+    async def answer(request: HttpRequest, connection: Connection) -> None:
+        keys.append(dict(request.headers)["x-api-key"])
+        whole(connection, 200, b'{"id": "file_1", "usage": {"input_tokens": 1, "output_tokens": 1}}')
+
+    def call(agent: dict[str, str], path: str, model: str = "") -> None:
+        body = json.dumps({"model": model} if model else {"purpose": "x"}).encode()
+        assert gate.call("POST", path, body, x_api_key=agent["ANTHROPIC_API_KEY"]).status == 200
+
+    flags = ("--item", "other", "--item", "writer")
+    with scripted_provider(answer) as url, gateway(harness, *flags, provider="anthropic", url=url) as gate:
+        call(gate.items["other"], "/anthropic/v1/messages", "a-model")
+        keys.clear()
+        call(gate.items["writer"], "/anthropic/v1/files")
+        for model in ("a-model", "b-model", "a-model"):
+            call(gate.items["writer"], "/anthropic/v1/messages", model)
+        call(gate.items["writer"], "/anthropic/v1/messages/batches")
+        call(gate.items["writer"], "/anthropic/v1/files")
+    assert len(keys) == 6 and set(keys) == {keys[0]}

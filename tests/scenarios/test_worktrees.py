@@ -11,7 +11,7 @@ import pytest
 
 from agentos.core.planning.exec_command import WorkspaceKind, WorkspaceSpec
 from agentos.exec.copies import Copies
-from agentos.exec.workspace import WorkspaceError, claim_name
+from agentos.exec.workspace import WorkspaceError, claim_name, recorded_items
 from agentos.exec.worktrees import Worktrees, worktree_spec
 
 from .github import REPOSITORY, TOKEN, FakeGitHub
@@ -269,3 +269,47 @@ def test_merge_all_is_not_suggested_where_all_that_is_left_conflicts(
     assert worktrees(harness).out.splitlines()[-1] == (
         "See one: agentos worktrees diff b. Merge one by hand: git merge agentos/b"
     )
+
+
+@pytest.mark.slow
+def test_items_with_any_file_name_get_branches_and_are_called_by_their_path(
+    harness: RunHarness, project: Path
+) -> None:
+    names = (
+        "идеи/вторая.md",
+        "идеи/первая идея.md",
+        "two words/x y.md",
+        "two words/x.md",
+        "a/x.md",
+        "a/l\nb.md",
+    )
+    for name in names:
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("text\n")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "-m", "Names")
+    patterns = [word for folder in ("идеи", "two words", "a") for word in ("--items", f"{folder}/*.md")]
+    done = harness.run(
+        "exec", "--worktree", *patterns, "-j", "3", "--", "sh", "-c", 'echo more >> "$1"', "sh", "{item}",
+        program="agentos",
+    )  # fmt: skip
+    assert done.code == 0, done.out
+    assert {str(state["source"]) for state in states(harness).values()} == set(names)
+    assert all(
+        re.fullmatch(r"agentos/[A-Za-z0-9._-]+", str(one["branch"])) for one in states(harness).values()
+    )
+    assert " of a/l b.md in " in worktrees(harness).out
+    assert "+more" in worktrees(harness, "diff", "./идеи/первая идея.md").out
+    merged = worktrees(harness, "merge", "идеи/первая идея.md", "a/x.md")
+    assert merged.code == 0 and (project / "идеи/первая идея.md").read_text() == "text\nmore\n"
+    assert worktrees(harness, "merge").code == 0
+    assert [(project / name).read_text() for name in names] == ["text\nmore\n"] * len(names)
+    unknown = worktrees(harness, "diff", "идеи/нет.md")
+    assert unknown.code == 5 and "'идеи/нет.md' has no worktree here" in unknown.err
+    assert "Removed 6 worktrees, kept 0." in worktrees(harness, "prune").out
+
+
+def test_worktrees_are_listed_in_natural_order(tmp_path: Path) -> None:
+    for name in ("task-10", "task-2", "caf", "Arger", "10", "9"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert recorded_items(tmp_path) == ["9", "10", "Arger", "caf", "task-2", "task-10"]

@@ -1,6 +1,7 @@
 """`agentos worktrees`: what the items of `agentos exec --worktree` and `--copy` changed, and what to do with it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,12 +50,18 @@ class _AllWorkspaces:
     def states(self) -> list["WorkspaceState"]:
         return [store.state(item) for store in self._stores for item in store.items()]
 
-    def of(self, item: str) -> "Workspaces":
+    def find(self, item: str) -> tuple["Workspaces", str]:
+        """Where an item is, and its name there; an item may also be called by its path."""
         from agentos.core.errors import NothingMatches
 
         for store in self._stores:
             if item in store.items():
-                return store
+                return store, item
+        source = os.path.normpath(item)
+        for store in self._stores:
+            for name in store.items():
+                if os.path.normpath(store.source(name)) == source:
+                    return store, name
         raise NothingMatches(f"{item!r} has no worktree here; list them: agentos worktrees")
 
 
@@ -73,12 +80,12 @@ def _list(repo: Path | None, as_json: bool) -> int:
     if not states:
         click.echo("No worktrees. Make them with: agentos exec --worktree --items '*.md' -- my-agent {item}")
         return 0
-    from agentos.core.text.line_assembler import clean
+    from agentos.core.text.line_assembler import one_line
 
     width = max(len(state.item) for state in states)
     for state in states:
         click.echo(f"{state.item:<{width}}  {_state_text(state)}")
-        owner = f" of {clean(state.source)}" if state.source else ""
+        owner = f" of {one_line(state.source)}" if state.source else ""
         click.echo(f"{'':<{width}}  {state.branch or 'copy'}{owner} in {state.path}")
     pending = [state for state in states if state.files and not state.is_merged and not state.is_missing]
     if any(not state.conflicts for state in pending):
@@ -125,7 +132,8 @@ def _state_text(state: "WorkspaceState") -> str:
 
 
 def _diff(item: str, repo: Path | None, stat: bool) -> int:
-    command = _AllWorkspaces(repo).of(item).diff(item, *(("--stat",) if stat else ()))
+    store, name = _AllWorkspaces(repo).find(item)
+    command = store.diff(name, *(("--stat",) if stat else ()))
     sys.stdout.flush()
     # git and diff exit with 1 if there are differences, which is not a failure here.
     return 0 if subprocess.run(command, check=False).returncode in (0, 1) else 1
@@ -146,8 +154,9 @@ def _merge(items: tuple[str, ...], repo: Path | None) -> int:
     failed = []
     for name in names:
         try:
-            workspaces.of(name).merge(name)
-            click.echo(f"Merged {name}")
+            store, found = workspaces.find(name)
+            store.merge(found)
+            click.echo(f"Merged {found}")
         except WorkspaceError as error:
             failed.append(name)
             click.echo(f"Not merged: {error}", err=True)
@@ -164,7 +173,7 @@ def _pull_request(item: str, repo: Path | None) -> int:
     from agentos.exec.worktrees import Worktrees
     from agentos.workflows.github.client import ResponseLost
 
-    store = _AllWorkspaces(repo).of(item)
+    store, item = _AllWorkspaces(repo).find(item)
     if not isinstance(store, Worktrees):
         raise PreflightError(
             f"{item} is a copy, which has no branch; take its changes over: agentos worktrees merge {item}"
@@ -199,7 +208,8 @@ def _prune(items: tuple[str, ...], repo: Path | None, force: bool) -> int:
     removed, kept = 0, 0
     for name in names:
         try:
-            workspaces.of(name).remove(name, force=force)
+            store, found = workspaces.find(name)
+            store.remove(found, force=force)
             removed += 1
         except WorkspaceError as error:
             kept += 1

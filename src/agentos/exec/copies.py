@@ -74,6 +74,9 @@ class Copies:
     def items(self) -> list[str]:
         return recorded_items(self._folder)
 
+    def source(self, item: str) -> str:
+        return source_of(self._folder, item)
+
     def state(self, item: str) -> WorkspaceState:
         path, changed = self._folder / item, self._changes(item)
         present = dict(_digests(self._project)) if changed else {}

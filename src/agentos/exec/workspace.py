@@ -83,6 +83,8 @@ class Workspaces(Protocol):
 
     def items(self) -> list[str]: ...
 
+    def source(self, item: str) -> str: ...
+
     def state(self, item: str) -> WorkspaceState: ...
 
     def diff(self, item: str, *options: str) -> list[str]: ...
@@ -95,7 +97,11 @@ class Workspaces(Protocol):
 def recorded_items(folder: Path) -> list[str]:
     """The items that have a complete workspace, in natural order: task-2 before task-10."""
     names = [path.stem for path in folder.glob("*.json")]
-    return sorted(names, key=lambda name: [(len(part), part) for part in re.findall(r"\d+|\D+", name)])
+    return sorted(names, key=lambda name: [_order(part) for part in re.findall(r"\d+|\D+", name)])
+
+
+def _order(part: str) -> tuple[int, int, str]:
+    return (0, int(part), part) if part.isdigit() else (1, 0, part.casefold())
 
 
 def read_record(folder: Path, item: str, kind: type[Record]) -> Record | None:

@@ -88,6 +88,9 @@ class Worktrees:
     def items(self) -> list[str]:
         return recorded_items(self._folder)
 
+    def source(self, item: str) -> str:
+        return source_of(self._folder, item)
+
     def state(self, item: str) -> WorkspaceState:
         record, path = self._existing(item), self._path(item)
         base = record.base if self._resolves(record.base) else record.base_commit

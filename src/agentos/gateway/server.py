@@ -20,6 +20,7 @@ from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.ports import PeerLog
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.kept_keys import KeptKeys
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Redactor
@@ -264,8 +265,11 @@ class _Gateway:
             log = FilePeerLog(quota, name)
             peers = self._stack.enter_context(contextlib.closing(log))
         budget = Budget(self._prices, self._settings.budget)
-        metered = LeaseManager(Pool(credentials), random.random, budget)
-        unmetered = LeaseManager(Pool(without_limits(credentials)), random.random, Budget(PriceList()))
+        kept = KeptKeys()  # a file is found by the model calls of the item that uploaded it
+        metered = LeaseManager(Pool(credentials, kept_keys=kept), random.random, budget)
+        unmetered = LeaseManager(
+            Pool(without_limits(credentials), kept_keys=kept), random.random, Budget(PriceList())
+        )
         return LeaseBrokers(
             LeaseBroker(metered, peers, host_clock, self._publish),
             LeaseBroker(unmetered, NoPeers(), host_clock, self._console.on_event),

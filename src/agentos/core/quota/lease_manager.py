@@ -221,7 +221,7 @@ class LeaseManager:
         self, lease: Lease, name: str, refusal: Refusal, now: float
     ) -> list[events.SchedulerEvent]:
         bucket = self.pool.bucket(name, lease.model)
-        self.pool.drop_kept_key(lease.request)
+        self.pool.drop_kept_key(lease)
         match refusal.kind:
             case RefusalKind.RATE_LIMITED:
                 self.pool.mark_proven(name)

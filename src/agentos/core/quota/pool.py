@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from agentos.core.protocol.peer_notes import Note
 from agentos.core.quota.buckets import Bucket, Buckets
 from agentos.core.quota.credentials import Credential
+from agentos.core.quota.kept_keys import KeptKeys
 from agentos.core.quota.key_index import INDEXED_KEYS, KeyIndex
 from agentos.core.quota.keys import Key, Keys, KeyTime, RequestedModels
 from agentos.core.quota.lease import Lease, LeaseRequest
@@ -40,7 +41,12 @@ class Pool:
     It only books leases. What answers and refusals mean for a bucket is decided by the `LeaseManager`.
     """
 
-    def __init__(self, credentials: Iterable[Credential], indexed_keys: int = INDEXED_KEYS) -> None:
+    def __init__(
+        self,
+        credentials: Iterable[Credential],
+        indexed_keys: int = INDEXED_KEYS,
+        kept_keys: KeptKeys | None = None,
+    ) -> None:
         """The keys of a provider that has more than `indexed_keys` are found through an index."""
         self.keys = Keys()
         self._indexed_keys = indexed_keys
@@ -51,7 +57,7 @@ class Pool:
         self.shared_quotas = SharedQuotaDetector()
         self._peers = PeerState(self.keys, self._buckets, self._breakers, self.shared_quotas, self._touch)
         self._leases: dict[str, Lease] = {}
-        self._kept_keys: dict[tuple[str, ...], str] = {}  # by affinity and models: the key of the last lease
+        self._kept_keys = KeptKeys() if kept_keys is None else kept_keys
         self._waiting = RequestQueue()
         self._lease_numbers = itertools.count(1)
         self._next_grant_at: float = NEVER
@@ -85,9 +91,9 @@ class Pool:
         self.breaker(lease.credential.provider, lease.model).record_end(lease_id)
         return lease
 
-    def drop_kept_key(self, request: LeaseRequest) -> None:
+    def drop_kept_key(self, lease: Lease) -> None:
         """Let the next request with the same affinity use any key: this one's call failed."""
-        self._kept_keys.pop((request.affinity, *request.models), None)
+        self._kept_keys.drop(lease)
 
     def drop_holder(self, holder: str) -> list[Lease]:
         """Remove the requests and leases of a holder that is gone; return the leases."""
@@ -249,12 +255,11 @@ class Pool:
 
     def _kept_key(self, request: LeaseRequest, now: float) -> Key | None:
         """Return the key of the last request with the same affinity, if it can serve this one at once."""
-        name = self._kept_keys.get((request.affinity, *request.models))
-        if name is None or name not in self.keys:
-            return None
-        key = self.keys[name]
-        is_ready = key.active and key.free and key.credential.provider in request.providers
-        return key if is_ready and self._next_allowed_at(key, request, now) <= now else None
+        for key in (self.keys[name] for name in self._kept_keys.names(request) if name in self.keys):
+            is_ready = key.active and key.free and key.credential.provider in request.providers
+            if is_ready and self._next_allowed_at(key, request, now) <= now:
+                return key
+        return None
 
     def _pick_probe_key(self, request: LeaseRequest, now: float) -> Key | None:
         """Return a key whose limit looks used up, for the one call that probes how the provider counts."""
@@ -341,8 +346,7 @@ class Pool:
         self._breakers[key.credential.provider, model].record_send(lease.id)
         bucket.cooldown.record_send(now)
         self._leases[lease.id] = lease
-        if request.affinity:
-            self._kept_keys[(request.affinity, *request.models)] = key.credential.name
+        self._kept_keys.keep(lease)
         return lease
 
     # Queries.
