@@ -126,7 +126,7 @@ simulate: $(DEV)
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
 
-# The coding agents themselves, from npm and PyPI, through the gateway to the offline server. About 2 GB in AGENTS.
+# The coding agents themselves, from npm and PyPI, through the gateway to the offline server. About 3 GB in AGENTS.
 AGENTS = .agents
 agents: $(DEV)
 	@tests/agents/install $(AGENTS)

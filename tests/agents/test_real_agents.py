@@ -57,7 +57,7 @@ def test_litellm_answers_through_the_gateway(harness: RunHarness, model: str) ->
 )
 def test_mini_swe_agent_answers_through_the_gateway(harness: RunHarness, model: str) -> None:
     # Its loop ends only when a model calls a tool, which the offline server does not: one step is what is tried.
-    settings = ("--env", "MSWEA_CONFIGURED=true", "--env", "MSWEA_COST_TRACKING=ignore_errors")
+    settings = ("--env", "MSWEA_CONFIGURED=true")
     config = ("-c", "mini.yaml", "-c", "agent.step_limit=1")
     words = ("mini", "-y", "--exit-immediately", *config, "-m", model, "-t", "Do the task in {item}")
     done = run(harness, "mini", *settings, "--", *words)

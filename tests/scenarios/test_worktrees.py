@@ -313,3 +313,21 @@ def test_worktrees_are_listed_in_natural_order(tmp_path: Path) -> None:
     for name in ("task-10", "task-2", "caf", "Arger", "10", "9"):
         (tmp_path / f"{name}.json").write_text("{}")
     assert recorded_items(tmp_path) == ["9", "10", "Arger", "caf", "task-2", "task-10"]
+
+
+def test_one_deleted_branch_does_not_hide_the_other_worktrees(harness: RunHarness, project: Path) -> None:
+    (project / "work" / "a.sh").write_text("exit 3\n")
+    git(project, "commit", "--quiet", "--all", "-m", "Fail")
+    exec_(harness, "--limit", "1")
+    assert "run the item's command again, or commit them there" in worktrees(harness).out
+    path = Path(str(states(harness)["a"]["path"]))
+    git(project, "worktree", "remove", "--force", str(path))
+    git(project, "branch", "--quiet", "-D", "agentos/a")
+    exec_(harness, "--parallel", "3")
+    listed = worktrees(harness)
+    assert listed.code == 0 and "deleted; drop its record: agentos worktrees prune a --force" in listed.out
+    assert "agentos/b of work/b.sh" in listed.out
+    refused = worktrees(harness, "pr", "b")
+    assert refused.code == 3 and "there is no remote named origin" in refused.err
+    assert worktrees(harness, "prune", "a").code == 0 and list(states(harness)) == ["b", "c"]
+    assert exec_(harness, "--parallel", "3").code == 1 and "a" in states(harness), "it starts over"

@@ -92,6 +92,10 @@ def _list(repo: Path | None, as_json: bool) -> int:
         click.echo("See one: agentos worktrees diff ITEM. Merge all: agentos worktrees merge")
     elif pending:
         click.echo(_by_hand(pending[0]))
+    elif unfinished := [state for state in states if state.uncommitted]:
+        click.echo(
+            f"Uncommitted changes are in {unfinished[0].path}: run the item's command again, or commit them there"
+        )
     elif any(state.is_merged for state in states):
         click.echo("Remove what is merged: agentos worktrees prune")
     return 0

@@ -27,8 +27,9 @@ def git(folder: Path, *arguments: str, codes: Collection[int] = (0,)) -> str:
     """The output of a git command without its last newline; raises GitError on any other exit code than `codes`."""
     result = _run(folder, arguments)
     if result.returncode not in codes:
-        message = (result.stderr or result.stdout).strip().splitlines()
-        raise GitError(message[-1] if message else f"git {arguments[0]} exited with {result.returncode}")
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        reasons = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines[-1:]
+        raise GitError(reasons[0] if reasons else f"git {arguments[0]} exited with {result.returncode}")
     return result.stdout.removesuffix("\n")
 
 

@@ -93,6 +93,16 @@ class Worktrees:
 
     def state(self, item: str) -> WorkspaceState:
         record, path = self._existing(item), self._path(item)
+        if not self._resolves(record.branch):
+            return WorkspaceState(
+                item,
+                WorkspaceKind.WORKTREE,
+                str(path),
+                record.branch,
+                record.base,
+                is_missing=True,
+                source=source_of(self._folder, item),
+            )
         base = record.base if self._resolves(record.base) else record.base_commit
         numbers = self._git("diff", "--numstat", f"{record.base_commit}...{record.branch}").splitlines()
         changed = [line.split("\t") for line in numbers]
@@ -147,6 +157,8 @@ class Worktrees:
         record, state = self._existing(item), self.state(item)
         if not state.commits:
             raise WorkspaceError(f"{item} changed nothing: there is no commit to push")
+        if git_code(self._root, "remote", "get-url", "origin"):
+            raise WorkspaceError("there is no remote named origin; add it: git remote add origin URL")
         self._git("push", "--quiet", "origin", f"{record.branch}:{record.branch}")
         subject = self._git("log", "-1", "--format=%s", record.branch)
         return PushedBranch(record.branch, state.base, subject, self._git("remote", "get-url", "origin"))
@@ -157,6 +169,11 @@ class Worktrees:
         if not force and (reason := self.state(item).unsaved):
             raise WorkspaceError(
                 f"{item} {reason}; drop it anyway with: agentos worktrees prune {item} --force"
+            )
+        if not force and path.exists() and not self._resolves(record.branch):
+            raise WorkspaceError(
+                f"the branch {record.branch} was deleted, and {path} is still there; drop it anyway with: "
+                f"agentos worktrees prune {item} --force"
             )
         with locked(self._folder):
             if path.exists():
