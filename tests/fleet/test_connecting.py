@@ -8,6 +8,7 @@ from psycopg import errors
 
 from agentos.core.text.secrets import Secret
 from agentos.storage.postgres.connecting import connect_async, is_away, reconnect
+from tests.fleet.harness import Fleet
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,24 @@ def test_so_is_one_of_an_items_own_connection(database: str) -> None:
 
     error = asyncio.run(test())
     assert error is not None and is_away(error)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_submission_that_postgres_interrupts_says_so_and_can_be_repeated(fleet: Fleet) -> None:
+    fleet.issues(1)
+    with psycopg.connect(fleet.database) as connection:
+        connection.execute(
+            "CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
+            "CREATE TRIGGER away BEFORE INSERT ON agentos_submissions FOR EACH ROW EXECUTE FUNCTION away()"
+        )
+    found = fleet.run("lld-workflow", "--all", "--fleet", "--detach")
+    assert (found.returncode, "Postgres went away" in found.stderr) == (3, True), found.stderr
+    with psycopg.connect(fleet.database) as connection:
+        connection.execute("DROP TRIGGER away ON agentos_submissions")
+    again = fleet.run("lld-workflow", "--all", "--fleet", "--detach")
+    assert (again.returncode, "Submitted 1 item" in again.stdout) == (0, True), again.stderr
 
 
 def _impatient(database: str) -> Secret:

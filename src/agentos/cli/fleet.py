@@ -33,10 +33,12 @@ def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
     require_fleet()
     from agentos.config.settings import fleet_access
     from agentos.fleet.submit import fleet_project
+    from agentos.storage.postgres.connecting import outages_reported
     from agentos.storage.postgres.fleet_items import FleetDatabase
     from agentos.storage.postgres.schema import check_tables
 
-    with contextlib.closing(FleetDatabase(fleet_access().postgres, fleet_project(settings))) as database:
+    database = FleetDatabase(fleet_access().postgres, fleet_project(settings))
+    with contextlib.closing(database), outages_reported():
         check_tables(database.connection)
         yield database
 

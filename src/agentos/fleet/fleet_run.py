@@ -16,6 +16,7 @@ from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.session import RunSession
 from agentos.run.signals import Signals
 from agentos.storage.home import Home
+from agentos.storage.postgres.connecting import outages_reported
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow
@@ -26,7 +27,7 @@ def run_on_fleet(request: RunRequest, origin: RunOrigin, signals: Signals, *, de
     check_request(request)
     name = fleet_project(request.settings)
     database = FleetDatabase(fleet_access().postgres, name)
-    with contextlib.closing(database):
+    with contextlib.closing(database), outages_reported():
         check_tables(database.connection)
         return asyncio.run(_run(request, origin, signals, database, detach))
 

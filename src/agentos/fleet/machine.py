@@ -43,7 +43,7 @@ from agentos.storage.files import private_folder
 from agentos.storage.home import Home
 from agentos.storage.locks import LockFile, is_locked
 from agentos.storage.peer_log import NoPeers
-from agentos.storage.postgres.connecting import is_away
+from agentos.storage.postgres.connecting import is_away, outages_reported
 from agentos.storage.postgres.event_writer import EventWriter
 from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 from agentos.storage.postgres.schema import check_tables
@@ -92,7 +92,8 @@ class FleetWorker:
         settings = self._settings
         with contextlib.ExitStack() as stack:
             stack.callback(self._database.close)
-            check_tables(self._database.connection)
+            with outages_reported():
+                check_tables(self._database.connection)
             scratch = stack.enter_context(_scratch_folder(Home(settings.home).path / "fleet"))
             self._code = CodeCache(scratch / "code", self._database)
             self._writer = EventWriter(self._conninfo, self._redact)

@@ -18,7 +18,6 @@ from tests.fleet.chaos.observer import Seen, observed, of_kind
 
 CALLS_PER_ITEM = 6  # three drafts, three reviews
 DRAIN_GRACE = 1.5  # seconds; a drained worker abandons a call that has not ended after 2 s
-LONGEST_DETECTION = 120.0  # seconds between a death and the next attempt, at most
 Call = dict[str, Any]
 
 
@@ -223,35 +222,39 @@ def attempts_used_up(evidence: FleetEvidence) -> Iterator[str]:
     for item, turns in evidence.turns.items():
         if turns.tries:
             yield f"{item}: {turns.tries} turns counted as failed"
-        deaths = [
-            each
-            for each in evidence.injected
-            if each.fault in DEATHS and each.machine in _machines(evidence, item, 0, float("inf"))
-        ]
-        if turns.repeated_attempts > len(deaths):
-            yield f"{item}: {turns.repeated_attempts} attempts repeated, {len(deaths)} deaths"
-    yield from _unexplained_attempts(evidence)
-
-
-def _unexplained_attempts(evidence: FleetEvidence) -> Iterator[str]:
-    claims: dict[str, list[tuple[Seen, tuple[int, ...]]]] = defaultdict(list)
+    claims: dict[str, list[_ClaimSeen]] = defaultdict(list)
     for entry in of_kind(evidence.seen, "claim"):
-        claims[entry.item].append((entry, tuple(map(int, re.findall(r"\d+", entry.detail)))))
+        submission, turn, attempt = map(int, re.findall(r"\d+", entry.detail))
+        claims[entry.item].append(_ClaimSeen((submission, turn), attempt, entry.other, entry.at.timestamp()))
     for item, entries in claims.items():
-        for (first, before), (second, after) in pairwise(entries):
-            if after[:2] != before[:2] or after[2] == before[2]:
-                continue
-            since = first.at.timestamp() if after[2] == before[2] + 1 else 0.0
-            machines = {first.other} if since else {each.machine for each in evidence.injected}
-            since = max(since, second.at.timestamp() - LONGEST_DETECTION)
-            if not any(
-                each.fault in DEATHS
-                and each.machine in machines
-                and each.ended >= since
-                and each.began <= second.at.timestamp()
-                for each in evidence.injected
-            ):
-                yield f"{item}: {first.detail} on {first.other}, then {second.detail}, without a death"
+        for before, claim in pairwise([None, *entries]):
+            assert claim is not None
+            if missing := _deaths_missing(evidence, before, claim):
+                yield f"{item}: attempt {claim.attempt} of turn {claim.turn[1]}, {missing} of them without a death"
+
+
+@dataclass(frozen=True, slots=True)
+class _ClaimSeen:
+    turn: tuple[int, int]
+    attempt: int
+    machine: str
+    at: float
+
+
+def _deaths_missing(evidence: FleetEvidence, before: _ClaimSeen | None, claim: _ClaimSeen) -> int:
+    """How many attempts between two claims no death explains. The machine that had the item must have died since; an attempt
+    without a claim was on any machine that died before its process had claimed it."""
+    same = before if before and before.turn == claim.turn else None
+    needed = claim.attempt - (same.attempt if same else 1)
+    since = before.at if before else 0.0
+    deaths = [
+        each
+        for each in evidence.injected
+        if each.fault in DEATHS and each.ended >= since and each.began <= claim.at
+    ]
+    if same and needed and not any(each.machine == same.machine for each in deaths):
+        return needed
+    return max(0, needed - len(deaths))
 
 
 def keys_over_their_limit(evidence: FleetEvidence) -> Iterator[str]:

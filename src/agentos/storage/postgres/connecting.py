@@ -1,5 +1,7 @@
 """Connections to Postgres that notice a dead network, and what their errors mean."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -76,6 +78,19 @@ def is_away(error: BaseException) -> bool:
         if error.sqlstate.startswith(_TOO_LARGE):
             return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+@contextlib.contextmanager
+def outages_reported() -> Iterator[None]:
+    """For a command of a person, which does not wait: an outage in the middle of it becomes a PreflightError."""
+    try:
+        yield
+    except Exception as error:
+        if not is_away(error):
+            raise
+        raise PreflightError(
+            f"Postgres went away ({one_line(str(error))[:200]}): what was stored is kept. Run the same command again"
+        ) from error
 
 
 def is_outranked(error: BaseException) -> bool:
