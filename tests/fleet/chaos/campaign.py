@@ -17,6 +17,7 @@ from tests.fleet.chaos.invariants import (
     check_promises,
     collect_evidence,
     extra_calls,
+    keep_evidence,
 )
 from tests.fleet.harness import PROGRAMS
 
@@ -132,6 +133,7 @@ def run_fleet_campaign(
             injector.stop()
             follower.close()
         evidence = collect_evidence(cluster, items, injector.done)
+        keep_evidence(evidence, folder / "evidence.json")
         findings = check_promises(evidence)
         findings["faults that were not what they claim"] = list(injector.flaws())
         findings["left"] = [line for host in cluster.hosts for line in host.leftovers]

@@ -5,8 +5,9 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
@@ -62,6 +63,11 @@ def collect_evidence(cluster: Cluster, items: list[int], injected: list[Injected
         sorted(path.name for path in (fleet.project / "docs/lineage/done").glob("*")),
         "".join(path.read_text("utf-8", "replace") for path in fleet.folder.glob("*.log")),
     )
+
+
+def keep_evidence(evidence: FleetEvidence, file: Path) -> None:
+    """For whoever looks into a violation: the databases are gone by then."""
+    file.write_text(json.dumps(asdict(evidence), default=str, indent=1))
 
 
 async def _turns(address: str, project: str, items: Sequence[str]) -> dict[str, Turns]:
