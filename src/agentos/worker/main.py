@@ -30,11 +30,11 @@ from agentos.workflows.node_context import load_all_prompt_files
 _MODULES = (
     "agentos.workflows.lld",
     "agentos.workflows.issue",
+    "agentos.storage.sqlite_saver",
     "encodings.utf_8_sig",
     "langchain_core.tracers.context",
     "langchain_core.tracers.run_collector",
     "langchain_core.tracers.stdout",
-    "langgraph.checkpoint.sqlite.aio",
     "langgraph.errors",
     "langgraph.graph",
     "langgraph.runtime",
