@@ -12,7 +12,7 @@ from agentos.cli.param_types import BaseUrl, Duration
 if TYPE_CHECKING:
     from agentos.core.quota.credentials import Credential
     from agentos.core.quota.key_status import KeyStatus
-    from agentos.diagnostics.key_admin import LearnedRow, SharedRow
+    from agentos.outputs.key_rows import LearnedRow, SharedRow
 
 PROVIDERS = ("gemini", "anthropic", "openai")
 MAX_LIMIT = 10**12  # the largest that credentials.toml may have
@@ -20,8 +20,9 @@ MAX_LIMIT = 10**12  # the largest that credentials.toml may have
 
 def _list(as_json: bool = False) -> int:
     from agentos.config.settings import usable_home
-    from agentos.diagnostics.key_admin import key_json, view_keys
+    from agentos.diagnostics.key_admin import view_keys
     from agentos.outputs.colour import painter
+    from agentos.outputs.key_rows import key_json
     from agentos.storage.home import Home
     from agentos.storage.peer_log_views import other_version_warning
 

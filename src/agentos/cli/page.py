@@ -3,11 +3,16 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentos.core.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from agentos.page.server import FleetPlace
 
 MIN_PASSWORD = 12  # characters
 MISSING = "the page needs the extra 'page': type pip install 'agentos-runner[page]'"
@@ -20,6 +25,7 @@ def _run(
     password_file: Path | None,
     read_only: bool,
     die_with_parent: bool,
+    fleet: bool,
 ) -> int:
     """Serve a page on this machine that shows every run, live, and takes decisions and requests.
 
@@ -35,7 +41,8 @@ def _run(
         raise UsageError(_refusal(host, port))
     password = _read_password(password_file) if password_file else None
     home = Home(usable_home()).open()
-    options = PageOptions(home, host, port, password, read_only, die_with_parent)
+    place = _fleet_place() if fleet else None
+    options = PageOptions(home, host, port, password, read_only, die_with_parent, place)
     if die_with_parent:
         return serve_page(options, click.echo, lambda link: None)
     with _Browser(home.path, open_browser) as browser:
@@ -51,6 +58,18 @@ def _run(
                 click.echo(f"Logged in. For another browser: {link}")
 
         return serve_page(options, announce, announce_next)
+
+
+def _fleet_place() -> "FleetPlace":
+    """The fleet of the environment; the project of the current folder is one of its projects, if it has a name."""
+    from agentos.cli.fleet import require_fleet
+    from agentos.config.settings import Flags, fleet_access, read_settings
+    from agentos.page.server import FleetPlace
+
+    require_fleet()
+    settings, access = read_settings(Flags()), fleet_access()
+    folders = {settings.fleet.project: settings.project} if settings.fleet.project else {}
+    return FleetPlace(replace(access, gateway=access.gateway or settings.fleet.gateway), folders)
 
 
 def check_extra() -> None:
@@ -176,10 +195,13 @@ command = click.Command(
             type=click.Path(path_type=Path, dir_okay=False),
             help=f"File with a password of at least {MIN_PASSWORD} characters that only you can read.",
         ),
+        click.Option(
+            ["--fleet"], is_flag=True, help="Show a fleet's submissions instead of this home's runs."
+        ),
         click.Option(["--read-only"], is_flag=True, help="Show everything, change nothing."),
         click.Option(
             ["--die-with-parent"], is_flag=True, help="Exit when stdin closes; print only the link."
         ),
     ],
-    epilog="\b\nExamples:\n  agentos page --open\n  agentos page --port 8484 --read-only",
+    epilog="\b\nExamples:\n  agentos page --open\n  agentos page --port 8484 --read-only\n  agentos page --fleet",
 )

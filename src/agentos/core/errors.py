@@ -4,6 +4,7 @@ AgentosError
 ├── UsageError          invalid command line                     exit 2
 ├── PreflightError      config, project or home is unusable      exit 3
 │   ├── UnsupportedFormat  the journal of a run was written by another version of agentos
+│   ├── ServiceAway  Postgres or Temporal does not answer for now; another attempt may succeed
 │   └── BrokenWorkflow  a user's workflow is invalid
 ├── NoCredentials       no usable key                            exit 4
 ├── NothingMatches      no item or run matches                   exit 5
@@ -39,6 +40,10 @@ class PreflightError(AgentosError):
 
 
 class UnsupportedFormat(PreflightError):
+    pass
+
+
+class ServiceAway(PreflightError):
     pass
 
 

@@ -4,11 +4,9 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import socket
-import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,9 +37,8 @@ from agentos.run.model_selection import resolve_role
 from agentos.run.prestart import github_token
 from agentos.run.session import HOST_CLOCK
 from agentos.run.signals import Signals
-from agentos.storage.files import private_folder
+from agentos.storage.files import private_folder, scratch_folder
 from agentos.storage.home import Home
-from agentos.storage.locks import LockFile, is_locked
 from agentos.storage.peer_log import NoPeers
 from agentos.storage.postgres.connecting import is_away, outages_reported
 from agentos.storage.postgres.event_writer import EventWriter
@@ -50,7 +47,6 @@ from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow, workflow_names
 
 NEVER = 1e9  # seconds; a worker waits for keys as long as it takes
-LOCK = "in-use.lock"
 WRITER_TIMEOUT = 2.0  # seconds for the last events of a worker that ends
 
 
@@ -94,7 +90,7 @@ class FleetWorker:
             stack.callback(self._database.close)
             with outages_reported():
                 check_tables(self._database.connection)
-            scratch = stack.enter_context(_scratch_folder(Home(settings.home).path / "fleet"))
+            scratch = stack.enter_context(scratch_folder(Home(settings.home).path / "fleet", "worker-"))
             self._code = CodeCache(scratch / "code", self._database)
             self._writer = EventWriter(self._conninfo, self._redact)
             stack.callback(self._writer.close, WRITER_TIMEOUT)
@@ -257,20 +253,3 @@ class CodeCache:
             written.write_bytes(content)
             written.replace(path)
         return CodeAccess(str(path), code.snapshot, code.commit, code.tokens, code.named)
-
-
-@contextlib.contextmanager
-def _scratch_folder(parent: Path) -> Iterator[Path]:
-    """A folder for the items' files; those that killed workers have left are removed."""
-    private_folder(parent)
-    for left in parent.glob("worker-*"):
-        if not is_locked(left / LOCK):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="worker-", dir=parent))
-    lock = LockFile(folder / LOCK)
-    lock.acquire()
-    try:
-        yield folder
-    finally:
-        lock.release()
-        shutil.rmtree(folder, ignore_errors=True)

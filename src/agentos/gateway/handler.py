@@ -18,12 +18,13 @@ from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.http.connection import Connection, HttpRequest
 from agentos.http.metrics import HEALTH_PATHS, respond_health
 from agentos.http.server import has_loopback_host
+from agentos.outputs.key_rows import key_json
 
 _NOT_AUTHENTICATED = (
     "invalid token: use the one this gateway printed, which is valid only while it runs, or for a shared gateway "
     'one that "agentos gateway token" has issued and nobody has revoked'
 )
-PROVIDERS_PATH = "/providers"
+PROVIDERS_PATH, KEYS_PATH = "/providers", "/keys"
 _UNKNOWN_PATH = f"unknown path: expected one that starts with /{', /'.join(DIALECTS)}"
 _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgrade header"
 
@@ -34,7 +35,8 @@ class CallPolicy:
 
     `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
     calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_start` with the item
-    and `on_end` once for every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for.
+    and `on_end` once for every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for. With
+    `shows_keys`, whoever has a token may see what the keys are doing.
     """
 
     max_wait: float  # seconds
@@ -47,6 +49,8 @@ class CallPolicy:
     accounts_of: Callable[[str, HttpRequest], list[Account]] = lambda item, request: []
     settle: Callable[[ProxyRequest, list[Account], float | None], None] = lambda *_: None
     on_start: Callable[[str], None] = lambda item: None
+    redact: Callable[[str], str] = str
+    shows_keys: bool = False
 
 
 class RequestHandler:
@@ -81,7 +85,9 @@ class RequestHandler:
                 connection, 403, "only requests to a loopback host name such as localhost are accepted"
             )
         elif head.target == PROVIDERS_PATH:
-            self._send_providers(head, connection)
+            self._send_json(head, connection, lambda: {"providers": self._policy.providers})
+        elif head.target == KEYS_PATH and self._policy.shows_keys:
+            self._send_json(head, connection, self._keys)
         elif (request := parse_request(head, self._policy.scheme)) is None:
             plain_error(connection, 404, _UNKNOWN_PATH)
         elif self._item(request) is None and head.method == "HEAD":
@@ -95,13 +101,20 @@ class RequestHandler:
             return True
         return False
 
-    def _send_providers(self, head: HttpRequest, connection: Connection) -> None:
-        """For the workers of a fleet, which have nothing but a token."""
+    def _keys(self) -> dict[str, object]:
+        """What the keys are doing, for the page of a fleet: neither secrets nor the addresses they are for."""
+        found = [{**key_json(row), "base_url": None} for row in self._brokers.metered.key_rows()]
+        return {"now": self._clocks.wall(), "keys": found}
+
+    def _send_json(
+        self, head: HttpRequest, connection: Connection, content: Callable[[], dict[str, object]]
+    ) -> None:
+        """For the machines of a fleet, which have nothing but a token."""
         authorization = next((value for name, value in head.headers if name.lower() == "authorization"), "")
         if self._tokens.item(authorization.removeprefix("Bearer ").strip()) is None:
             plain_error(connection, 401, _NOT_AUTHENTICATED)
         else:
-            body = json.dumps({"providers": self._policy.providers}).encode()
+            body = self._policy.redact(json.dumps(content(), ensure_ascii=False)).encode("utf-8", "replace")
             send_response(connection, 200, (JSON,), body)
 
     async def handle(self, incoming: HttpRequest, connection: Connection) -> None:

@@ -12,6 +12,7 @@ from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.peer_state import with_shared_lock
 from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
+from agentos.outputs.key_rows import KeyRow, key_row
 
 RETRY_AFTER_BUSY = 1.0  # seconds
 QUIET_WAIT = 2.0  # seconds; only longer waits are reported
@@ -115,6 +116,11 @@ class LeaseBroker:
     def has_active_key(self) -> bool:
         """Whether some key is enabled and not rejected; it may be at its limit."""
         return bool(self._lease_manager.pool.keys.active())
+
+    def key_rows(self) -> list[KeyRow]:
+        """Every key as it is now."""
+        pool, now = self._lease_manager.pool, self._clock()
+        return [key_row(pool, key.credential, now) for key in pool.keys]
 
     def close(self) -> None:
         if self._wakeup:

@@ -190,7 +190,9 @@ class _Gateway:
             tuple({credential.provider: None for credential in credentials if credential.enabled}),
             self._accounts_of,
             self._settle,
-            self._in_flight.begin,
+            on_start=self._in_flight.begin,
+            redact=self._redact,
+            shows_keys=bool(options.listen),
         )
         handler = RequestHandler(
             self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy

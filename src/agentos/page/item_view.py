@@ -4,7 +4,6 @@ import difflib
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.protocol.codec import one_line as encode_json
@@ -14,10 +13,9 @@ from agentos.core.run_state.item_history import ItemHistory
 from agentos.core.text.line_assembler import clean
 from agentos.outputs.report.facts import plain
 from agentos.page.markdown import parse_markdown
-from agentos.page.run_view import RunView
+from agentos.page.run_view import DocumentFiles, RunView
 from agentos.page.views import Json, item_json, log_json
 from agentos.regular_files import UnsafeFile, open_regular
-from agentos.storage.files import ProjectFolder
 from agentos.storage.journal import lines_with, read_entry
 from agentos.workflows.base import LINEAGE_ACTIVE, LINEAGE_DONE
 
@@ -35,7 +33,7 @@ class ItemDocuments:
     Names from a request are only compared with the names found; they never become a path.
     """
 
-    project: Path
+    files: DocumentFiles
     folder: str
     names: tuple[str, ...]
     result: str = ""
@@ -46,12 +44,12 @@ class ItemDocuments:
             started, row = view.record.stats.started, view.record.stats.rows.get(item)
         if started is None or row is None:
             raise NothingMatches(f"{plain(item)} is not in run {view.id}")
-        project = ProjectFolder(Path(started.project))
+        files = view.source.documents(item)
         is_finished = row.outcome is not None and row.outcome.ending is Ending.FINISHED
-        folder = _lineage_folder(project, f"{item.rpartition('-')[2]}-{started.workflow}", is_finished)
-        names = tuple(name for name in project.names(folder) if _NUMBERED.fullmatch(name)) if folder else ()
+        folder = _lineage_folder(files, f"{item.rpartition('-')[2]}-{started.workflow}", is_finished)
+        names = tuple(name for name in files.names(folder) if _NUMBERED.fullmatch(name)) if folder else ()
         produced = row.outcome.result if row.outcome and row.outcome.result else ""
-        return cls(project.root, folder, names, "" if "://" in produced else produced)
+        return cls(files, folder, names, "" if "://" in produced else produced)
 
     def listing(self) -> list[Json]:
         """Name, kind and number of each; the rounds are those of the drafts."""
@@ -76,13 +74,13 @@ class ItemDocuments:
                 f"no document named {plain(name)}; there are: {', '.join(self.names) or 'none'}"
             )
         try:
-            text = ProjectFolder(self.project).read(path).decode("utf-8", "replace")
+            text = self.files.read(path).decode("utf-8", "replace")
         except (OSError, ValueError) as error:
             raise NothingMatches(f"cannot read {plain(path)}: {plain(str(error))}") from error
         return "\n".join(clean(line) for line in text[:MAX_DOCUMENT].splitlines())
 
 
-def _lineage_folder(project: ProjectFolder, name: str, is_finished: bool) -> str:
+def _lineage_folder(project: DocumentFiles, name: str, is_finished: bool) -> str:
     """The folder in progress or, for a finished item, the newest finished one: it has the highest suffix.
 
     A folder in progress beside a finished item belongs to a later run of it.

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agentos.config.settings import wants_traceback
-from agentos.core.errors import AgentosError, NothingMatches, UsageError
+from agentos.core.errors import AgentosError, NothingMatches, ServiceAway, UsageError
 from agentos.page.access import LoginRefused
 from agentos.page.guard import BodyTooLarge
 from agentos.page.reviews import DecidedMeanwhile
@@ -57,6 +57,8 @@ def _status(error: AgentosError) -> int:
             return 403
         case DecidedMeanwhile():
             return 409
+        case ServiceAway():
+            return 503
         case NothingMatches():
             return 404
         case UsageError():

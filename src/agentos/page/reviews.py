@@ -1,15 +1,18 @@
 """The queue of parked items in all projects, and decisions on them, through the same code as `agentos review`."""
 
+import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from agentos.core.errors import AgentosError, NothingMatches, UsageError
-from agentos.core.planning.gates import ParkedItem, ReviewAction, ReviewDecision
+from agentos.core.planning.gates import ReviewAction, ReviewDecision
 from agentos.outputs.report.facts import plain
 from agentos.outputs.resume_command import resume_command
 from agentos.page.item_view import diff_lines
 from agentos.page.markdown import parse_markdown
-from agentos.page.run_view import RunViews
+from agentos.page.run_view import HomeRuns
 from agentos.page.views import ANYWHERE, Json
 from agentos.review.answers import answer
 from agentos.review.queue import (
@@ -50,42 +53,107 @@ class DecisionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewQueue:
+class WaitingItem:
+    """A parked item, and under which name and where its project is."""
+
+    project: str
+    context: ReviewContext
+    pending: PendingReview
+
+
+class ReviewSource(Protocol):
+    """Where parked items are: in the projects of a home, or on a fleet."""
+
+    @property
+    def is_fleet(self) -> bool: ...
+
+    def session(self) -> AbstractContextManager[object]:
+        """Held while items are read and decided on."""
+        ...
+
+    def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
+        """Undecided items first, and those that are decided and have not gone on."""
+        ...
+
+    def command(self, waiting: WaitingItem) -> str:
+        """What to type if its run does not pick the decision up by itself."""
+        ...
+
+    def tell(self, waiting: WaitingItem) -> str:
+        """Called after a decision; returns what went wrong with telling the item's run of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HomeReviews:
     """Parked items of every project that has a run in this home."""
 
     home: Home
-    views: RunViews
+    views: HomeRuns
+    is_fleet: bool = False
+
+    def session(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
+        contexts = [
+            ReviewContext(project, self.home) for project in self.views.projects() if project.is_dir()
+        ]
+        return [
+            WaitingItem(str(context.project), context, pending)
+            for context in contexts
+            for pending in pending_reviews(context)
+        ]
+
+    def command(self, waiting: WaitingItem) -> str:
+        parked = waiting.pending.parked_item
+        view = self.views.find(parked.run)
+        started = view.record.stats.started if view else None
+        return resume_command(started, ANYWHERE) if started else continue_command(waiting.context, parked)
+
+    def tell(self, waiting: WaitingItem) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewQueue:
+    """The items that wait for a person, as JSON, and decisions on them."""
+
+    source: ReviewSource
 
     def overview(self) -> Json:
-        entries = [
-            {**_entry_json(context, pending), "project": str(context.project)}
-            for context, pending in self._pending()
-        ]
+        with self.source.session():
+            entries = [
+                {**self._entry(waiting), "project": waiting.project}
+                for waiting in self.source.waiting(with_documents=False)
+            ]
         return {"items": entries, "waiting": sum(entry["decision"] is None for entry in entries)}
 
     def show(self, item: str, project: str) -> Json:
         """One item with everything that a person needs to decide."""
-        context, pending = self._find(item, project)
-        if pending.asks:
-            return {**_entry_json(context, pending), "project": str(context.project)}
-        pages = lineage(context, pending.parked_item)
-        draft = draft_text(context, pending)
-        verdict = next((page for page in pages if pending.request.verdict.endswith(f"/{page.name}")), None)
-        return {
-            **_entry_json(context, pending),
-            "project": str(context.project),
-            "draft_text": draft,
-            "draft_nodes": parse_markdown(draft),
-            "verdict_nodes": parse_markdown(verdict.text) if verdict else None,
-            "documents": [{"name": page.name, "heading": plain(page.heading)} for page in pages],
-            "changes": _changes(pages, pending, draft),
-        }
+        with self.source.session():
+            return self._show(self._find(item, project))
 
     def decide(self, request: DecisionRequest) -> Json:
         """Record the decision. Raises DecidedMeanwhile if somebody else was faster."""
-        context, pending = self._find(request.item, request.project)
         if len(request.text) > MAX_TEXT:
             raise UsageError(f"the text is longer than {MAX_TEXT:,} characters")
+        with self.source.session():
+            waiting = self._find(request.item, request.project)
+            decision = self._record(waiting, request)
+        pending = waiting.pending
+        return {
+            "item": pending.parked_item.item,
+            "decision": decision.action.value,
+            "next": next_step(pending, decision),
+            "run": pending.parked_item.run,
+            "run_alive": self._is_run_alive(waiting),
+            "command": self.source.command(waiting),
+            "warning": self.source.tell(waiting) or None,
+        }
+
+    def _record(self, waiting: WaitingItem, request: DecisionRequest) -> ReviewDecision:
+        pending = waiting.pending
         if pending.state.decision is not None:
             taken = pending.state.decision.action.past_tense
             raise DecidedMeanwhile(
@@ -94,35 +162,46 @@ class ReviewQueue:
         if pending.request.number != request.number:
             raise DecidedMeanwhile(f"{request.item} waits with a newer draft by now: read it, then decide")
         try:
-            decision = _record(context, pending, request)
+            return _record(waiting.context, pending, request)
         except NothingMatches as error:
             raise DecidedMeanwhile(f"{request.item} was decided by somebody else meanwhile") from error
-        parked = pending.parked_item
+
+    def _show(self, waiting: WaitingItem) -> Json:
+        context, pending = waiting.context, waiting.pending
+        entry = {**self._entry(waiting), "project": waiting.project}
+        if pending.asks:
+            return entry
+        pages = lineage(context, pending.parked_item)
+        draft = draft_text(context, pending)
+        verdict = next((page for page in pages if pending.request.verdict.endswith(f"/{page.name}")), None)
         return {
-            "item": parked.item,
-            "decision": decision.action.value,
-            "next": next_step(pending, decision),
-            "run": parked.run,
-            "run_alive": is_run_alive(context, parked),
-            "command": self._command(context, parked),
+            **entry,
+            "draft_text": draft,
+            "draft_nodes": parse_markdown(draft),
+            "verdict_nodes": parse_markdown(verdict.text) if verdict else None,
+            "documents": [{"name": page.name, "heading": plain(page.heading)} for page in pages],
+            "changes": _changes(pages, pending, draft),
         }
 
-    def _command(self, context: ReviewContext, parked: ParkedItem) -> str:
-        view = self.views.find(parked.run)
-        started = view.record.stats.started if view else None
-        return resume_command(started, ANYWHERE) if started else continue_command(context, parked)
+    def _entry(self, waiting: WaitingItem) -> Json:
+        pending = waiting.pending
+        return {
+            **review_json(pending),
+            "title": plain(pending.parked_item.title),
+            "number": pending.request.number,
+            "gate": pending.request.gate.value,
+            "has_feedback": pending.has_feedback,
+            "run_alive": self._is_run_alive(waiting),
+        }
 
-    def _pending(self) -> list[tuple[ReviewContext, PendingReview]]:
-        contexts = [
-            ReviewContext(project, self.home) for project in self.views.projects() if project.is_dir()
-        ]
-        return [(context, pending) for context in contexts for pending in pending_reviews(context)]
+    def _is_run_alive(self, waiting: WaitingItem) -> bool:
+        return self.source.is_fleet or is_run_alive(waiting.context, waiting.pending.parked_item)
 
-    def _find(self, item: str, project: str) -> tuple[ReviewContext, PendingReview]:
+    def _find(self, item: str, project: str) -> WaitingItem:
         found = [
-            (context, pending)
-            for context, pending in self._pending()
-            if pending.parked_item.item == item and project in ("", str(context.project))
+            waiting
+            for waiting in self.source.waiting(with_documents=True)
+            if waiting.pending.parked_item.item == item and project in ("", waiting.project)
         ]
         if not found:
             raise NothingMatches(f"{plain(item)} is not waiting for a decision")
@@ -137,17 +216,6 @@ def _record(context: ReviewContext, pending: PendingReview, request: DecisionReq
     if request.draft is not None and request.draft != draft_text(context, pending):
         pending = save_edit(context, pending, request.draft)
     return decide(context, pending, request.action, request.text)
-
-
-def _entry_json(context: ReviewContext, pending: PendingReview) -> Json:
-    return {
-        **review_json(pending),
-        "title": plain(pending.parked_item.title),
-        "number": pending.request.number,
-        "gate": pending.request.gate.value,
-        "has_feedback": pending.has_feedback,
-        "run_alive": is_run_alive(context, pending.parked_item),
-    }
 
 
 def _changes(pages: list[LineagePage], pending: PendingReview, draft: str) -> list[list[str]] | None:

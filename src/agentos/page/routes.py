@@ -29,9 +29,8 @@ from agentos.page.json_http import (
 from agentos.page.markdown import parse_markdown
 from agentos.page.reviews import ReviewQueue
 from agentos.page.run_view import RunView, RunViews
-from agentos.page.steering import change_key, keys_json, parse_decision, send_request
+from agentos.page.steering import RunControl, parse_decision
 from agentos.page.views import Json, compare_json, log_json, run_view_json, runs_json, timeline_json
-from agentos.storage.home import Home
 
 MAX_LOG_LINES = 5000
 
@@ -40,15 +39,15 @@ MAX_LOG_LINES = 5000
 class PageApp:
     """The state that the routes share, and the handlers."""
 
-    home: Home
     sessions: Sessions
     read_only: bool
     redact: Callable[[], Redactor]
     link: Callable[[str], str]
     cookie_name: str
-    views: RunViews
+    runs_shown: RunViews
     reviews: ReviewQueue
     streams: EventStreams
+    control: RunControl
 
     # The login and the page's own files.
 
@@ -91,7 +90,7 @@ class PageApp:
     # Reading.
 
     async def runs(self, request: Request) -> Response:
-        return await self._json(runs_json, self.views)
+        return await self._json(lambda: {**runs_json(self.runs_shown), "is_fleet": self.control.is_fleet})
 
     async def run(self, request: Request) -> Response:
         view = await self._view(request)
@@ -143,7 +142,10 @@ class PageApp:
         return await self._json(compare_json, first, second)
 
     async def keys(self, request: Request) -> Response:
-        return await self._json(keys_json)
+        return await self._json(self.control.keys_json)
+
+    async def machines(self, request: Request) -> Response:
+        return await self._json(self.control.machines_json)
 
     async def review_list(self, request: Request) -> Response:
         return await self._json(lambda: {**self.reviews.overview(), "read_only": self.read_only})
@@ -163,7 +165,7 @@ class PageApp:
     async def request(self, request: Request) -> Response:
         self._check_writable()
         view, body = await self._view(request), await json_body(request)
-        return await self._json(send_request, view.folder, body)
+        return await self._json(self.control.request, view, body)
 
     async def decision(self, request: Request) -> Response:
         self._check_writable()
@@ -172,7 +174,9 @@ class PageApp:
 
     async def key(self, request: Request) -> Response:
         self._check_writable()
-        return await self._json(change_key, request.path_params["name"], await json_body(request))
+        return await self._json(
+            self.control.change_key, request.path_params["name"], await json_body(request)
+        )
 
     async def new_link(self, request: Request) -> Response:
         self._check_writable()
@@ -186,7 +190,7 @@ class PageApp:
         return await self._named_view(request.path_params["run"])
 
     async def _named_view(self, run: str) -> RunView:
-        view = await asyncio.to_thread(self.views.find, run)
+        view = await asyncio.to_thread(self.runs_shown.find, run)
         if view is None:
             raise NothingMatches(f"no run with id {run[:40]!r}")
         return view
@@ -218,6 +222,7 @@ def build_app(page: PageApp, hosts: HostCheck) -> ASGIApp:
         "/api/runs/{run}/items/{item}/output": page.output,
         "/api/compare": page.compare,
         "/api/keys": page.keys,
+        "/api/machines": page.machines,
         "/api/reviews": page.review_list,
         "/api/reviews/{item}": page.review,
     }

@@ -4,17 +4,20 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from agentos.core.protocol import events
 from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.run_stats import RunStats
 from agentos.outputs.run_log import LogLine, log_line
 from agentos.regular_files import UnsafeFile, open_regular
+from agentos.storage.files import ProjectFolder
 from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry, read_first_record
 from agentos.storage.runs import is_alive, load_run_totals, run_folders, stopped_process
 
 MAX_LOG = 20_000  # lines of one run kept for its log
 MAX_LOADED = 60  # runs
+MAX_TOTALS = 2000  # runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,58 @@ class JournalLine:
         return log_line(self.entry.event, self.entry.at) if self.entry else None
 
 
+class DocumentFiles(Protocol):
+    """The documents of an item, by path in its project."""
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+
+class RunSource(Protocol):
+    """Where a run is read from: the folder with its journal, which `update` brings up to date."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether anything can still be added."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why what is shown may be out of date, in one line; empty if it is not."""
+        ...
+
+    def update(self) -> None: ...
+
+    def stopped_pid(self) -> int | None: ...
+
+    def documents(self, item: str) -> DocumentFiles: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRun:
+    """A run of this home: its own process writes the folder."""
+
+    folder: Path
+    problem: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.folder)
+
+    def update(self) -> None:
+        pass
+
+    def stopped_pid(self) -> int | None:
+        return stopped_process(self.folder)
+
+    def documents(self, item: str) -> DocumentFiles:
+        return ProjectFolder(Path(str(read_first_record(self.folder).get("project", ""))))
+
+
 @dataclass(slots=True)
 class RunView:
     """One run: its record and how far the journal has been read. `refresh` reads what is new.
@@ -38,9 +93,11 @@ class RunView:
     Any thread may call its methods. The lock protects the record from being read while `refresh` changes it.
     """
 
-    folder: Path
+    source: RunSource
+    is_fleet: bool = False
     offset: int = 0
     record: RunRecord = field(init=False)
+    problem: str = ""
     stopped_pid: int | None = None
     """Of a run that is stopped, also by a SIGSTOP, which it could not journal."""
     changed: dict[str, int] = field(default_factory=dict)
@@ -50,7 +107,11 @@ class RunView:
 
     def __post_init__(self) -> None:
         check_format(self.folder)
-        self.record = RunRecord(self.folder.name, is_alive(self.folder))
+        self.record = RunRecord(self.folder.name, self.source.is_alive)
+
+    @property
+    def folder(self) -> Path:
+        return self.source.folder
 
     @property
     def id(self) -> str:
@@ -66,13 +127,17 @@ class RunView:
         with self.lock:
             if self.is_over and self.offset:
                 return False
-            before = (self.offset, self.record.alive, self.stopped_pid)
+            before = (self.offset, self.record.alive, self.stopped_pid, self.problem)
             # Liveness first: whatever a run wrote before it died is then read below.
-            self.record.alive = is_alive(self.folder)
-            self.stopped_pid = stopped_process(self.folder) if self.record.alive else None
+            self.source.update()
+            self.record.alive = self.source.is_alive
+            self.stopped_pid = self.source.stopped_pid() if self.record.alive else None
+            self.problem = self.source.problem
             for line in journal_lines(self.folder, self.offset):
                 self._apply(line)
-            return before != (self.offset, self.record.alive, self.stopped_pid)
+            if self.is_fleet:  # it has as many workers as items are at work
+                self.record.stats.workers = max(1, len(self.record.stats.running))
+            return before != (self.offset, self.record.alive, self.stopped_pid, self.problem)
 
     def rows_changed_since(self, offset: int) -> list[str]:
         return [item for item, at in self.changed.items() if at > offset]
@@ -122,34 +187,55 @@ def line_end(folder: Path, offset: int) -> int:
         return offset - 1 + len(file.readline())
 
 
+class RunViews(Protocol):
+    """The runs that the page shows: those of a home, or the submissions of a fleet."""
+
+    @property
+    def problem(self) -> str:
+        """Why the list may be out of date, in one line; empty if it is not."""
+        ...
+
+    def ids(self) -> list[str]:
+        """All runs, newest first."""
+        ...
+
+    def find(self, run: str) -> RunView | None:
+        """The view of a run, up to date. Raises UnsupportedFormat."""
+        ...
+
+    def totals(self, run: str) -> RunStats | None:
+        """The totals of a run that has ended, without reading its whole journal. Raises UnsupportedFormat."""
+        ...
+
+
 @dataclass(slots=True)
-class RunViews:
-    """The runs of one home. Where runs are read from is decided here and nowhere else in the page."""
+class HomeRuns:
+    """The runs of one home."""
 
     folder: Path
+    problem: str = ""
     _views: dict[str, RunView] = field(default_factory=dict)
     _totals: dict[str, RunStats] = field(default_factory=dict)
     # Protects `_views` and `_totals` from requests that are answered at the same time.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def folders(self) -> list[Path]:
-        return run_folders(self.folder)
+    def ids(self) -> list[str]:
+        return [folder.name for folder in run_folders(self.folder)]
 
     def find(self, run: str) -> RunView | None:
-        """The view of a run, up to date. Raises UnsupportedFormat."""
-        names = [folder.name for folder in self.folders()]
+        names = self.ids()
         if run not in names:
             return None
         with self._lock:
             view = self._views.get(run)
             if view is None:
-                view = self._views[run] = RunView(self.folder / run)
-                self._forget(names)
+                view = self._views[run] = RunView(LocalRun(self.folder / run))
+                forget_runs(self._views, names, MAX_LOADED)
+                forget_runs(self._totals, names, MAX_TOTALS)
         view.refresh()
         return view
 
     def totals(self, run: str) -> RunStats | None:
-        """The totals of a run that has ended, without reading its whole journal. Raises UnsupportedFormat."""
         with self._lock:
             if run not in self._totals and (found := load_run_totals(self.folder / run)):
                 self._totals[run] = found
@@ -157,14 +243,14 @@ class RunViews:
 
     def projects(self) -> list[Path]:
         """The projects of all runs, newest first."""
-        records = (read_first_record(folder) for folder in self.folders())
+        records = (read_first_record(folder) for folder in run_folders(self.folder))
         names = dict.fromkeys(str(record["project"]) for record in records if record.get("project"))
         return [Path(name) for name in names]
 
-    def _forget(self, names: list[str]) -> None:
-        """Drop the views of runs that were removed and, of too many, of the oldest."""
-        for known in (self._views, self._totals):
-            for gone in [run for run in known if run not in names]:
-                del known[gone]
-        while len(self._views) > MAX_LOADED:
-            del self._views[min(self._views)]
+
+def forget_runs(known: dict[str, RunView] | dict[str, RunStats], names: list[str], limit: int) -> None:
+    """Drop what was removed and, if there are too many, the oldest; `names` are all runs, newest first."""
+    for gone in [run for run in known if run not in names]:
+        del known[gone]
+    for oldest in [run for run in names if run in known][limit:]:
+        del known[oldest]

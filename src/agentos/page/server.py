@@ -1,5 +1,6 @@
 """Runs the page's web server: binds the address, says how to log in, and serves until it is stopped."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,14 +14,16 @@ from pathlib import Path
 
 import uvicorn
 
-from agentos.config.settings import environment
+from agentos.config.settings import FleetAccess, environment
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.text.secrets import Redactor, Secret
+from agentos.core.text.values import split_url
 from agentos.page.access import HostCheck, Sessions
 from agentos.page.event_stream import MAX_STREAMS, EventStreams
-from agentos.page.reviews import ReviewQueue
+from agentos.page.reviews import HomeReviews, ReviewQueue
 from agentos.page.routes import PageApp, build_app
-from agentos.page.run_view import RunViews
+from agentos.page.run_view import HomeRuns, RunViews
+from agentos.page.steering import HomeControl, RunControl
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 
@@ -33,8 +36,25 @@ NICENESS = 10  # runs come first
 
 
 @dataclass(frozen=True, slots=True)
+class FleetPlace:
+    """Where a fleet is, and which of its projects are folders of this machine."""
+
+    access: FleetAccess
+    folders: dict[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """What the page shows and changes: the runs of a home, or a fleet."""
+
+    runs: RunViews
+    reviews: ReviewQueue
+    control: RunControl
+
+
+@dataclass(frozen=True, slots=True)
 class PageOptions:
-    """How to serve the page. With `ends_with_stdin` it ends when its standard input does, as beside a run."""
+    """How to serve the page; with `fleet`, that instead of the home's runs. With `ends_with_stdin` it ends when its standard input does, as beside a run."""
 
     home: Home
     host: str = "127.0.0.1"
@@ -42,6 +62,7 @@ class PageOptions:
     password: str | None = None
     read_only: bool = False
     ends_with_stdin: bool = False
+    fleet: FleetPlace | None = None
 
 
 def serve_page(options: PageOptions, ready: Callable[[str], None], next_link: Callable[[str], None]) -> int:
@@ -53,34 +74,56 @@ def serve_page(options: PageOptions, ready: Callable[[str], None], next_link: Ca
         return f"http://{_shown_host(options.host)}:{port}/login#{token}"
 
     sessions = Sessions(time.monotonic, options.password, lambda token: next_link(link(token)))
-    views, streams = RunViews(options.home.runs), EventStreams()
-    page = PageApp(
-        options.home,
-        sessions,
-        options.read_only,
-        KnownSecrets(options.home.credentials).redactor,
-        link,
-        f"agentos_page_{port}",
-        views,
-        ReviewQueue(options.home, views),
-        streams,
-    )
+    with listening, contextlib.ExitStack() as stack:
+        parts = (
+            _fleet_parts(options.home, options.fleet, stack) if options.fleet else _home_parts(options.home)
+        )
+        page = PageApp(
+            sessions,
+            options.read_only,
+            KnownSecrets(options.home.credentials, options.fleet.access if options.fleet else None).redactor,
+            link,
+            f"agentos_page_{port}",
+            parts.runs,
+            parts.reviews,
+            EventStreams(),
+            parts.control,
+        )
+        _serve(page, options, listening, ready)
+    return 0
+
+
+def _home_parts(home: Home) -> PageParts:
+    runs = HomeRuns(home.runs)
+    return PageParts(runs, ReviewQueue(HomeReviews(home, runs)), HomeControl())
+
+
+def _fleet_parts(home: Home, place: FleetPlace, stack: contextlib.ExitStack) -> PageParts:
+    """Raises PreflightError if Postgres cannot be used."""
+    # Needs the extra [fleet], which the page of a home does not.
+    from agentos.page.fleet_parts import open_fleet_parts
+
+    runs, reviews, control = stack.enter_context(open_fleet_parts(home, place.access, place.folders))
+    return PageParts(runs, ReviewQueue(reviews), control)
+
+
+def _serve(
+    page: PageApp, options: PageOptions, listening: socket.socket, ready: Callable[[str], None]
+) -> None:
+    port = listening.getsockname()[1]
     os.nice(NICENESS)
     # What goes wrong in a request is answered to its sender; uvicorn would repeat it on the terminal.
     logging.getLogger("uvicorn.error").disabled = True
     server = uvicorn.Server(_config(build_app(page, HostCheck.of(options.host)), port))
-    threading.Thread(target=_preload, args=(views,), daemon=True).start()
+    threading.Thread(target=_preload, args=(page.runs_shown,), daemon=True).start()
     if options.ends_with_stdin:
-        threading.Thread(target=_end_with_stdin, args=(streams,), daemon=True).start()
+        threading.Thread(target=_end_with_stdin, args=(page.streams,), daemon=True).start()
     try:
         _end_on_signals()
-        ready(link(sessions.login_token))  # may take a while: it opens the browser
+        ready(page.link(page.sessions.login_token))  # may take a while: it opens the browser
         server.run(sockets=[listening])
     except KeyboardInterrupt:
         pass
-    finally:
-        listening.close()
-    return 0
 
 
 def _end_on_signals() -> None:
@@ -132,9 +175,9 @@ def _shown_host(host: str) -> str:
 
 def _preload(views: RunViews) -> None:
     """Read the newest runs before anyone asks, so that the first look is as fast as the second."""
-    for folder in views.folders()[:PRELOADED_RUNS]:
+    for run in views.ids()[:PRELOADED_RUNS]:
         try:
-            views.find(folder.name)
+            views.find(run)
         except AgentosError:
             continue
 
@@ -151,13 +194,14 @@ class KnownSecrets:
     """The keys of this home, read again when their file changes. The records are redacted already: a second net."""
 
     path: Path
+    fleet: FleetAccess | None = None
     _stamp: tuple[int, int] | None = None
     _redactor: Redactor | None = None
 
     def redactor(self) -> Redactor:
         stamp = self._current()
         if self._redactor is None or stamp != self._stamp:
-            self._stamp, self._redactor = stamp, Redactor(self._secrets())
+            self._stamp, self._redactor = stamp, Redactor([*self._secrets(), *self._fleet_secrets()])
         return self._redactor
 
     def _current(self) -> tuple[int, int] | None:
@@ -166,6 +210,13 @@ class KnownSecrets:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_size
+
+    def _fleet_secrets(self) -> list[Secret]:
+        if self.fleet is None:
+            return []
+        password = split_url(self.fleet.postgres.reveal())
+        found = [self.fleet.postgres, self.fleet.token, Secret(password.password or "") if password else None]
+        return [secret for secret in found if secret is not None and secret.reveal()]
 
     def _secrets(self) -> list[Secret]:
         try:

@@ -1,17 +1,20 @@
 """What the page can change: the same requests as from another terminal, the keys, and decisions."""
 
 import time
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Protocol
 
 from agentos.control.client import NotListening, ask
-from agentos.core.errors import UsageError
+from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.planning.gates import ReviewAction
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import CodecError, decode
-from agentos.diagnostics.key_admin import cool_down_key, key_json, set_key_enabled, view_keys
+from agentos.diagnostics.key_admin import cool_down_key, set_key_enabled, view_keys
 from agentos.outputs.format import AnnouncedEvent, event_text
+from agentos.outputs.key_rows import key_json
 from agentos.outputs.report.facts import plain
 from agentos.page.reviews import DecisionRequest
+from agentos.page.run_view import RunView
 from agentos.page.views import Json
 
 STOP_SIGNAL = "SIGTERM"
@@ -19,20 +22,60 @@ MAX_COOLDOWN = 86400.0  # seconds
 KEY_ACTIONS = ("enable", "disable", "cooldown")
 
 
-def send_request(run: Path, body: Json) -> Json:
-    """Send a request, in its wire form, to the run's control socket; the answer is what it caused."""
+class RunControl(Protocol):
+    """What can be done with the runs that the page shows, and the keys and machines behind them."""
+
+    @property
+    def is_fleet(self) -> bool: ...
+
+    def request(self, view: RunView, body: Json) -> Json:
+        """Pause, resume, stop, retry, parallelism. Raises UsageError with the reason for what cannot be done."""
+        ...
+
+    def keys_json(self) -> Json: ...
+
+    def change_key(self, name: str, body: Json) -> Json: ...
+
+    def machines_json(self) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HomeControl:
+    """Runs and keys of this machine."""
+
+    is_fleet: bool = False
+
+    def request(self, view: RunView, body: Json) -> Json:
+        return send_request(view, body)
+
+    def keys_json(self) -> Json:
+        """The keys on this host, as `agentos keys --json` shows them."""
+        return {"now": time.time(), "keys": [key_json(row) for row in view_keys()]}
+
+    def change_key(self, name: str, body: Json) -> Json:
+        return _change_key(name, body)
+
+    def machines_json(self) -> Json:
+        raise NothingMatches("this page shows one machine; for a fleet, start it with --fleet")
+
+
+def parse_request(body: Json) -> events.Request:
+    """A request in its wire form."""
     try:
         request = decode(body)
     except CodecError as error:
         raise UsageError(f"invalid request: {error}") from error
     if not isinstance(request, events.Request):
         raise UsageError(f"{body['type']} is not a request")
-    if isinstance(request, events.StopRequested):
-        request = events.StopRequested(STOP_SIGNAL)
+    return events.StopRequested(STOP_SIGNAL) if isinstance(request, events.StopRequested) else request
+
+
+def send_request(view: RunView, body: Json) -> Json:
+    """Send a request to the run's control socket; the answer is what it caused."""
     try:
-        replies = ask(run, request)
+        replies = ask(view.folder, parse_request(body))
     except NotListening as error:
-        raise UsageError(f"run {run.name} is no longer in progress") from error
+        raise UsageError(f"run {view.id} is no longer in progress") from error
     declined = [reply for reply in replies if isinstance(reply, events.RequestDeclined)]
     if refused := [reply for reply in declined if reply.exit_code]:
         raise UsageError(plain(refused[0].reason))
@@ -47,12 +90,7 @@ def send_request(run: Path, body: Json) -> Json:
     return {"changed": not declined and bool(replies), "texts": [plain(text) for text in texts]}
 
 
-def keys_json() -> Json:
-    """The keys on this host, as `agentos keys --json` shows them."""
-    return {"now": time.time(), "keys": [key_json(row) for row in view_keys()]}
-
-
-def change_key(name: str, body: Json) -> Json:
+def _change_key(name: str, body: Json) -> Json:
     """Enable, disable or cool down a key, in every run on this host."""
     action, seconds = body.get("action"), body.get("seconds", 600)
     if action not in KEY_ACTIONS:

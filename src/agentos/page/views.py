@@ -1,19 +1,18 @@
 """Runs, items and keys as JSON for the page. Everything is taken from the run's record; nothing is computed twice."""
 
 import time
-from pathlib import Path
 
 from agentos.config.settings import environment
-from agentos.core.errors import UnsupportedFormat
+from agentos.core.errors import ServiceAway, UnsupportedFormat
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending
 from agentos.core.run_state.eta import estimate
 from agentos.core.run_state.run_record import RunRecord
-from agentos.core.run_state.run_stats import ItemStats
+from agentos.core.run_state.run_stats import ItemStats, RunStats
 from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.report.comparison import comparison_json
 from agentos.outputs.report.facts import UNAVAILABLE, key_facts, plain
-from agentos.outputs.resume_command import resume_command, review_command
+from agentos.outputs.resume_command import resume_command, retry_command, review_command
 from agentos.outputs.run_json import run_json, unreadable_run_json
 from agentos.outputs.run_log import LogLine
 from agentos.outputs.summary import next_steps
@@ -23,26 +22,38 @@ Json = dict[str, object]
 ANYWHERE = ""
 """The folder in which a command from the page is typed is not known, so it says where to go first."""
 MAX_LANES = 200
+FLEET_LIMITS = {
+    "pause": "A submission cannot be paused: it shares its machines with others. Stop it, checkpointed, and submit the same "
+    "items again later; or stop agentos worker on the machines.",
+    "workers": "A submission has no workers of its own: each machine runs as many items as its agentos worker --parallel says. "
+    "Start agentos worker on more machines, or again with another number.",
+    "keys": "The keys are the gateway's. On its machine, type: agentos keys disable NAME, enable NAME or cooldown NAME.",
+}
+"""What a fleet cannot do from the page, and what to do instead."""
 
 
 def runs_json(views: RunViews) -> Json:
-    """Every run of the home, live ones first, then newest first."""
-    rows = [row for folder in views.folders() if (row := _run_row(views, folder)) is not None]
+    """Every run, live ones first, then newest first."""
+    rows = [row for run in views.ids() if (row := _run_row(views, run)) is not None]
     rows.sort(key=lambda row: row["state"] in ("ended", "killed", "other version"))
-    return {"now": time.time(), "runs": rows}
+    return {"now": time.time(), "runs": rows, "problem": plain(views.problem) or None}
 
 
-def _run_row(views: RunViews, folder: Path) -> Json | None:
+def _run_row(views: RunViews, run: str) -> Json | None:
     try:
-        if totals := views.totals(folder.name):
+        if totals := views.totals(run):
             more: Json = {"folder": shown_path(totals.started.project) if totals.started else ""}
             more |= {"running": 0, "seconds_left": None, "tokens": totals.usage.tokens}
-            return {**run_json(folder.name, totals, alive=False), **more}
-        view = views.find(folder.name)
+            return {**run_json(run, totals, alive=False), **more}
+        view = views.find(run)
     except UnsupportedFormat:
-        return unreadable_run_json(folder.name)
+        return unreadable_run_json(run)
+    except ServiceAway:
+        return None
     if view is None or view.record.stats.started is None:
         return None
+    if view.is_fleet and not view.record.stats.rows:
+        return None  # it only joined the items of others
     with view.lock:
         stats, started = view.record.stats, view.record.stats.started
         left = estimate(stats, time.time())
@@ -114,6 +125,9 @@ def _summary(view: RunView) -> Json:
         "command": plain(stats.started.command),
         "offline": stats.started.offline,
         "running": len(stats.running),
+        "is_fleet": view.is_fleet,
+        "limits": FLEET_LIMITS if view.is_fleet else {},
+        "problem": plain(view.problem) or None,
         "workers": stats.workers,
         "auto_workers": stats.auto_workers,
         "seconds_left": left.seconds_left if record.alive else None,
@@ -140,6 +154,8 @@ def _next_steps(view: RunView) -> list[str]:
     stats = view.record.stats
     if stats.started is None or view.record.alive:
         return []
+    if view.is_fleet:
+        return _fleet_next_steps(stats)
     if stats.ended is None:
         return [f"It was killed. Resume with: {resume_command(stats.started, ANYWHERE)}"]
     if stats.ending(Ending.PARKED) and not stats.ended.exit_code:
@@ -148,6 +164,20 @@ def _next_steps(view: RunView) -> list[str]:
             f"Then resume with: {resume_command(stats.started, ANYWHERE)}",
         ]
     return next_steps(stats, ANYWHERE)
+
+
+def _fleet_next_steps(stats: RunStats) -> list[str]:
+    """In whichever folder the project is: a submission does not know it."""
+    assert stats.started
+    if stats.ending(Ending.INTERRUPTED):
+        return [
+            f"It was stopped, and everything is saved. In the project, go on with: {stats.started.command}"
+        ]
+    if stats.ending(Ending.FAILED):
+        return [
+            f"Retry the failed items here, or in the project with: {retry_command(stats.started, ANYWHERE)}"
+        ]
+    return ["Write its documents into the project with: agentos collect"]
 
 
 def item_json(record: RunRecord, row: ItemStats) -> Json:

@@ -5,18 +5,22 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from agentos.regular_files import FOLDER_FIX, UnsafeFile, open_regular, read_regular
-from agentos.storage.locks import ItemLocks, try_flock
+from agentos.storage.locks import ItemLocks, LockFile, is_locked, try_flock
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 MAX_DOCUMENT = 64 * 1024 * 1024  # bytes; twice the longest answer of a model
 TMP_PREFIX = ".agentos-tmp-"
+SCRATCH_LOCK = "in-use.lock"
+LOCKED_WITHIN = 60.0  # seconds after a scratch folder was created
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 PROBE_SIZE = 256 * 1024  # bytes, about what a node writes
@@ -184,6 +188,25 @@ def private_folder(path: Path) -> Path:
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     return path
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A private folder that is deleted with this block; those that killed processes have left are deleted first."""
+    private_folder(parent)
+    for left in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):  # another process is doing the same
+            is_new = time.time() - left.stat().st_mtime < LOCKED_WITHIN
+            if not is_new and not is_locked(left / SCRATCH_LOCK):
+                shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    lock = LockFile(folder / SCRATCH_LOCK)
+    lock.acquire()
+    try:
+        yield folder
+    finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync_folder(path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
 from agentos.core.errors import PreflightError
@@ -36,14 +36,27 @@ _OPTIONS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=20s -c st
 
 def connection_parameters(conninfo: Secret) -> dict[str, Any]:
     """libpq's parameters: what the connection string or libpq's own variables say, with ours added."""
+    given = _parsed(conninfo)
+    options = f"{_OPTIONS} {given.get('options') or ''}".strip()
+    return {**_NETWORK, "application_name": "agentos", **given, "options": options}
+
+
+def _parsed(conninfo: Secret) -> dict[str, Any]:
     try:
-        given = conninfo_to_dict(conninfo.reveal())
+        return dict(conninfo_to_dict(conninfo.reveal()))
     except psycopg.Error as error:
         raise PreflightError(
             f"invalid AGENTOS_POSTGRES: {one_line(str(error))}; expected postgresql://user@host:port/database"
         ) from error
-    options = f"{_OPTIONS} {given.get('options') or ''}".strip()
-    return {**_NETWORK, "application_name": "agentos", **given, "options": options}
+
+
+def with_timeout(conninfo: Secret, seconds: int) -> Secret:
+    """The same, for somebody who waits in front of a screen; what the connection string itself says has priority."""
+    wanted = {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
+    given = _parsed(conninfo)
+    return Secret(
+        make_conninfo(conninfo.reveal(), **{name: n for name, n in wanted.items() if name not in given})
+    )
 
 
 async def connect_async(conninfo: Secret) -> AsyncConnection[DictRow]:

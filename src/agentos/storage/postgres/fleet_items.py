@@ -203,10 +203,11 @@ class FleetDatabase:
 
     # Collecting.
 
-    def documents(self, item: str) -> list[FleetDocument]:
+    def documents(self, item: str, project: str = "") -> list[FleetDocument]:
+        """Of an item of this project, or of the one named."""
         rows = self.connection.execute(
             "SELECT path, content, earlier FROM agentos_documents WHERE thread_id = %s ORDER BY path",
-            (thread_id(self._project, item),),
+            (thread_id(project or self._project, item),),
         )
         return [
             FleetDocument(

@@ -44,7 +44,7 @@ class PostgresItems:
         return {str(row["name"]): str(row["text"]) for row in rows}
 
     def parked(self) -> list[ParkedRecord]:
-        records = self._parked()
+        records = self.parked_records()
         self._scratch.load(
             {
                 document.path: document.content
@@ -57,9 +57,10 @@ class PostgresItems:
 
     def decided(self) -> list[str]:
         """The keys of the parked items that have a decision and have not gone on."""
-        return [record.key for record in self._parked() if record.state.decision]
+        return [record.key for record in self.parked_records() if record.state.decision]
 
-    def _parked(self) -> list[ParkedRecord]:
+    def parked_records(self) -> list[ParkedRecord]:
+        """The same without their documents."""
         rows = self._database.connection.execute(
             "SELECT thread_id FROM agentos_items WHERE project = %s AND state = 'parked' ORDER BY thread_id",
             (self._project,),

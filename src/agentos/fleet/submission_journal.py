@@ -1,0 +1,281 @@
+"""One submission as the journal of a run: its events, copied from Postgres into a private folder as they become final.
+
+Whatever reads the records of a run reads those of a fleet in this way. The folder is a cache of one process: it is
+written in the order that Postgres keeps, and deleted when that process ends.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from temporalio.client import WorkflowExecutionStatus
+
+from agentos.core.errors import ServiceAway
+from agentos.core.planning.plan import is_safe_id
+from agentos.core.protocol import events
+from agentos.core.protocol.codec import CodecError, EventEncoder, loads
+from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.core.text.line_assembler import one_line
+from agentos.fleet.lost_workflows import LostWorkflows
+from agentos.storage.files import private_file, private_folder
+from agentos.storage.journal import NAME
+from agentos.storage.postgres.connecting import is_away
+from agentos.storage.postgres.fleet_items import EventCursor
+from agentos.storage.postgres.submissions import EventRow, ItemRows, SubmissionReader, SubmissionRow
+from agentos.workflows.registry import BUILT_IN
+
+POLL_INTERVAL = 0.25  # seconds
+ROWS_INTERVAL = 1.0  # seconds between two looks at the items' rows
+RETRY_INTERVAL = 1.0  # seconds after Postgres did not answer
+Answer = TypeVar("Answer")
+SUPERSEDED = Outcome(Ending.INTERRUPTED, error="a later submission has taken it over")
+NEVER_STARTED = Outcome(Ending.INTERRUPTED, error="stopped before a machine had it")
+
+
+@dataclass(slots=True)
+class SharedReader:
+    """The one connection of a process that shows a fleet. `lock` keeps it to one thread at a time."""
+
+    reader: SubmissionReader
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    problem: str = ""
+    """Why Postgres does not answer, in one line; empty while it does."""
+    _retry_at: float = 0.0
+
+    def ask(self, question: Callable[[SubmissionReader], Answer]) -> Answer | None:
+        """The answer; None while Postgres is away, which is not tried again at once."""
+        with self.lock:
+            if self.problem and time.monotonic() < self._retry_at:
+                return None
+            try:
+                answer = question(self.reader)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                self.problem = f"Postgres cannot be reached ({one_line(str(error))[:200]}); trying again"
+                self._retry_at = time.monotonic() + RETRY_INTERVAL
+                return None
+            self.problem = ""
+            return answer
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[SubmissionReader]:
+        """For several questions in a row. Raises ServiceAway if Postgres is away."""
+        with self.lock:
+            try:
+                yield self.reader
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                raise ServiceAway(
+                    f"Postgres cannot be reached ({one_line(str(error))[:200]}); try again"
+                ) from error
+
+
+class UsageOverMachines:
+    """A worker knows what an item has used on its own machine; here it is added up over all of them."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, Usage] = {}
+
+    def handle(self, event: events.Event) -> events.Event:
+        """The event, at the end of an item with everything that the item has used."""
+        if isinstance(event, events.LeaseReleased):
+            self._usage[event.item] = self._usage.get(event.item, Usage()) + event.usage
+        if isinstance(event, events.ItemEnded):
+            used = max(event.usage, self._usage.get(event.item, Usage()), key=lambda usage: usage.tokens)
+            return replace(event, usage=used)
+        return event
+
+
+class SubmissionJournal:
+    """Call `update` from one thread at a time; it asks Postgres at most every POLL_INTERVAL."""
+
+    def __init__(self, folder: Path, row: SubmissionRow, shared: SharedReader) -> None:
+        self.folder = folder
+        self.row = row
+        self._shared = shared
+        self._cursor = EventCursor(0)
+        self._items: ItemRows | None = None
+        self._threads: dict[str, str] = {}
+        self._usage = UsageOverMachines()
+        self._endings: dict[str, Ending] = {}
+        self._waited_seconds = 0.0
+        self._last_at = row.at
+        self._is_over = False
+        self._descriptor = -1
+        self._encoder = EventEncoder(str)
+        self._lost = LostWorkflows()
+        self._due = self._rows_due = 0.0
+
+    @property
+    def problem(self) -> str:
+        return "" if self._is_over else self._shared.problem
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether anything can still be added."""
+        return not self._is_over
+
+    def update(self) -> None:
+        """Copy what is new. While Postgres is away, everything stays as it is."""
+        now = time.monotonic()
+        if self._is_over or now < self._due:
+            return
+        self._due = now + POLL_INTERVAL
+        if self._descriptor < 0 and self._shared.ask(self._begin) is None:
+            return
+        if now >= self._rows_due:
+            self._rows_due = now + ROWS_INTERVAL
+            self._items = self._shared.ask(lambda reader: reader.items(self.row)) or self._items
+        horizon = self._shared.ask(lambda reader: reader.horizon())
+        if horizon is not None and self._read_events() and self._items and horizon >= self._items.horizon:
+            self._end_what_is_over(self._items)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _begin(self, reader: SubmissionReader) -> bool:
+        found = reader.items(self.row)
+        threads = {item.item: item.thread for item in found.items.values()}
+        own = {item for item, row in found.items.items() if row.submission == self.row.number}
+        # Of those that a later submission has, the ones about which this one wrote something.
+        cursor, others = EventCursor(0), [threads[item] for item in threads if item not in own]
+        while others:
+            rows, cursor = reader.events(
+                self.row.number, others, cursor, (events.ItemStarted, events.ItemEnded)
+            )
+            if not rows:
+                break
+            own |= {row.item for row in rows}
+        names = tuple(item for item in found.items if item in own)
+        titles = reader.titles(threads[name] for name in names)
+        private_folder(self.folder)
+        self._descriptor = private_file(self.folder / NAME)
+        self._threads = {name: threads[name] for name in names}
+        self._write(run_started(self.row, names, tuple(titles.get(name, "") for name in names)), self.row.at)
+        return True
+
+    def _read_events(self) -> bool:
+        """Returns whether all of them could be read."""
+        while (found := self._shared.ask(self._next_events)) is not None:
+            rows, self._cursor = found
+            if not rows:
+                return True
+            for row in rows:
+                self._copy(row)
+        return False
+
+    def _next_events(self, reader: SubmissionReader) -> tuple[list[EventRow], EventCursor]:
+        return reader.events(self.row.number, self._threads.values(), self._cursor)
+
+    def _copy(self, row: EventRow) -> None:
+        """An event as it is, except for the end of an item: what it used is added up over all of its machines."""
+        self._last_at = max(self._last_at, row.at)
+        try:
+            event = loads(row.text)
+        except CodecError:
+            event = None  # of a newer version: the readers of the journal count it
+        match event:
+            case events.LineWritten():
+                self._write_output(event)
+                return
+            case events.ItemStarted():
+                self._endings.pop(row.item, None)
+            case events.LeaseGranted():
+                self._waited_seconds += event.waited_seconds
+            case events.LeaseReleased():
+                self._usage.handle(event)
+            case events.ItemEnded():
+                self._endings[row.item] = event.outcome.ending
+                self._write(self._usage.handle(event), row.at)
+                return
+            case _:
+                pass
+        self._append(NAME, row.text)
+
+    def _write_output(self, event: events.LineWritten) -> None:
+        if event.item in self._threads and is_safe_id(event.item):
+            self._append(f"{event.item}.log", event.text)
+
+    def _end_what_is_over(self, rows: ItemRows) -> None:
+        """Ends the items whose end no worker wrote, and with the last one the run. All that had been written when the rows
+        were read has been copied by now."""
+        open_items = [item for item in self._threads if self._endings.get(item) in (None, Ending.PARKED)]
+        own = {
+            item: row
+            for item in open_items
+            if (row := rows.items.get(item)) and row.submission == self.row.number
+        }
+        live = [item for item, row in own.items() if row.is_live]
+        missing = self._lost.look([own[item].thread for item in live])
+        for item in open_items:
+            row = own.get(item)
+            if row is None:
+                self._end(item, SUPERSEDED)
+            elif not row.is_live:
+                self._end(item, row.outcome or NEVER_STARTED)
+            elif row.thread in missing:
+                self._end(item, lost_outcome(missing[row.thread]))
+        if all(self._endings.get(item) not in (None, Ending.PARKED) for item in self._threads):
+            self._write(
+                events.RunEnded(self._code(), self._last_at - self.row.at, self._waited_seconds),
+                self._last_at,
+            )
+            self._is_over = True
+            self.close()
+
+    def _end(self, item: str, outcome: Outcome) -> None:
+        self._endings[item] = outcome.ending
+        self._last_at = max(self._last_at, time.time()) if outcome is NEVER_STARTED else self._last_at
+        self._write(self._usage.handle(events.ItemEnded(item, outcome, 0.0, Usage(), 0)), self._last_at)
+
+    def _code(self) -> int:
+        endings = self._endings.values()
+        return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
+
+    def _write(self, event: events.Event, at: float) -> None:
+        self._append(NAME, self._encoder.line(event, round(at, 3)))
+
+    def _append(self, name: str, line: str) -> None:
+        content = f"{line}\n".encode(errors="backslashreplace")
+        if name == NAME:
+            _write_all(self._descriptor, content)
+            return
+        descriptor = private_file(self.folder / name)
+        try:
+            _write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+
+
+def run_started(
+    row: SubmissionRow, items: tuple[str, ...] = (), titles: tuple[str, ...] = ()
+) -> events.RunStarted:
+    """The submission as the beginning of a run."""
+    command = f"{row.workflow}-workflow" if row.workflow in BUILT_IN else f"agentos run {row.workflow}"
+    return events.RunStarted(
+        *(f"S{row.number}", row.workflow, row.project, items, 1, ()),
+        command=f"{command} --all --fleet",
+        titles=titles,
+        has_review=row.workflow in BUILT_IN,
+    )
+
+
+def lost_outcome(status: WorkflowExecutionStatus | None) -> Outcome:
+    """How an item ended whose workflow is gone without a word."""
+    if status is WorkflowExecutionStatus.CANCELED:
+        return NEVER_STARTED
+    return failed("the fleet has given it up: see its workflow in Temporal for the reason")
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]

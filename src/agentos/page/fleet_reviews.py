@@ -1,0 +1,89 @@
+"""Parked items of a fleet, and what happens when a person has decided on one."""
+
+import asyncio
+import shlex
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentos.core.errors import AgentosError
+from agentos.core.text.secrets import Secret
+from agentos.fleet.decisions import announce
+from agentos.fleet.submission_journal import SharedReader
+from agentos.page.reviews import WaitingItem
+from agentos.review.queue import PendingReview, ReviewContext, pending_reviews
+from agentos.storage.files import private_folder
+from agentos.storage.home import Home
+from agentos.storage.postgres.fleet_items import FleetDatabase
+from agentos.storage.postgres.project_items import PostgresItems
+
+TELL_INTERVAL = 10.0  # seconds
+
+
+@dataclass(slots=True)
+class FleetReviews:
+    """Those of every project in Postgres. `folders` has the projects that are on this machine: a draft of an issue that
+    has changed there since is outdated."""
+
+    shared: SharedReader
+    conninfo: Secret
+    home: Home
+    scratch: Path
+    folders: dict[str, Path]
+    is_fleet: bool = True
+    _items: dict[str, PostgresItems] = field(default_factory=dict)
+    _untold: set[str] = field(default_factory=set)
+    _tell_at: float = 0.0
+
+    def session(self) -> AbstractContextManager[object]:
+        return self.shared.session()
+
+    def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
+        if self._untold:
+            self._tell_again()
+        found = []
+        with self.shared.session() as reader:
+            for project in reader.projects_with_parked_items():
+                context = self._context(project)
+                items = self._items[project]
+                reviews = (
+                    pending_reviews(context)
+                    if with_documents
+                    else [PendingReview(record.state, record.key) for record in items.parked_records()]
+                )
+                found += [WaitingItem(project, context, pending) for pending in reviews]
+        return found
+
+    def command(self, waiting: WaitingItem) -> str:
+        return shlex.join(["agentos", "review", waiting.pending.parked_item.item, "--fleet"])
+
+    def tell(self, waiting: WaitingItem) -> str:
+        """The decision is in Postgres; without this signal the item would not go on. It is repeated until Temporal has it."""
+        try:
+            asyncio.run(announce([waiting.pending.key]))
+        except AgentosError as error:
+            self._untold.add(waiting.pending.key)
+            return f"{error}. This page tries it again as well"
+        return ""
+
+    def _tell_again(self) -> None:
+        if time.monotonic() < self._tell_at:
+            return
+        self._tell_at = time.monotonic() + TELL_INTERVAL
+        for key in list(self._untold):
+            try:
+                asyncio.run(announce([key]))
+            except AgentosError:
+                return
+            self._untold.discard(key)
+
+    def _context(self, project: str) -> ReviewContext:
+        """A project that is not here is an empty folder: nothing in it contradicts what Postgres says."""
+        if project not in self._items:
+            place = private_folder(self.scratch / f"reviews-{len(self._items)}")
+            database = FleetDatabase(self.conninfo, project)
+            self._items[project] = PostgresItems(database, project, place / "documents")
+            if project not in self.folders:
+                self.folders[project] = private_folder(place / "project")
+        return ReviewContext(self.folders[project], self.home, None, self._items[project])
