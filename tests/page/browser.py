@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
@@ -11,7 +12,7 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 from tests.scenarios.harness import RunHarness
 
 from .served import ServedPage, serve
-from .setup_browser import CHROMIUM_HINT, chromium
+from .setup_browser import AXE, CHROMIUM_HINT, chromium
 
 FLAGS = [
     "--headless",
@@ -85,8 +86,14 @@ class Tab:
 def open_tab(
     browser: Browser, harness: RunHarness, *flags: str, script: str = "", **options: object
 ) -> Iterator[Tab]:
-    """Log in with the link, as a person does. `script` runs in the page before its own."""
-    served = serve(harness, *flags)
+    """A page of this harness, logged in. `script` runs in the page before its own."""
+    with open_served(browser, serve(harness, *flags), script, **options) as tab:
+        yield tab
+
+
+@contextlib.contextmanager
+def open_served(browser: Browser, served: ServedPage, script: str = "", **options: object) -> Iterator[Tab]:
+    """Log in with the link, as a person does."""
     context = browser.new_context(**options)  # type: ignore[arg-type]
     try:
         if script:
@@ -100,3 +107,16 @@ def open_tab(
         yield tab
     finally:
         context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds, of serious and critical impact."""
+    page.evaluate(AXE.read_text("utf-8"))
+    page.wait_for_timeout(350)  # transitions of colours and widths
+    found: Any = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{rule['id']}: {node['target']} {node.get('failureSummary', '')}"
+        for rule in found["violations"]
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]

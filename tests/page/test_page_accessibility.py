@@ -1,7 +1,5 @@
 """The page without a mouse, and what axe-core says about every view."""
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -96,19 +94,6 @@ def decide_by_keyboard(tab: Tab, harness: RunHarness) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
-
-
-def violations(page: Page) -> list[str]:
-    """What axe-core finds, of serious and critical impact."""
-    page.evaluate(AXE.read_text("utf-8"))
-    page.wait_for_timeout(350)  # transitions of colours and widths
-    found: Any = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
-    return [
-        f"{rule['id']}: {node['target']} {node.get('failureSummary', '')}"
-        for rule in found["violations"]
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -24,6 +24,8 @@ from agentos.workflows.registry import BUILT_IN
 INTERVAL = 4.0  # seconds between two questions to Temporal, and to the gateway
 NO_GATEWAY = "to see the keys of the gateway here, set AGENTOS_GATEWAY and AGENTOS_GATEWAY_TOKEN"
 
+NOTHING_TO_STOP: Json = {"changed": False, "texts": ["Nothing of it is under way."]}
+
 
 @dataclass(slots=True)
 class _Cached:
@@ -62,7 +64,7 @@ class FleetControl:
             raise NothingMatches(f"no submission {view.id}")
         match wanted:
             case events.StopRequested():
-                return self._stop(row)
+                return NOTHING_TO_STOP if view.is_over else self._stop(row)
             case events.RetryRequested():
                 return self._retry(row, wanted.item)
             case events.PauseRequested() | events.ResumeRequested():
@@ -75,8 +77,9 @@ class FleetControl:
             item.item for item in self._items(row).values() if item.is_live and item.submission == row.number
         ]
         number = asyncio.run(_cancel(row.project, live)) if live else 0
-        text = f"Stopping {count(number, 'item')}, checkpointed." if number else "Nothing of it is under way."
-        return {"changed": bool(number), "texts": [text]}
+        if not number:
+            return NOTHING_TO_STOP
+        return {"changed": True, "texts": [f"Stopping {count(number, 'item')}, checkpointed."]}
 
     def _retry(self, row: SubmissionRow, item: str) -> Json:
         found = self._items(row).get(item)

@@ -49,6 +49,10 @@ class PageApp:
     streams: EventStreams
     control: RunControl
 
+    @property
+    def _kind(self) -> Json:
+        return {"read_only": self.read_only, "is_fleet": self.control.is_fleet}
+
     # The login and the page's own files.
 
     @property
@@ -90,7 +94,7 @@ class PageApp:
     # Reading.
 
     async def runs(self, request: Request) -> Response:
-        return await self._json(lambda: {**runs_json(self.runs_shown), "is_fleet": self.control.is_fleet})
+        return await self._json(lambda: {**runs_json(self.runs_shown), **self._kind})
 
     async def run(self, request: Request) -> Response:
         view = await self._view(request)
@@ -148,7 +152,7 @@ class PageApp:
         return await self._json(self.control.machines_json)
 
     async def review_list(self, request: Request) -> Response:
-        return await self._json(lambda: {**self.reviews.overview(), "read_only": self.read_only})
+        return await self._json(lambda: {**self.reviews.overview(), **self._kind})
 
     async def review(self, request: Request) -> Response:
         project = request.query_params.get("project", "")

@@ -157,6 +157,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
       const answer = await post(path("reviews", shown.item), { project: shown.project, number: shown.number, action: name, text, ...(draft === null ? {} : { draft }), ...(name === "answer" ? { answers } : {}) });
       toast(`${answer.item}: ${answer.next}. ${answer.run_alive ? "Its run continues it." : `Resume with: ${answer.command}`}`);
       announce(`${answer.item} decided`);
+      if (answer.warning) toast(answer.warning, null, "bad");
     } catch (error) {
       toast(error.message, null, "bad");
       if (error.status !== 409 && error.status !== 404) return;

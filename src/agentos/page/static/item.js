@@ -6,7 +6,7 @@ import { cacheText, clock, count, dollars, duration, stateText, tokens, tone } f
 import { showProgress } from "./attention.js";
 import { difference, markdown } from "./documents.js";
 import { followToggle, lineList } from "./log.js";
-import { retryItem } from "./controls.js";
+import { canRetry, retryItem } from "./controls.js";
 
 const KINDS = { issue: "Issue", brief: "Brief", draft: "Draft", edited: "Edited draft", verdict: "Verdict", feedback: "Feedback", result: "Result" };
 const OUTPUT_INTERVAL = 1500; // ms
@@ -36,7 +36,7 @@ export async function itemView(main, run, item) {
     const cache = cacheText(row.cache_read_tokens, row.cache_write_tokens);
     setText(facts, [row.running && row.node ? `at ${row.node}` : "", count(row.round, "round"), duration(age), count(row.calls, "call"), `${tokens(row.tokens)} tokens${cache ? ` (${cache})` : ""}`, dollars(row.cost), row.error ?? ""].filter(Boolean).join(" · "));
     decide.hidden = row.state !== "parked" || whole.read_only;
-    retry.hidden = !row.retryable || whole.read_only || ["ended", "killed"].includes(whole.run.state);
+    retry.hidden = !canRetry(row, whole.run, whole.read_only);
     showProgress(`${item} ${stateText(row.state)} - agentos`, row.running ? 0.5 : 1, row.state === "failed" ? "killed" : row.running ? "running" : "ended");
   }
 

@@ -3,7 +3,7 @@
 import { now } from "./api.js";
 import { clear, h, setClass, setText } from "./dom.js";
 import { cacheText, dollars, duration, stateText, tokens, tone } from "./format.js";
-import { retryItem } from "./controls.js";
+import { canRetry, retryItem } from "./controls.js";
 import { virtualTable } from "./table.js";
 
 const ROW_HEIGHT = 41; // pixels, as in the stylesheet
@@ -26,7 +26,7 @@ function waitText(row) {
 }
 
 export function itemsPanel(box, store) {
-  const canRetry = (row) => row.retryable && !store.readOnly && !["ended", "killed"].includes(store.run.state);
+  const isRetryable = (row) => canRetry(row, store.run, store.readOnly);
   const state = { text: "", group: "all", sort: "", isDown: false };
   const link = (row, cell) => {
     const href = `#/runs/${encodeURIComponent(store.id)}/items/${encodeURIComponent(row.item)}`;
@@ -56,7 +56,7 @@ export function itemsPanel(box, store) {
     { id: "cost", text: "Cost", class: "number extra-cell cost-cell", sort: (row) => row.cost ?? 0, cell: (row, cell) => setText(cell, dollars(row.cost)) },
     { id: "age", text: "Time", class: "number", sort: age, cell: (row, cell) => setText(cell, row.attempts || row.running ? duration(age(row)) : "") },
     { id: "act", text: h("span", { class: "visually-hidden" }, "Actions"), class: "act-cell", cell: (row, cell) => {
-      const isWanted = canRetry(row);
+      const isWanted = isRetryable(row);
       if (isWanted && !cell.firstChild) cell.append(h("button", { type: "button", class: "small", "aria-label": `Retry ${row.item}`, onclick: () => retryItem(store.id, row.item) }, "Retry"));
       else if (!isWanted && cell.firstChild) clear(cell);
     } },
@@ -96,7 +96,7 @@ export function itemsPanel(box, store) {
       rows = rows.map((row) => [column.sort(row), row]).sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0)).map(([, row]) => row);
     }
     empty.hidden = rows.length > 0;
-    table.element.classList.toggle("no-actions", !all.some(canRetry));
+    table.element.classList.toggle("no-actions", !all.some(isRetryable));
     table.setRows(rows);
   }
 

@@ -16,8 +16,8 @@ export function keysPanel(box, store) {
         h("caption", {}, "In this run"),
         h("thead", {}, h("tr", {}, ["Key", "State", "Back in", "In use", "Calls", "Refused", "Time in use"].map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
         ours)),
-    h("h2", {}, "On this machine"), host);
-  let known = "";
+    h("h2", {}, store.run.is_fleet ? "At the gateway" : "On this machine"), host);
+  const shared = hostKeys(host, store.readOnly);
 
   function draw() {
     clear(ours, store.keys.map((key) => h("tr", {},
@@ -36,38 +36,58 @@ export function keysPanel(box, store) {
     return left > 0 ? duration(left) : "now";
   }
 
+  draw();
+  return {
+    update: draw,
+    tick() { for (const cell of ours.querySelectorAll("[data-until]")) cell.textContent = countdown(Number(cell.dataset.until)); shared.tick(); },
+    unmount: shared.unmount,
+  };
+}
+
+// The keys of this machine, or of a fleet's gateway, as cards that follow their state.
+export function hostKeys(host, readOnly) {
+  let known = "";
+
   async function load() {
     try {
       const answer = await get(path("keys"));
-      const text = JSON.stringify(answer.keys);
-      if (text !== known) {
-        known = text;
-        clear(host, answer.keys.length ? answer.keys.map((key) => card(key, store.readOnly, load)) : h("p", { class: "quiet" }, "No key is stored on this machine. Add one with: ", h("code", {}, "agentos keys add")));
-      }
+      const text = JSON.stringify([answer.keys, answer.problem]);
+      if (text === known) return;
+      known = text;
+      clear(host,
+        answer.problem ? h("p", { class: `notice ${answer.gateway ? "bad" : "plain"}` }, answer.problem) : null,
+        answer.keys.map((key) => card(key, readOnly, "gateway" in answer, load)),
+        answer.keys.length || answer.problem ? null : h("p", { class: "quiet" }, "No key is stored on this machine. Add one with: ", h("code", {}, "agentos keys add")));
     } catch (error) {
+      known = "";
       clear(host, h("p", { class: "notice bad" }, error.message));
     }
   }
 
-  draw();
   load();
   const timer = setInterval(load, INTERVAL);
   return {
-    update: draw,
-    tick() { for (const cell of ours.querySelectorAll("[data-until]")) cell.textContent = countdown(Number(cell.dataset.until)); },
+    tick() { for (const pill of host.querySelectorAll("[data-until]")) pill.textContent = stateOf(pill.dataset.text, Number(pill.dataset.until)); },
     unmount() { clearInterval(timer); },
   };
 }
 
-function card(key, readOnly, reload) {
+function stateOf(text, until) {
+  return until ? `${text}, ${duration(until - now())} left` : text;
+}
+
+function card(key, readOnly, isGateway, reload) {
   const isDisabled = key.states.some((entry) => entry.state === "disabled");
   return h("article", { class: "card key-card" },
     h("div", { class: "row between" }, h("h3", {}, key.name), h("span", { class: "quiet" }, `${key.provider}${key.bucket ? `, bucket ${key.bucket}` : ""}`)),
-    h("p", {}, key.states.map((entry) => h("span", { class: `pill ${tone(entry.state)}` }, `${entry.state}${entry.models.length ? ` for ${entry.models.join(", ")}` : ""}${entry.until ? `, ${duration(entry.until - now())} left` : ""}`))),
+    h("p", {}, key.states.map((entry) => {
+      const text = `${entry.state}${entry.models.length ? ` for ${entry.models.join(", ")}` : ""}`;
+      return h("span", { class: `pill ${tone(entry.state)}`, "data-text": text, "data-until": entry.until }, stateOf(text, entry.until));
+    })),
     key.limits.map((limit) => h("label", { class: "quota" }, `${limit.limit}: ${Math.round(limit.used).toLocaleString("en")} of ${limit.of.toLocaleString("en")}`,
       h("progress", { max: limit.of, value: Math.min(limit.used, limit.of) }))),
     key.last_refusal ? h("p", { class: "quiet" }, `Last refusal: ${key.last_refusal}`) : null,
-    readOnly ? null : h("div", { class: "row" },
+    readOnly || isGateway ? null : h("div", { class: "row" },
       isDisabled
         ? h("button", { type: "button", class: "small", onclick: () => change(key.name, { action: "enable" }, { action: "disable" }, reload) }, "Enable")
         : h("button", { type: "button", class: "small", onclick: () => change(key.name, { action: "disable" }, { action: "enable" }, reload) }, "Disable"),

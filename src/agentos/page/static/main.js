@@ -8,12 +8,16 @@ import { runView } from "./run.js";
 import { itemView } from "./item.js";
 import { decisionsView } from "./decisions.js";
 import { compareView } from "./compare.js";
+import { machinesView } from "./machines.js";
 
 const REVIEW_INTERVAL = 5000; // ms
+const RETRY_INTERVAL = 3000; // ms after a view could not be opened because something does not answer
 const SHORTCUTS = "agentos-shortcuts";
 const main = document.getElementById("main");
 let current = { unmount() {} };
 let waiting = 0;
+let isFleet = false;
+let retry = null;
 let announced = new Set();
 let pendingPrefix = false;
 
@@ -22,6 +26,7 @@ const routes = [
   [/^#\/runs\/([^/]+)(?:\/(\w+))?$/, (run, tab) => runView(main, run, tab ?? "items")],
   [/^#\/decisions(?:\/([^/]+)(?:\/(.+))?)?$/, (item, project) => decisionsView(main, item ?? "", project ?? "", refreshWaiting)],
   [/^#\/compare\/([^/]+)\/([^/]+)$/, (first, second) => compareView(main, first, second)],
+  [/^#\/machines$/, () => machinesView(main)],
   [/^#?\/?$/, () => runsView(main)],
 ];
 
@@ -29,6 +34,7 @@ async function show({ moveFocus = false } = {}) {
   const hash = location.hash;
   const found = routes.map(([pattern, view]) => [hash.match(pattern), view]).find(([match]) => match);
   current.unmount();
+  clearTimeout(retry);
   drawNavigation();
   try {
     const [match, view] = found ?? [[""], () => runsView(main)];
@@ -36,6 +42,7 @@ async function show({ moveFocus = false } = {}) {
   } catch (error) {
     current = { unmount() {} };
     showProblem(error);
+    if (error.status === 0 || error.status === 503) retry = setTimeout(show, RETRY_INTERVAL);
   }
   const heading = main.querySelector("h1");
   // A screen reader starts with the new view; the first one is read from the top anyway.
@@ -54,12 +61,9 @@ function showProblem(error) {
 }
 
 function drawNavigation() {
-  const isDecisions = location.hash.startsWith("#/decisions");
-  const entries = [
-    ["#/", "Runs", !isDecisions, null],
-    ["#/decisions", "Decisions", isDecisions, waiting || null],
-  ];
-  clear(document.getElementById("nav"), entries.map(([href, text, here, badge]) => h("a", { href, "aria-current": here ? "page" : null },
+  const here = ["#/decisions", "#/machines"].find((route) => location.hash.startsWith(route)) ?? "#/";
+  const entries = [["#/", "Runs", null], ["#/decisions", "Decisions", waiting || null], ...(isFleet ? [["#/machines", "Machines", null]] : [])];
+  clear(document.getElementById("nav"), entries.map(([href, text, badge]) => h("a", { href, "aria-current": href === here ? "page" : null },
     text, badge ? h("span", { class: "badge", "aria-label": `${badge} waiting` }, String(badge)) : null)));
 }
 
@@ -70,8 +74,9 @@ export async function refreshWaiting() {
     const fresh = undecided.filter((item) => !announced.has(gateOf(item)));
     if (fresh.length) notifyWaiting(fresh);
     announced = new Set(undecided.map(gateOf));
-    if (answer.waiting !== waiting) {
+    if (answer.waiting !== waiting || answer.is_fleet !== isFleet) {
       waiting = answer.waiting;
+      isFleet = answer.is_fleet;
       drawNavigation();
     }
   } catch {
@@ -89,7 +94,7 @@ function shortcutsOn() {
 
 function showHelp() {
   const rows = [
-    ["g then r", "all runs"], ["g then d", "decisions"], ["/", "search"], ["j, k", "next, previous in a list"],
+    ["g then r", "all runs"], ["g then d", "decisions"], ...(isFleet ? [["g then m", "machines"]] : []), ["/", "search"], ["j, k", "next, previous in a list"],
     ["Enter", "open"], ["a", "approve"], ["s", "send back"], ["e", "edit the draft"], ["r", "reject"], ["?", "this list"],
   ];
   const dialog = h("dialog", { "aria-labelledby": "help-title" },
@@ -125,6 +130,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "?") showHelp();
   else if (pendingPrefix && event.key === "r") location.hash = "#/";
   else if (pendingPrefix && event.key === "d") location.hash = "#/decisions";
+  else if (pendingPrefix && isFleet && event.key === "m") location.hash = "#/machines";
   else if (event.key === "/" && main.querySelector("input[type=search]")) {
     main.querySelector("input[type=search]").focus();
     event.preventDefault();

@@ -111,7 +111,7 @@ function runHead(store) {
   for (const name of ["left", "time", "cost", "tokens", "cache", "workers", "refusals"]) {
     const value = h("dd", { class: "number" });
     values.set(name, value);
-    figures.append(h("div", {}, h("dt", {}, { left: "Time left", time: "Time", cost: "Cost", tokens: "Tokens", cache: "Prompt cache", workers: "Workers busy", refusals: "Refusals (429)" }[name]), value));
+    figures.append(h("div", {}, h("dt", {}, { left: "Time left", time: "Time", cost: "Cost", tokens: "Tokens", cache: "Prompt cache", workers: store.run.is_fleet ? "Items at work" : "Workers busy", refusals: "Refusals (429)" }[name]), value));
   }
   const element = h("section", { class: "card run-head" },
     h("div", { class: "row between" },
@@ -141,7 +141,7 @@ function runHead(store) {
       const cache = run.usage ? cacheText(run.usage.cache_read_tokens, run.usage.cache_write_tokens) : "";
       setText(values.get("cache"), cache);
       values.get("cache").parentElement.hidden = !cache;
-      setText(values.get("workers"), isOver(run) ? "-" : `${run.running} of ${run.workers}`);
+      setText(values.get("workers"), isOver(run) ? "-" : run.is_fleet ? String(run.running) : `${run.running} of ${run.workers}`);
       setText(values.get("refusals"), String(run.refusals ?? 0));
       controls.update();
       drawNotices(run);
@@ -151,10 +151,11 @@ function runHead(store) {
 
   function drawNotices(run) {
     const parked = [...store.rows.values()].filter((row) => row.state === "parked");
-    const key = JSON.stringify([run.next, run.unreadable_lines, run.breakers, run.alerts, parked.map((row) => row.item), run.state]);
+    const key = JSON.stringify([run.next, run.unreadable_lines, run.breakers, run.alerts, run.problem, parked.map((row) => row.item), run.state]);
     if (key === noticeText) return;
     noticeText = key;
     clear(notices,
+      run.problem ? notice("bad", run.problem) : null,
       parked.length ? notice("warn", `${parked.map((row) => row.item).slice(0, 5).join(", ")}${parked.length > 5 ? ` and ${parked.length - 5} more` : ""} ${parked.length === 1 ? "waits" : "wait"} for a decision. `, h("a", { href: "#/decisions", class: "button" }, `Decide (${parked.length})`)) : null,
       run.state === "suspended" ? notice("warn", "The run is suspended (Ctrl-Z). Type fg in its terminal.") : null,
       (run.breakers ?? []).map((span) => notice("bad", `${span.label} fails for all calls since ${duration(now() - span.began)}; calls are held back until a probe works.`)),

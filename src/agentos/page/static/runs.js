@@ -1,22 +1,24 @@
 // All runs of the home, live ones first.
 
 import { get, now, path } from "./api.js";
-import { clear, h } from "./dom.js";
+import { clear, h, setText } from "./dom.js";
 import { ago, count, day, dollars, duration, folderName, tone } from "./format.js";
 import { notifyEnd, showProgress } from "./attention.js";
 
 const INTERVAL = 2000; // ms
 
 export async function runsView(main) {
-  const state = { runs: [], text: "", only: "", chosen: new Set() };
+  const state = { runs: [], text: "", only: "", chosen: new Set(), isFleet: false };
   const search = h("input", { type: "search", id: "run-search", placeholder: "Search project, workflow, id", oninput: (event) => { state.text = event.target.value.toLowerCase(); draw(); } });
   const only = h("select", { id: "run-state", onchange: (event) => { state.only = event.target.value; draw(); } },
     ["", "running", "paused", "ended", "killed"].map((value) => h("option", { value }, value || "any state")));
   const compare = h("button", { type: "button", disabled: true, onclick: openComparison }, "Compare two");
   const list = h("div", { class: "run-list", id: "run-list" });
   const summary = h("p", { class: "quiet", role: "status" });
+  const problem = h("p", { class: "notice bad", role: "status", hidden: true });
   clear(main,
     h("div", { class: "head" }, h("h1", {}, "Runs"), summary),
+    problem,
     h("div", { class: "toolbar" },
       h("label", { class: "visually-hidden", for: "run-search" }, "Search runs"), search,
       h("label", { class: "visually-hidden", for: "run-state" }, "State"), only, compare),
@@ -56,7 +58,7 @@ export async function runsView(main) {
     });
     if (!elements.length) {
       elements.push(h("div", { class: "card empty" }, h("p", {}, state.runs.length ? "No run matches." : "No runs yet."),
-        state.runs.length ? null : h("p", {}, "Start one with: ", h("code", {}, "lld-workflow --all --parallel"))));
+        state.runs.length ? null : h("p", {}, "Start one with: ", h("code", {}, state.isFleet ? "lld-workflow --all --fleet" : "lld-workflow --all --parallel"))));
     }
     if (elements.length !== list.children.length || elements.some((element, index) => element !== list.children[index])) clear(list, elements);
     showProgress(live ? `${live} running - agentos` : "Runs - agentos", live ? 0.5 : 1, live ? "running" : "ended");
@@ -69,11 +71,18 @@ export async function runsView(main) {
       if (before && isLive(before) && !isLive(run)) notifyEnd(run);
     }
     state.runs = answer.runs;
+    state.isFleet = answer.is_fleet;
+    showProblem(answer.problem);
     draw();
   }
 
+  function showProblem(text) {
+    problem.hidden = !text;
+    setText(problem, text ?? "");
+  }
+
   await load();
-  const timer = setInterval(() => load().catch(() => {}), INTERVAL);
+  const timer = setInterval(() => load().catch((error) => showProblem(error.message)), INTERVAL);
   return {
     unmount() { clearInterval(timer); },
     onkey(event) {
