@@ -5,7 +5,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.scenarios.harness import RunHarness
 
-from .browser import Tab, open_tab, require
+from .browser import Tab, open_tab, require, violations
 from .setup_browser import AXE, AXE_HINT
 
 pytestmark = pytest.mark.slow
