@@ -116,6 +116,7 @@ def test_a_failed_item_is_submitted_again_from_the_page(fleet: Fleet) -> None:
         wait_until(lambda: run(page, 2)["run"]["state"] == "ended", 60)
         assert states(page, 2) == {"LLD-1": "approved"}
         assert states(page, 1) == {"LLD-1": "failed", "LLD-2": "failed"}
+        assert any("queued again" in line["text"] for line in page.get("/api/runs/S2/log").json["lines"])
         refused = page.post("/api/runs/S1/requests", retry)
         assert (refused.status, refused.json["error"]) == (400, "LLD-1 is in a later submission: see S2")
         unknown = page.post("/api/runs/S1/requests", {**retry, "item": "LLD-9"})

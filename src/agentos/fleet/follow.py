@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
@@ -15,6 +15,7 @@ from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.scheduling.control import EXIT_CODES
 from agentos.fleet.collect import Collector
+from agentos.fleet.machine_usage import UsageOverMachines
 from agentos.fleet.replay import replay
 from agentos.fleet.temporal import cancel_items, map_bounded, workflow_status
 from agentos.run.event_loop import Clock
@@ -62,7 +63,7 @@ class FleetFollower:
         self._unfinished = dict.fromkeys(followed.items)
         self._endings: dict[str, Ending] = {}
         self._started_at = self._clock.monotonic()
-        self._usage: dict[str, Usage] = {}
+        self._usage = UsageOverMachines()
         self._waited_seconds = 0.0
         self._missing: set[str] = set()
         self._left: set[str] = set()
@@ -140,16 +141,14 @@ class FleetFollower:
         return cursor
 
     def handle(self, entry: FleetEvent) -> None:
-        """A worker knows what an item has used on its own machine; here it is added up over all of them."""
+        """Publish an event of these items."""
         if 0 < entry.submission < self._followed.floors.get(entry.item, 0):
             return  # of an earlier submission, which a long transaction has kept behind our horizon
-        event = entry.event
         if entry.item in self._left:
             return
+        event = self._usage.handle(entry.event)
         if isinstance(event, events.LeaseGranted):
             self._waited_seconds += event.waited_seconds
-        if isinstance(event, events.LeaseReleased):
-            self._usage[entry.item] = self._usage.get(entry.item, Usage()) + event.usage
         if isinstance(event, events.ItemStarted | events.ItemRequeued):
             # It goes on after its review, or somebody retries it.
             self._endings.pop(entry.item, None)
@@ -158,8 +157,6 @@ class FleetFollower:
             self._unfinished.pop(entry.item, None)
             self._endings[entry.item] = event.outcome.ending
             self._is_collected = False
-            usage = max(event.usage, self._usage.get(entry.item, Usage()), key=lambda used: used.tokens)
-            event = replace(event, usage=usage)
         self._publish(event, entry.at)
 
     async def _collect(self) -> None:

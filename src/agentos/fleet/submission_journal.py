@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from agentos.core.protocol.codec import CodecError, EventEncoder, loads
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.text.line_assembler import one_line
 from agentos.fleet.lost_workflows import LostWorkflows
+from agentos.fleet.machine_usage import UsageOverMachines
 from agentos.storage.files import private_file, private_folder
 from agentos.storage.journal import NAME
 from agentos.storage.postgres.connecting import is_away
@@ -75,22 +76,6 @@ class SharedReader:
                 raise ServiceAway(
                     f"Postgres cannot be reached ({one_line(str(error))[:200]}); try again"
                 ) from error
-
-
-class UsageOverMachines:
-    """A worker knows what an item has used on its own machine; here it is added up over all of them."""
-
-    def __init__(self) -> None:
-        self._usage: dict[str, Usage] = {}
-
-    def handle(self, event: events.Event) -> events.Event:
-        """The event, at the end of an item with everything that the item has used."""
-        if isinstance(event, events.LeaseReleased):
-            self._usage[event.item] = self._usage.get(event.item, Usage()) + event.usage
-        if isinstance(event, events.ItemEnded):
-            used = max(event.usage, self._usage.get(event.item, Usage()), key=lambda usage: usage.tokens)
-            return replace(event, usage=used)
-        return event
 
 
 class SubmissionJournal:
@@ -148,12 +133,10 @@ class SubmissionJournal:
         own = {item for item, row in found.items.items() if row.submission == self.row.number}
         # Of those that a later submission has, the ones about which this one wrote something.
         cursor, others = EventCursor(0), [threads[item] for item in threads if item not in own]
-        while others:
-            rows, cursor = reader.events(
-                self.row.number, others, cursor, (events.ItemStarted, events.ItemEnded)
-            )
-            if not rows:
-                break
+        before = None
+        while others and cursor != before:
+            before, kinds = cursor, (events.ItemStarted, events.ItemEnded)
+            rows, cursor = reader.events(self.row.number, others, cursor, kinds)
             own |= {row.item for row in rows}
         names = tuple(item for item in found.items if item in own)
         titles = reader.titles(threads[name] for name in names)
@@ -166,9 +149,10 @@ class SubmissionJournal:
     def _read_events(self) -> bool:
         """Returns whether all of them could be read."""
         while (found := self._shared.ask(self._next_events)) is not None:
-            rows, self._cursor = found
-            if not rows:
+            rows, cursor = found
+            if cursor == self._cursor:
                 return True
+            self._cursor = cursor
             for row in rows:
                 self._copy(row)
         return False

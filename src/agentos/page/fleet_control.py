@@ -9,7 +9,7 @@ from agentos.core.errors import AgentosError, NothingMatches, ServiceAway, Usage
 from agentos.core.protocol import events
 from agentos.core.text.secrets import Secret
 from agentos.fleet.machines import Machine, gateway_keys, list_machines, polling_machines
-from agentos.fleet.resubmit import resubmit
+from agentos.fleet.retry import retry_item
 from agentos.fleet.temporal import cancel_items, connect_temporal
 from agentos.outputs.format import count
 from agentos.outputs.report.facts import plain
@@ -88,8 +88,11 @@ class FleetControl:
         if found.submission != row.number:
             raise UsageError(f"{item} is in a later submission: see S{found.submission}")
         with self.runs.shared.session():
-            number = resubmit(self.database, row.project, found)
-        return {"changed": True, "texts": [f"{item} was submitted again, as S{number}."], "run": f"S{number}"}
+            is_queued = asyncio.run(retry_item(self.database, row.project, item))
+        number = self._items(row)[item].submission
+        if not is_queued or number == row.number:
+            raise UsageError(f"{item} did not fail: it is {found.text}")
+        return {"changed": True, "texts": [f"{item} is queued again, as S{number}."], "run": f"S{number}"}
 
     def _items(self, row: SubmissionRow) -> dict[str, SubmittedItem]:
         with self.runs.shared.session() as reader:

@@ -11,7 +11,8 @@ from agentos.core.errors import ServiceAway
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import CodecError, loads
 from agentos.core.run_state.run_stats import RunStats
-from agentos.fleet.submission_journal import SharedReader, SubmissionJournal, UsageOverMachines, run_started
+from agentos.fleet.machine_usage import UsageOverMachines
+from agentos.fleet.submission_journal import SharedReader, SubmissionJournal, run_started
 from agentos.page.run_view import MAX_LOADED, MAX_TOTALS, DocumentFiles, RunView, forget_runs
 from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetDocument
 from agentos.storage.postgres.submissions import EventRow, SubmissionReader, SubmissionRow
@@ -152,11 +153,10 @@ def load_totals(reader: SubmissionReader, row: SubmissionRow) -> RunStats | None
     found = reader.items(row)
     threads = [item.thread for item in found.items.values()]
     rows: list[EventRow] = []
-    cursor = EventCursor(0)
-    while True:
+    cursor, before = EventCursor(0), None
+    while cursor != before:
+        before = cursor
         more, cursor = reader.events(row.number, threads, cursor, TOTALS)
-        if not more:
-            break
         rows += more
     names = {item.item for item in found.items.values() if item.submission == row.number}
     names |= {entry.item for entry in rows}

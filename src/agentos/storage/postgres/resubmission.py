@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
-from agentos.core.protocol.codec import encode, pack, unpack
+from agentos.core.protocol.codec import encode, one_line, pack, unpack
 from agentos.core.protocol.events import ItemRequeued
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.storage.postgres.fleet_items import FleetDatabase
@@ -41,7 +41,7 @@ def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float)
         connection.execute("SELECT set_config('agentos.claim', %s, true)", (row["claim"],))
         connection.execute(
             "INSERT INTO agentos_events (thread_id, at, event) VALUES (%s, %s, %s)",
-            (thread, at, json.dumps(event)),
+            (thread, at, one_line(event)),
         )
         # What `--fresh` was to drop has been dropped: it continues from its checkpoint.
         task = replace(unpack(ItemTask, row["task"]), fresh=False)

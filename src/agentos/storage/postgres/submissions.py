@@ -8,7 +8,7 @@ from psycopg.rows import DictRow
 
 from agentos.core.protocol.codec import WIRE_NAMES, unpack
 from agentos.core.protocol.results import Outcome
-from agentos.storage.postgres.fleet_items import LIVE, EventCursor, FleetDatabase
+from agentos.storage.postgres.fleet_items import LIVE, EventCursor, FleetDatabase, count_settled
 
 MAX_LISTED = 100  # submissions
 PAGE = 2000  # events per query
@@ -40,6 +40,11 @@ class SubmittedItem:
     @property
     def is_live(self) -> bool:
         return self.state in LIVE
+
+    @property
+    def text(self) -> str:
+        """Its state in words."""
+        return str(self.outcome.verdict or self.outcome.ending) if self.outcome else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +128,27 @@ class SubmissionReader:
     ) -> tuple[list[EventRow], EventCursor]:
         """What follows in this submission, of these kinds if any are named, in an order that never changes.
 
-        Only what is below the snapshot's horizon: see `FleetDatabase.events_after`.
+        Only what is below the snapshot's horizon: see `count_settled`.
         """
         marks = [f'%"type":"{WIRE_NAMES[kind]}"%' for kind in kinds] or ["%"]
         rows = self._database.connection.execute(
-            "SELECT id, written::text AS transaction, thread_id, at, event::text AS event FROM agentos_events "
-            "WHERE (written, id) > (%s::xid8, %s) AND written < pg_snapshot_xmin(pg_current_snapshot()) "
-            "AND thread_id = ANY(%s) AND event::text LIKE %s AND event::text LIKE ANY(%s) "
+            "SELECT id, written::text AS transaction, thread_id, at, event::text AS event, "
+            "pg_snapshot_xmin(pg_current_snapshot())::text AS horizon FROM agentos_events "
+            "WHERE (written, id) > (%s::xid8, %s) AND thread_id = ANY(%s) AND event::text LIKE %s AND event::text LIKE ANY(%s) "
             "ORDER BY written, id LIMIT %s",
             (
                 *(str(cursor.transaction), cursor.event if cursor.event else -1, list(threads)),
                 *(f'%"submission":{submission},%', marks, PAGE),
             ),
         ).fetchall()
+        numbered = [EventCursor(int(row["transaction"]), int(row["id"])) for row in rows]
+        count = count_settled(numbered, int(rows[0]["horizon"])) if rows else 0
         found = [
             EventRow(str(row["thread_id"]).partition("/")[2], float(row["at"]), str(row["event"]))
-            for row in rows
+            for row in rows[:count]
             if _submission_of(row["event"]) == submission
         ]
-        last = EventCursor(int(rows[-1]["transaction"]), int(rows[-1]["id"])) if rows else cursor
-        return found, last
+        return found, numbered[count - 1] if count else cursor
 
     def machine_items(self) -> list[MachineItem]:
         """Every item that a machine has or had."""
