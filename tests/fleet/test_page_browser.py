@@ -24,7 +24,9 @@ from tests.page.browser import launched, open_served, require, violations
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(
+    scope="module"
+)  # its event loop must not outlive the module: other tests have loops of their own
 def browser() -> "Iterator[Browser]":
     with launched() as opened:
         yield opened
@@ -69,7 +71,7 @@ def test_a_submission_is_watched_decided_and_stopped_in_the_browser(browser: "Br
         page.locator("#tab-log").click()
         expect(page.locator(".lines")).to_contain_text("N3_review")
         tab.go("machines")
-        expect(page.locator("tbody th")).to_have_text(re.compile(f":{worker.pid}$"))
+        expect(page.locator("tbody tr", has_text=f":{worker.pid}")).to_contain_text("LLD-")
         expect(page.locator(".key-card").first).to_contain_text("gemini")
         assert violations(page) == []
         tab.go("runs/S1/keys")

@@ -37,7 +37,7 @@ def require(found: object, hint: str) -> None:
 
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:
-    """The browser, started once per test process."""
+    """The browser; start it once for many tests."""
     executable = chromium()
     require(executable, CHROMIUM_HINT)
     with sync_playwright() as playwright:

@@ -18,7 +18,9 @@ def harness(tmp_path: Path) -> Iterator[RunHarness]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(
+    scope="module"
+)  # its event loop must not outlive the module: other tests have loops of their own
 def browser() -> "Iterator[Browser]":
     from .browser import launched
 

@@ -37,8 +37,8 @@ export function itemsPanel(box, store) {
     { id: "title", text: "Title", class: "title-cell", cell: (row, cell) => { setText(cell, store.titles[row.item] ?? ""); cell.title = store.titles[row.item] ?? ""; } },
     { id: "state", text: "State", class: "state-cell", sort: (row) => row.state, cell: (row, cell) => {
       if (!cell.firstChild) cell.append(h("span"));
-      setClass(cell.firstChild, `pill ${tone(row.state)}`);
-      setText(cell.firstChild, stateText(row.state));
+      setClass(cell.firstChild, `pill ${row.quiet ? "warn" : tone(row.state)}`);
+      setText(cell.firstChild, row.quiet ? `${stateText(row.state)}, ${row.quiet}` : stateText(row.state));
     } },
     { id: "node", text: "Node", class: "wide-cell", cell: (row, cell) => setText(cell, row.running ? row.node || "starting" : "") },
     { id: "round", text: "Round", class: "number wide-cell", sort: (row) => row.round, cell: (row, cell) => setText(cell, row.round ? String(row.round) : "") },
