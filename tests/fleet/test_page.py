@@ -47,6 +47,12 @@ def test_a_submission_is_shown_while_it_runs_and_when_it_has_ended(fleet: Fleet)
             fleet.worker()
             events = list(stream)
         journal = [data["event"]["type"] for name, data in events if name == "journal"]
+        seen = [data for name, data in events if name == "state"]
+        busy = [row for state in seen for row in state["rows"] if row["keys"]]
+        assert busy and {row["state"] for row in busy} == {
+            "running"
+        }  # from the first machine's first event on
+        assert journal.count("item_started") == 3
         assert journal[0] == "run_started" and journal[-1] == "run_ended"
         assert journal.count("item_ended") == 3 and events[-1][0] == "end"
         shown = run(page)

@@ -44,15 +44,16 @@ def test_a_submission_is_watched_decided_and_stopped_in_the_browser(browser: "Br
         page.locator("a.run-link").click()
         expect(page.locator("h1")).to_have_text(f"lld in {fleet.name}")
         worker = fleet.worker(parallel=2)
-        expect(page.locator("tr", has_text="LLD-1").locator(".wide-cell").first).to_contain_text("N1_design")
+        expect(page.locator("tr", has_text="LLD-1").locator(".wide-cell").first).to_contain_text(
+            "N1_design", timeout=60_000
+        )
         expect(page.locator("tr", has_text="LLD-1").locator(".pill")).to_have_text(
             "waiting for you", timeout=60_000
         )
         # What a fleet does not have stays where it is and says why, by keyboard too.
         pause = page.get_by_role("button", name="Pause")
         expect(pause).to_have_attribute("aria-disabled", "true")
-        pause.focus()
-        page.keyboard.press("Enter")
+        pause.press("Enter")
         expect(page.locator(".toast").last).to_contain_text("A submission cannot be paused")
         page.get_by_role("link", name=re.compile("Decide")).click()
         expect(page.locator(".decision h2")).to_contain_text("LLD-1")

@@ -22,6 +22,7 @@ PATHS = (
     "/static/nothing",
     "/api/runs",
     "/api/keys",
+    "/api/machines",
     "/api/reviews",
     "/nothing",
     "/api/runs/x/events",

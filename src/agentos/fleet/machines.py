@@ -106,4 +106,5 @@ def gateway_keys(url: str, token: Secret) -> list[dict[str, Any]]:
         raise ServiceAway(
             f"{url} answered {response.status_code}: expected an agentos gateway of this version"
         )
-    return [entry for entry in found if isinstance(entry, dict)]
+    keys = [entry for entry in found if isinstance(entry, dict)]
+    return sorted(keys, key=lambda entry: (str(entry.get("provider")), str(entry.get("name"))))

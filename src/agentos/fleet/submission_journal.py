@@ -34,6 +34,7 @@ POLL_INTERVAL = 0.25  # seconds
 ROWS_INTERVAL = 1.0  # seconds between two looks at the items' rows
 RETRY_INTERVAL = 1.0  # seconds after Postgres did not answer
 Answer = TypeVar("Answer")
+SIGNS_OF_WORK = (events.ItemStarted, events.WorkerStarted, events.NodeStarted, events.LeaseRequested)
 SUPERSEDED = Outcome(Ending.INTERRUPTED, error="a later submission has taken it over")
 NEVER_STARTED = Outcome(Ending.INTERRUPTED, error="stopped before a machine had it")
 
@@ -58,7 +59,7 @@ class SharedReader:
             except Exception as error:
                 if not is_away(error):
                     raise
-                self.problem = f"Postgres cannot be reached ({one_line(str(error))[:200]}); trying again"
+                self.problem = f"{away_text(error)}; trying again"
                 self._retry_at = time.monotonic() + RETRY_INTERVAL
                 return None
             self.problem = ""
@@ -73,9 +74,13 @@ class SharedReader:
             except Exception as error:
                 if not is_away(error):
                     raise
-                raise ServiceAway(
-                    f"Postgres cannot be reached ({one_line(str(error))[:200]}); try again"
-                ) from error
+                raise ServiceAway(f"{away_text(error)}; try again") from error
+
+
+def away_text(error: Exception) -> str:
+    """One line; libpq adds a question for administrators."""
+    reason = one_line(str(error)).partition(" Is the server running")[0]
+    return f"Postgres cannot be reached ({reason[:200]})"
 
 
 class SubmissionJournal:
@@ -90,6 +95,8 @@ class SubmissionJournal:
         self._threads: dict[str, str] = {}
         self._usage = UsageOverMachines()
         self._endings: dict[str, Ending] = {}
+        self._at_work: set[str] = set()
+        self._starts: dict[str, int] = {}
         self._waited_seconds = 0.0
         self._last_at = row.at
         self._is_over = False
@@ -167,17 +174,27 @@ class SubmissionJournal:
             event = loads(row.text)
         except CodecError:
             event = None  # of a newer version: the readers of the journal count it
+        if isinstance(event, SIGNS_OF_WORK) and row.item not in self._at_work:
+            # What a machine writes before the item's process has claimed the item is refused, and so may its start be.
+            self._starts[row.item] = self._starts.get(row.item, 0) + 1
+            started = event if isinstance(event, events.ItemStarted) else None
+            self._write(started or events.ItemStarted(row.item, 0, self._starts[row.item]), row.at)
+            self._at_work.add(row.item)
+            self._endings.pop(row.item, None)
+            if started:
+                return
         match event:
             case events.LineWritten():
                 self._write_output(event)
                 return
-            case events.ItemStarted():
-                self._endings.pop(row.item, None)
+            case events.ItemRetried() | events.ItemSuspended():
+                self._at_work.discard(row.item)
             case events.LeaseGranted():
                 self._waited_seconds += event.waited_seconds
             case events.LeaseReleased():
                 self._usage.handle(event)
             case events.ItemEnded():
+                self._at_work.discard(row.item)
                 self._endings[row.item] = event.outcome.ending
                 self._write(self._usage.handle(event), row.at)
                 return

@@ -43,7 +43,7 @@ export async function machinesView(main) {
     return h("tr", {},
       h("th", { scope: "row" }, machine.machine),
       h("td", {}, h("span", { class: `pill ${tone}` }, state)),
-      h("td", { class: "number" }, machine.seen === null ? "-" : `${duration(Math.max(0, now() - machine.seen))} ago`),
+      h("td", {}, machine.seen === null ? "-" : `${duration(Math.max(0, now() - machine.seen))} ago`),
       h("td", {}, machine.workflows.join(", ") || "-"),
       h("td", {}, machine.items.flatMap((entry) => [h("a", { href: `#/runs/${encodeURIComponent(entry.run)}/items/${encodeURIComponent(entry.item)}` }, entry.item), " "])),
       h("td", { class: "number" }, count(machine.ended, "item")));
