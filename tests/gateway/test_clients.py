@@ -1,5 +1,6 @@
 """Clients that disconnect, read slowly, send large bodies or are not authenticated."""
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -10,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from agentos.http.connection import Connection, HttpRequest
+from agentos.http.server import listening
 from tests.gateway import scripted
 from tests.gateway.harness import PROVIDERS, RunningGateway, gateway, gemini_body
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
@@ -288,6 +291,27 @@ def test_the_body_of_a_request_without_a_token_is_not_kept_in_memory(harness: Ru
         assert gate.ask().status == 200
 
 
+def test_headers_have_a_time_limit_at_first_and_between_requests() -> None:
+    async def answer(request: HttpRequest, connection: Connection) -> None:
+        connection.begin(204, ())
+        connection.finish()
+
+    async def try_out() -> None:
+        async with listening(answer, head_timeout=0.2) as url:
+            address = urlsplit(url)
+            for sent in (b"", b"GET / HTTP/1.1\r\nhost: x\r\n", b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HT"):
+                reader, writer = await asyncio.open_connection(address.hostname, address.port)
+                writer.write(sent)
+                with contextlib.suppress(ConnectionError):
+                    received = await asyncio.wait_for(reader.read(), 20)  # until the server has left
+                    assert received.startswith(b"HTTP/1.1 204") is sent.endswith(b"GET / HT")
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+
+    asyncio.run(try_out())
+
+
 def test_a_refused_connection_and_an_unknown_host_are_told_apart(harness: RunHarness) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -305,9 +329,10 @@ def test_a_certificate_that_is_not_trusted_is_named_and_can_be_trusted(
     harness: RunHarness, tmp_path: Path
 ) -> None:
     with tls_provider(tmp_path) as (url, certificate):
-        for trusted, status in ((False, 503), (True, 200)):
+        for trusted, status in (("", 503), ("REQUESTS_CA_BUNDLE", 200), ("SSL_CERT_FILE", 200)):
+            harness.extra_env.clear()
             if trusted:
-                harness.extra_env["REQUESTS_CA_BUNDLE"] = str(certificate)
+                harness.extra_env[trusted] = str(certificate)
             with gateway(harness, provider="openai", url=f"{url}/v1") as gate:
                 reply = gate.call("GET", "/openai/v1/models", authorization=f"Bearer {gate.token}")
                 assert reply.status == status

@@ -48,11 +48,13 @@ class Connection(asyncio.Protocol):
         connections: set["Connection"],
         max_body: int = MAX_BODY_BYTES,
         admit: "Admission | None" = None,
+        head_timeout: float = HEAD_TIMEOUT,
     ) -> None:
         self._handler = handler
         self._admit = admit
         self._connections = connections
         self._max_body = max_body
+        self._head_timeout = head_timeout
         self._http = h11.Connection(h11.SERVER)
         self._writable = asyncio.Event()
         self._writable.set()
@@ -196,7 +198,7 @@ class Connection(asyncio.Protocol):
 
     def _start_head_timer(self) -> None:
         loop = asyncio.get_running_loop()
-        self._head_timer = loop.call_later(HEAD_TIMEOUT, self._transport.abort)
+        self._head_timer = loop.call_later(self._head_timeout, self._transport.abort)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer:
@@ -209,6 +211,8 @@ class Connection(asyncio.Protocol):
             self._http.start_next_cycle()
             self._pipelined = self._discarded = 0
             self._transport.resume_reading()
+            if self._http.trailing_data[0]:  # the start of the next request came with the last one
+                self._start_head_timer()
             self._read_events()
         elif not self._transport.is_closing():
             self._transport.close()

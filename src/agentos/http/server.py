@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agentos.http.connection import MAX_BODY_BYTES, Admission, Connection, Handler
+from agentos.http.connection import HEAD_TIMEOUT, MAX_BODY_BYTES, Admission, Connection, Handler
 
 CLOSE_GRACE = 0.2  # seconds
 # A peer that was cut off is noticed within half a minute; the system's defaults take hours. Not every system has all.
@@ -42,6 +42,7 @@ async def listening(
     *,
     max_body: int = MAX_BODY_BYTES,
     admit: Admission | None = None,
+    head_timeout: float = HEAD_TIMEOUT,
 ) -> AsyncIterator[str]:
     """Serves while the context is open, and yields the server's URL; leaving drops every connection.
 
@@ -49,7 +50,7 @@ async def listening(
     """
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(handler, connections, max_body, admit),
+        lambda: Connection(handler, connections, max_body, admit, head_timeout),
         endpoint.host if endpoint.tls or endpoint.in_clear else loopback_address(endpoint.host),
         endpoint.port,
         backlog=1024,
