@@ -1,6 +1,7 @@
 """Answers to what a graph asks with `interrupt()`: read from text, checked, and recorded for the next run."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,9 @@ from agentos.core.protocol.codec import pack
 from agentos.core.text.line_assembler import one_line
 from agentos.review.queue import PendingReview, ReviewContext, undecided
 from agentos.storage.review_notes import decision_note
+
+MAX_SHOWN = 80  # characters of an invalid answer
+_NAME = re.compile(r"[0-9]{1,3}|[0-9a-f]{32}")  # the number of a question, or its id
 
 
 def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, object]) -> ReviewDecision:
@@ -45,32 +49,47 @@ def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, objec
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or name.strip() not in names:
+            if separator and _NAME.fullmatch(name.strip()):
+                ids = ", ".join(names)
+                raise UsageError(f"{review.parked_item.item} has no question {name.strip()}: expected {ids}")
             if len(questions) != 1:
                 raise UsageError(
                     f"{review.parked_item.item} asks {len(questions)} questions: expected --answer NUMBER=JSON for "
                     f"each, such as --answer 1={shlex.quote(text) if is_json(text) else 'true'}"
                 )
             name, value = "1", text
-        found[names[name.strip()]] = _from_json(value)
+        question = names[name.strip()]
+        if question in found:
+            raise UsageError(f"{review.parked_item.item} has two answers to one question: expected one")
+        found[question] = _from_json(value)
     return found
 
 
 def is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except ValueError:
+        _from_json(text)
+    except UsageError:
         return False
     return True
 
 
 def _from_json(text: str) -> object:
+    """The value; raises for what JSON does not have, such as NaN, and for half characters, which no file can hold."""
+    text = text.strip()
     try:
-        return json.loads(text)
-    except ValueError as error:
-        example = shlex.quote(json.dumps(text.strip(), ensure_ascii=False))
-        raise UsageError(
-            f"invalid answer {one_line(text)!r}: not JSON ({error}); a text needs quotes: {example}"
-        ) from error
+        value: object = json.loads(text, parse_constant=_refuse)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        shown = one_line(text.encode("utf-8", "replace").decode())
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+        example = f"; a text needs quotes: {shlex.quote(json.dumps(shown, ensure_ascii=False))}"
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"invalid answer {shown!r}: not JSON ({reason}){example}") from error
+    return value
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def answer_form(review: PendingReview) -> str:
