@@ -1,6 +1,7 @@
 """The public API for writing workflows: these names are stable."""
 
 from agentos.core.errors import InvalidSpec, ItemError
+from agentos.core.planning.gates import Gate, GateRequest, ReviewAction, ReviewDecision
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
@@ -20,6 +21,8 @@ __all__ = [
     "Candidate",
     "Conclusion",
     "Documents",
+    "Gate",
+    "GateRequest",
     "GraphItem",
     "GraphOptions",
     "InvalidSpec",
@@ -31,6 +34,8 @@ __all__ = [
     "ModelResponse",
     "NodeContext",
     "Page",
+    "ReviewAction",
+    "ReviewDecision",
     "SkipReason",
     "SkippedFile",
     "Verdict",

@@ -1,9 +1,6 @@
 """The human gate nodes: park an item until a person decides, then apply the decision."""
 
-import json
-
 from agentos.core.planning.gates import Gate, GateRequest, ReviewAction, ReviewDecision
-from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import State
@@ -20,12 +17,9 @@ class HumanGate:
 
     async def human(self, state: State) -> State:
         """Passes through unless this gate was requested with `--review` or the item is already parked here."""
-        from langgraph.types import interrupt
-
         request = _gate_request(state)
-        if request.gate not in self._context.gates and request.number != self._context.parked:
+        if (decision := self._context.decision(request)) is None:
             return {}
-        decision: ReviewDecision = unpack(ReviewDecision, json.loads(interrupt(pack(request))))
         self._context.say(f"A person has {decision.action.past_tense} the {request.gate}")
         saved = self._save(decision, request, state)
         return {**saved, **_apply(decision, request, {**state, **saved}), "decision_count": request.number}

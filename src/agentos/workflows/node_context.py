@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from typing import Protocol
 from agentos.codebase.project_code import ProjectCode
 from agentos.codebase.related import RelatedDocument
 from agentos.core.errors import ItemError, PreflightError
-from agentos.core.planning.gates import Gate
+from agentos.core.planning.gates import Gate, GateRequest, ReviewDecision
 from agentos.core.planning.plan import Item
+from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.regular_files import list_folder, read_regular
 from agentos.workflows.current_item import current_item, wait_for
@@ -82,6 +84,7 @@ class NodeContext:
     - `say(line)`: prints a line, prefixed with the item's id, and logs it.
     - `prompts`: the folder with the workflow's prompt files; None for the built-in workflows.
     - `gates`: the human gates that park this item. `parked`: the number of the gate at which it is parked now, or 0.
+    - `decision(request)`: a person's decision at a gate for which the run was started with `--review`.
     - `text`: the text of an issue that is not a file in the project, such as one from GitHub.
     - `code`: the project's code, for a workflow with `uses_code`; None if `code_tokens` is 0 or there is no code.
     - `tracker`: where to file issues; None for the project's own folder.
@@ -106,6 +109,18 @@ class NodeContext:
         call = _as_coroutine(self.ask(name, request))
         item = current_item()
         return asyncio.run(call) if item is None else wait_for(item, call, "await context.ask(...)")
+
+    def decision(self, request: GateRequest) -> ReviewDecision | None:
+        """Park the item at this gate until a person decides; None if the gate was not asked for with `--review`.
+
+        Requests are numbered: keep the number of the last decision in the graph's state, and ask with the next.
+        """
+        if request.gate not in self.gates and request.number != self.parked:
+            return None
+        from langgraph.types import interrupt
+
+        decision: ReviewDecision = unpack(ReviewDecision, json.loads(interrupt(pack(request))))
+        return decision
 
     @property
     def root(self) -> Path:
