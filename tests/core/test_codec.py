@@ -41,6 +41,7 @@ garbage = st.recursive(
 
 GOLDEN_NAMES = [
     "all_keys_limited",
+    "answer_recovered",
     "breaker_closed",
     "breaker_opened",
     "bucket_limits_forgotten",

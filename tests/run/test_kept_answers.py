@@ -51,7 +51,9 @@ class FakeCheckpoint:
 
 def test_a_call_from_a_thread_of_its_own_belongs_to_the_step_of_the_stores_thread() -> None:
     async def complete() -> list[str]:
-        task: Any = SimpleNamespace(item=SimpleNamespace(id="LLD-1"), call_timeouts=(), models=())
+        task: Any = SimpleNamespace(
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+        )
         channel: Any = SimpleNamespace(send=None)
         store: Any = SimpleNamespace(thread_id="shop/LLD-1")
         checkpoint: Any = FakeCheckpoint("shop/LLD-1")

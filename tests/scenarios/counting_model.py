@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import json
+import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +13,29 @@ from typing import Any
 
 from agentos.http.connection import Connection, HttpRequest
 from agentos.models.warmup import event_stream
+from tests.audits.tree import ROOT
 from tests.gateway.scripted import provider
 
 LATENCY = 0.03  # seconds
+FIRST_SERIAL = 100
+PRICES = tomllib.loads((ROOT / "src/agentos/config/prices.toml").read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A call as the server has it in its own log. `output_tokens` is different for every call, so it tells them apart."""
+
+    prompt: str
+    arrived_at: float
+    input_tokens: int
+    output_tokens: int
+    model: str
+
+    @property
+    def cost(self) -> float:
+        """US dollars."""
+        price = PRICES[self.model]
+        return float(self.input_tokens * price["input"] + self.output_tokens * price["output"]) / 1e6
 
 
 @dataclass(slots=True)
@@ -21,10 +43,8 @@ class CountingModel:
     """Speaks Gemini's format. The answer depends on the prompt alone."""
 
     url: str = ""
-    answered: Counter[str] = field(default_factory=Counter)
-    """How often each prompt was answered, by its hash."""
-    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Input and output tokens of each prompt."""
+    log: list[AnsweredCall] = field(default_factory=list)
+    """The calls that were answered; a client that is gone when its answer is ready gets none."""
     arrived: int = 0
 
     @classmethod
@@ -37,16 +57,22 @@ class CountingModel:
 
     async def handle(self, request: HttpRequest, out: Connection) -> None:
         self.arrived += 1
+        arrived_at = time.monotonic()
         body = json.loads(request.body)
         prompt = hashlib.sha256(json.dumps([body["contents"], body.get("tools")]).encode()).hexdigest()
         await asyncio.sleep(LATENCY)
         part = _answer(body, prompt)
-        usage = (len(request.body) // 4, len(json.dumps(part)) // 4 + 1)
-        self.tokens[prompt] = usage
-        self.answered[prompt] += 1
+        model = request.target.partition("/models/")[2].partition(":")[0]
+        answered = AnsweredCall(
+            prompt, arrived_at, len(request.body) // 4, FIRST_SERIAL + len(self.log), model
+        )
+        self.log.append(answered)
         chunk = {
             "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
-            "usageMetadata": {"promptTokenCount": usage[0], "candidatesTokenCount": usage[1]},
+            "usageMetadata": {
+                "promptTokenCount": answered.input_tokens,
+                "candidatesTokenCount": answered.output_tokens,
+            },
             "modelVersion": "counting",
         }
         events = event_stream([chunk])
@@ -54,10 +80,10 @@ class CountingModel:
         out.put(events)
         out.finish()
 
-    def total(self, *, once: bool) -> tuple[int, int]:
-        """Tokens of all answers; `once`: each prompt counts once, however often it was answered."""
-        counts = [(self.tokens[prompt], 1 if once else number) for prompt, number in self.answered.items()]
-        return sum(usage[0] * n for usage, n in counts), sum(usage[1] * n for usage, n in counts)
+    @property
+    def answered(self) -> Counter[str]:
+        """How often each prompt was answered, by its hash."""
+        return Counter(call.prompt for call in self.log)
 
 
 def _answer(body: dict[str, Any], prompt: str) -> dict[str, Any]:

@@ -106,6 +106,15 @@ def test_an_output_that_is_not_documents_is_explained(tmp_path: Path) -> None:
         workflow.publish(context(tmp_path, candidate.item), {})
 
 
+@pytest.mark.parametrize("path", ["../out.md", "/tmp/out.md", "out/../../out.md", "", "a\0b"])
+def test_an_output_that_leads_out_of_the_project_is_explained(tmp_path: Path, path: str) -> None:
+    write(tmp_path, snow="# Snow")
+    workflow = plugin(output=lambda state, item: {path: "text"})
+    [candidate] = workflow.candidates(tmp_path)
+    with pytest.raises(ItemError, match="expected one inside the project"):
+        workflow.publish(context(tmp_path, candidate.item), {})
+
+
 def test_a_bare_graph_is_recognized() -> None:
     class Graph:
         def get_graph(self) -> None: ...

@@ -16,6 +16,7 @@ from agentos.core.protocol.ports import (
     ModelRequest,
     ModelResponse,
     OnPiece,
+    PaidCall,
     Provider,
 )
 from agentos.core.protocol.results import Usage
@@ -156,6 +157,7 @@ class LeasedModel:
         try:
             answer = await self._provider(lease.provider).complete(request, key, progress, pieces)
             response = sanitize(answer, redact, may_be_empty=bool(request.turns))
+            response = replace(response, paid=PaidCall(lease.lease, lease.key, model))
             if pieces:
                 pieces.close()
             return response

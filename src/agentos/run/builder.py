@@ -281,6 +281,7 @@ class RunBuilder:
             locks=str(self._home.locks(settings.project)),
             code=self._code.access if self._code else None,
             store=str(self._home.graph_store(settings.project, self._workflow.name)),
+            runs=str(self._home.runs),
             variables=self._variables.of(item.id),
             gateway=self._variables.gateway_url,
         )

@@ -162,13 +162,21 @@ def leftovers(folder: Path) -> set[str]:
 
 def read_notes(path: Path) -> dict[str, str]:
     """The notes of a checkpoint except the stored model responses. Writes nothing, not even SQLite's own files."""
+    return _read(path, "SELECT name, text FROM agentos_notes WHERE name NOT LIKE 'answer %'")
+
+
+def read_answers(path: Path) -> list[str]:
+    """The stored model responses of a checkpoint. Writes nothing either."""
+    return [*_read(path, "SELECT name, text FROM agentos_notes WHERE name LIKE 'answer %'").values()]
+
+
+def _read(path: Path, query: str) -> dict[str, str]:
     if not path.exists():
         return {}
     mode = "ro" if path.with_name(path.name + "-wal").exists() else "ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)) as database:
-            rows = database.execute("SELECT name, text FROM agentos_notes WHERE name NOT LIKE 'answer %'")
-            return {str(name): str(text) for name, text in rows}
+            return {str(name): str(text) for name, text in database.execute(query)}
     except sqlite3.Error:
         return {}
 

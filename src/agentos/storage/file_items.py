@@ -17,6 +17,7 @@ from agentos.storage.checkpoints import (
     delete_checkpoint,
     leftovers,
     open_checkpoint,
+    read_answers,
     read_notes,
     write_note,
 )
@@ -74,6 +75,9 @@ class FileItemStore:
 
     def open(self) -> AbstractAsyncContextManager[SqliteCheckpoint]:
         return open_checkpoint(self._database)
+
+    def kept_answers(self) -> list[str]:
+        return read_answers(self._database)
 
     async def clean_up(self, tidy: Tidy) -> None:
         tidy(self.documents)

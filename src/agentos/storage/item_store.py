@@ -105,6 +105,10 @@ class ItemStore(Protocol):
         """Whether the error means that the claim has passed to somebody else."""
         ...
 
+    def kept_answers(self) -> list[str]:
+        """The stored model responses; none where the journals of the runs that paid for them are not at hand."""
+        ...
+
     async def unavailable(self) -> str:
         """The place that takes no writes; empty if all do."""
         ...

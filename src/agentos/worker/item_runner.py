@@ -7,6 +7,7 @@ import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from agentos.config.settings import wants_traceback
@@ -30,6 +31,7 @@ from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.worker.retried_errors import is_tried_again
+from agentos.worker.uncounted_calls import uncounted_calls
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
@@ -169,6 +171,7 @@ class ItemRunner:
     async def run(self) -> Outcome:
         listener = asyncio.create_task(self._session.listen())
         listener.add_done_callback(_exit_if_channel_lost)
+        self._count_recovered_answers()
         try:
             while True:
                 try:
@@ -180,6 +183,13 @@ class ItemRunner:
                     return Outcome(Ending.INTERRUPTED)
         finally:
             listener.cancel()
+
+    def _count_recovered_answers(self) -> None:
+        """Before anything else: an item that starts over loses its answers, and what they cost stays spent."""
+        task = self._task
+        if task.runs and (answers := self._store.kept_answers()):
+            for call in uncounted_calls(task.item.id, answers, Path(task.runs), task.run):
+                self._session.send(call)
 
     async def _run_from_checkpoint(self) -> Outcome:
         # It may have been finished between the plan and our claim.

@@ -45,6 +45,7 @@ class ModelSession:
         self.stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._item = task.item.id
+        self._run = task.run
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
         self._model = LeasedModel(self._item, task.models, providers, channel.send, timeouts, clock)
@@ -126,7 +127,8 @@ class ModelSession:
                 self._model.calls_done = await checkpoint.count_answers()
             self._paid.add(call.task)
             response = await self._model.complete(call.name, request, on_piece)
-            await self._keep(checkpoint, note, json.dumps(pack(response)))
+            paid = response.paid and replace(response.paid, run=self._run)
+            await self._keep(checkpoint, note, json.dumps(pack(replace(response, paid=paid))))
             return response
         finally:
             self._pending.discard(call.key)

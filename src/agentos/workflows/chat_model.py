@@ -202,7 +202,7 @@ def _check_options(options: Mapping[str, Any], known: Sequence[str]) -> None:
     if not unknown:
         return
     accepted = [name for name in known if name in CALL_OPTIONS]
-    near = difflib.get_close_matches(unknown[0], accepted, 1)
+    near = difflib.get_close_matches(unknown[0], accepted, 1, cutoff=0.75)
     meant = f"; did you mean {near[0]}?" if near else ""
     raise TypeError(
         f"agentos.model got an unknown option {unknown[0]!r}: expected {', '.join(accepted)}{meant}"

@@ -18,6 +18,7 @@ from agentos.workflows.markdown import MARKDOWN_SUFFIXES, page_of, split_front_m
 from agentos.workflows.node_context import NodeContext
 
 DONE_RECORDS = ".agentos/done"
+OUTPUT_EXAMPLE = "out/name.md"
 MAX_SOURCE = 64 * 1024 * 1024  # bytes of one item's file
 # Numbers in files have at most nine digits; those of files without one are made from their path and are larger.
 _FIRST_MADE_NUMBER = 10**9
@@ -216,3 +217,9 @@ def _check_documents(documents: object) -> None:
         raise ItemError(
             f"output() returned {repr(documents)[:80]}; expected a dict of paths in the project and their text"
         )
+    for name in documents:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+            raise ItemError(
+                f"output() returned the path {name!r}; expected one inside the project, such as {OUTPUT_EXAMPLE!r}"
+            )

@@ -120,3 +120,4 @@ class WorkerTask:
     variables: tuple[Variable, ...] = ()
     gateway: str = ""  # its URL; empty: none
     fleet: FleetTask | None = None
+    runs: str = ""  # the folder with the journals of all runs; empty: they are not here

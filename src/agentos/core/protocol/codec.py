@@ -23,6 +23,7 @@ WIRE_NAMES: dict[type, str] = {
     events.NodeFinished: "node_finished",
     events.LeaseRequested: "lease_requested",
     events.LeaseReleased: "lease_released",
+    events.AnswerRecovered: "answer_recovered",
     events.CallProgress: "call_progress",
     events.DiskFull: "disk_full",
     events.DiskFreed: "disk_freed",

@@ -66,6 +66,18 @@ class LeaseReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRecovered:
+    """A kept answer was paid for by `run`, which was killed before it counted the call. It is counted now."""
+
+    item: str
+    run: str
+    lease: str
+    key: str
+    model: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class CallProgress:
     """Tokens are arriving: the running call has written so many. Sent every few seconds at most."""
 
@@ -666,6 +678,7 @@ WorkerEvent = (
     | NodeFinished
     | LeaseRequested
     | LeaseReleased
+    | AnswerRecovered
     | CallProgress
     | DiskFull
     | DiskFreed

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -148,6 +148,16 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PaidCall:
+    """The lease with which a call was made, and the run that granted it."""
+
+    lease: str
+    key: str
+    model: str
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelResponse:
     """A model's answer. `finish` says whether it is whole, `finish_detail` how the provider put it."""
 
@@ -158,6 +168,7 @@ class ModelResponse:
     finish: FinishReason = FinishReason.STOP
     finish_detail: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    paid: PaidCall | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,11 @@ class LeaseManager:
                 published.append(self._call_cut(lease, name, event))
         return published + self._check_day(lease, name, now)
 
+    def recover(self, event: events.AnswerRecovered) -> events.CallCompleted:
+        """Count a call that a killed run has paid for."""
+        cost = self.budget.settle("", event.model, event.usage)
+        return events.CallCompleted(event.item, event.key, event.model, event.usage, cost)
+
     def drop_holder(self, holder: str) -> None:
         self._notes += [CallEnded(SELF, lease.id) for lease in self.pool.drop_holder(holder)]
         self._failures = {call: count for call, count in self._failures.items() if call[0] != holder}

@@ -257,6 +257,9 @@ class Scheduler:
                 self._handle_membership(event, step, now)
             case events.WorkerExited():
                 self._handle_worker_exit(event, step, now)
+            case events.AnswerRecovered():
+                self._queue.items[event.item].usage += event.usage
+                step.events.append(self._lease_manager.recover(event))
             case events.WorkerStartFailed():
                 self._retry_policy.worker_start_failed(event, step, now)
             case (
