@@ -109,6 +109,25 @@ def test_the_second_of_two_people_is_told(browser: Browser, harness: RunHarness)
         tab.check()
 
 
+def test_an_edit_that_came_too_late_is_kept_for_its_author(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    with open_tab(browser, harness) as tab:
+        tab.go("decisions/LLD-1")
+        tab.page.locator("[data-test=edit]").click()
+        tab.page.locator("#draft-text").fill("# Mine\n")
+        assert harness.run("review", "LLD-1", "--approve", program="agentos").code == 0
+        tab.page.locator("[data-test=approve]").click()
+        expect(tab.page.locator(".toast")).to_contain_text("already approved")
+        expect(tab.page.locator(".toast")).to_contain_text("Your text is still here")
+        expect(tab.page.locator("#draft-text")).to_have_value("# Mine\n")
+        tab.page.locator(".queue-entry", has_text="LLD-2").click()
+        tab.page.get_by_role("button", name="Drop it").click()
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        tab.check()
+
+
 def test_a_read_only_page_offers_no_control(browser: Browser, harness: RunHarness) -> None:
     harness.issue(1)
     server = harness.server()

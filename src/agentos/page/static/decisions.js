@@ -159,8 +159,10 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
       announce(`${answer.item} decided`);
       if (answer.warning) toast(answer.warning, null, "bad");
     } catch (error) {
-      toast(error.message, null, "bad");
-      if (error.status !== 409 && error.status !== 404) return;
+      const isDecided = error.status === 409 || error.status === 404;
+      const isEdited = draft !== null && draft !== shown.draft_text;
+      toast(isDecided && isEdited ? `${error.message}. Your text is still here: copy what you need.` : error.message, null, "bad");
+      if (!isDecided || isEdited) return;
     }
     state.isEditing = false;
     await reload();
