@@ -87,3 +87,30 @@ def test_no_key_is_stored_with_an_outcome(
     with psycopg.connect(database) as reader:
         ((stored,),) = reader.execute("SELECT outcome::text FROM agentos_items WHERE outcome IS NOT NULL")
     assert "refused [redacted]" in stored and "key-123" not in stored
+
+
+def test_what_is_told_before_the_claim_is_written_with_what_follows_and_an_outranked_one_is_not(
+    fleet_database: FleetDatabase, writer: EventWriter
+) -> None:
+    first, second = (claim_on(fleet_database, item) for item in ITEMS)
+    number = first.claim[0]
+    next_turn, outranked = (
+        ItemClaim(first.thread_id, (number, 2, 1)),
+        ItemClaim(second.thread_id, (number, 0, 1)),
+    )
+    cursor = fleet_database.horizon()
+    for claim, item in ((next_turn, "LLD-1"), (outranked, "LLD-2")):
+        writer.write(claim, events.ItemStarted(item, 1, 1), 1.0)
+    # Another item's end comes after these in the queue: when it is recorded, both were refused.
+    assert writer.end(second, "ended", INTERRUPTED).result(30) is True
+    assert fleet_database.events_after(cursor, ITEMS)[0] == []
+    fleet_database.claim(first.thread_id, next_turn.claim, "m1")
+    writer.write(next_turn, events.NodeStarted("LLD-1", "N1_design", 1), 2.0)
+    writer.write(outranked, events.NodeStarted("LLD-2", "N1_design", 1), 2.0)
+    assert writer.end(next_turn, "ended", INTERRUPTED).result(30) is True
+    assert writer.end(outranked, "ended", INTERRUPTED).result(30) is False
+    found, _ = fleet_database.events_after(cursor, ITEMS)
+    assert [(entry.item, type(entry.event)) for entry in found] == [
+        ("LLD-1", events.ItemStarted),
+        ("LLD-1", events.NodeStarted),
+    ]

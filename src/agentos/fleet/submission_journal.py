@@ -175,7 +175,7 @@ class SubmissionJournal:
         except CodecError:
             event = None  # of a newer version: the readers of the journal count it
         if isinstance(event, SIGNS_OF_WORK) and row.item not in self._at_work:
-            # What a machine writes before the item's process has claimed the item is refused, and so may its start be.
+            # A machine that died may have taken the event of the start with it.
             self._starts[row.item] = self._starts.get(row.item, 0) + 1
             started = event if isinstance(event, events.ItemStarted) else None
             self._write(started or events.ItemStarted(row.item, 0, self._starts[row.item]), row.at)

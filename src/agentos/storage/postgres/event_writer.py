@@ -1,5 +1,6 @@
 """Writes the events and outcomes of a worker's items to Postgres, in batches, each behind its item's claim."""
 
+import contextlib
 import queue
 import re
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import Connection
 from psycopg.rows import DictRow
 
@@ -19,6 +21,7 @@ from agentos.storage.postgres.connecting import is_away, is_outranked, reconnect
 
 BATCH_INTERVAL = 0.15  # seconds
 RETRY_INTERVAL = 0.5  # seconds
+MAX_EARLY = 200  # events of one item
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -55,6 +58,7 @@ class EventWriter:
         self._redact = redact
         self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
         self._connection: Connection[DictRow] | None = None
+        self._early: dict[ItemClaim, list[_Written | _Ended]] = {}
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
@@ -89,7 +93,8 @@ class EventWriter:
         by_claim: dict[ItemClaim, list[_Written | _Ended]] = {}
         for entry in batch:
             by_claim.setdefault(entry.claim, []).append(entry)
-        for claim, entries in by_claim.items():
+        for claim, new in by_claim.items():
+            entries = self._early.pop(claim, []) + new
             # Whoever waits may have been cancelled; what is due is written all the same.
             waiting = [
                 entry.done
@@ -102,8 +107,22 @@ class EventWriter:
                 for done in waiting:
                     done.set_exception(error)
             else:
+                if not is_written and not any(isinstance(entry, _Ended) for entry in entries):
+                    self._keep_early(claim, entries)
                 for done in waiting:
                     done.set_result(is_written)
+
+    def _keep_early(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> None:
+        """A machine tells of an item before the item's process has claimed it: kept until there is more to write."""
+        if self._connection is None or len(entries) > MAX_EARLY:
+            return
+        with contextlib.suppress(psycopg.Error):
+            row = self._connection.execute(
+                "SELECT claim < %s::bigint[] AS unclaimed FROM agentos_items WHERE thread_id = %s",
+                (claim.text, claim.thread_id),
+            ).fetchone()
+            if row and row["unclaimed"]:
+                self._early[claim] = entries
 
     def _write_item(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> bool:
         while True:
