@@ -93,7 +93,9 @@ def test_a_stopped_item_tries_for_some_time_to_keep_an_answer_that_it_paid_for(
     monkeypatch.setattr(model_session, "STORE_POLL_INTERVAL", 0.0)
 
     async def keep() -> list[str]:
-        task: Any = SimpleNamespace(item=SimpleNamespace(id="LLD-1"), call_timeouts=(), models=())
+        task: Any = SimpleNamespace(
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+        )
         store: Any = ClosedStore(refusals)
         session = ModelSession(task, cast(Any, SimpleNamespace(send=lambda event: None)), store)
         session.stopping.set()
