@@ -33,6 +33,7 @@ class GeminiConnections:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._path = parts.path + PATH
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def send(self, secret: str, prompt: str) -> GeminiResponse:
@@ -59,7 +60,7 @@ class GeminiConnections:
     def _request(self, secret: str, prompt: str) -> bytes:
         body = json.dumps({"contents": [{"role": "user", "parts": [{"text": prompt}]}]}).encode()
         head = (
-            f"POST {PATH} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\nx-goog-api-key: {secret}\r\n"
+            f"POST {self._path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\nx-goog-api-key: {secret}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body

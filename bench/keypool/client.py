@@ -15,6 +15,8 @@ from bench.keypool.job import Job, Report, read_job, report_line
 
 MODULES = {
     "ours": "ours",
+    "gateway": "gateway",
+    "library": "library",
     "litellm": "litellm",
     "litellm-patient": "litellm_patient",
     "inspect_ai": "inspect",

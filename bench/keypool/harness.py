@@ -77,10 +77,8 @@ def run(case: BenchmarkCase) -> Result:
     with served(case.scenario, case.ledger) as server, tempfile.TemporaryDirectory() as folder:
         jobs = _jobs(case, server, folder)
         try:
-            with _started(case.spec, jobs, Path(folder) / "errors") as processes:
-                reports = [
-                    read_report(_line(process)) for process in _start_together(processes, case.scenario)
-                ]
+            with started(case.spec, jobs, Path(folder) / "errors") as processes:
+                reports = start_together(processes, case.scenario.phase)
         except ClientEnded as error:
             reports = [Report((0,), 1.0, 0.0, 0.0, str(error))]
         return _result(case, server.counts(), reports, jobs[0])
@@ -117,7 +115,7 @@ def _key(case: BenchmarkCase, index: int, secret: str) -> JobKey:
 
 
 @contextlib.contextmanager
-def _started(spec: ClientSpec, jobs: list[Job], errors: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def started(spec: ClientSpec, jobs: list[Job], errors: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Yields when all processes are ready, and ends them on exit."""
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(errors.open("w+"))
@@ -152,17 +150,15 @@ def _process(spec: ClientSpec, errors: TextIO) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-def _start_together(
-    processes: list[subprocess.Popen[str]], scenario: Scenario
-) -> list[subprocess.Popen[str]]:
-    """Starts all clients at the same moment, in the scenario's phase of the minute."""
+def start_together(processes: list[subprocess.Popen[str]], phase: float | None = None) -> list[Report]:
+    """Starts all clients at the same moment, in this phase of the minute, and waits for their reports."""
     wait = SETTLE
-    if scenario.phase is not None:
-        wait += (scenario.phase - time.time() - SETTLE) % 60
+    if phase is not None:
+        wait += (phase - time.time() - SETTLE) % 60
     start_at = time.monotonic() + wait
     for process in processes:
         _send_line(process, str(start_at))
-    return processes
+    return [read_report(_line(process)) for process in processes]
 
 
 def _send_line(process: subprocess.Popen[str], line: str) -> None:

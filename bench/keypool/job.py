@@ -20,13 +20,15 @@ class JobKey:
     secret: str
     requests: KnownLimit | None = None
     tokens: KnownLimit | None = None
+    bucket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """`names_limits`: whether the client may use the limits that refusals name.
 
-    `folder` is shared by all processes of the job; empty if there is only one.
+    `folder` is shared by all processes of the job; empty if there is only one. `sizes` are the prompts' lengths, if they
+    do not just cover the range of `characters`.
     """
 
     url: str
@@ -39,11 +41,12 @@ class Job:
     names_limits: bool
     folder: str
     process: int
+    sizes: tuple[int, ...] = ()
 
     def prompt(self, call: int) -> str:
         """The same for every client: sizes cover the range evenly, in a scattered order."""
         low, high = self.characters
-        size = low + (high - low) * (call * 37 % 101) // 100
+        size = self.sizes[call] if self.sizes else low + (high - low) * (call * 37 % 101) // 100
         return f"call {self.process}-{call} ".ljust(size, "x")
 
 
@@ -65,8 +68,8 @@ def job_line(job: Job) -> str:
 def read_job(line: str) -> Job:
     found = json.loads(line)
     keys = tuple(_key(**key) for key in found.pop("keys"))
-    characters = tuple(found.pop("characters"))
-    return Job(keys=keys, characters=(characters[0], characters[1]), **found)
+    characters, sizes = found.pop("characters"), tuple(found.pop("sizes"))
+    return Job(keys=keys, characters=(characters[0], characters[1]), sizes=sizes, **found)
 
 
 def report_line(report: Report) -> str:
@@ -79,8 +82,12 @@ def read_report(line: str) -> Report:
 
 
 def _key(
-    name: str, secret: str, requests: dict[str, float] | None, tokens: dict[str, float] | None
+    name: str, secret: str, requests: dict[str, float] | None, tokens: dict[str, float] | None, bucket: str
 ) -> JobKey:
     return JobKey(
-        name, secret, KnownLimit(**requests) if requests else None, KnownLimit(**tokens) if tokens else None
+        name,
+        secret,
+        KnownLimit(**requests) if requests else None,
+        KnownLimit(**tokens) if tokens else None,
+        bucket,
     )

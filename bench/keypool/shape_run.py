@@ -86,7 +86,7 @@ def run(shape: Shape, *, told: bool = False, long: bool = False, seed: int = 1) 
 
 def best_seconds(shape: Shape, load: Load) -> float:
     """Every call goes, in order, to the first quota that admits it, at the first moment that one does."""
-    quotas = [_provider(shape, place) for place in range(len(shape.quotas))]
+    quotas = [provider(shape, place) for place in range(len(shape.quotas))]
     now, free = START, [START] * shape.callers
     for tokens, latency in zip(load.tokens, load.latency, strict=True):
         now = max(now, heapq.heappop(free))
@@ -101,7 +101,7 @@ def best_seconds(shape: Shape, load: Load) -> float:
     return max(free) - START
 
 
-def _provider(shape: Shape, place: int) -> Provider:
+def provider(shape: Shape, place: int) -> Provider:
     return Provider(shape.quotas[place], shape.concurrency, shape.changes, START)
 
 
@@ -118,7 +118,7 @@ class Simulation:
     def __init__(self, shape: Shape, load: Load, seed: int, *, told: bool, long: bool) -> None:
         self._shape, self._load, self._told, self._long = shape, load, told, long
         self._dice = random.Random(seed + 1000)
-        self._quotas = [_provider(shape, place) for place in range(len(shape.quotas))]
+        self._quotas = [provider(shape, place) for place in range(len(shape.quotas))]
         self.pool = Pool(_credentials(shape, told=told))
         self.manager = LeaseManager(self.pool, self._dice.random, Budget(PriceList()))
         self._callers = [_Caller() for _ in range(shape.callers)]

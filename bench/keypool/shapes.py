@@ -23,7 +23,8 @@ class Shape:
 
     `quotas` are the limits of each quota, `keys` the quota of each key: two keys may share one without it being told.
     `windows` is the number of calls that all keys together are admitted in one period; `latency` a range in seconds,
-    drawn from evenly or, with `heavy_tail`, mostly near its lower end.
+    drawn from evenly or, with `heavy_tail`, mostly near its lower end. `rate_when_told` is what a user who is told nothing
+    may type for keys without limits, in calls per minute.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Shape:
     short: int = WINDOWS_SHORT
     long: int = WINDOWS_LONG
     slots: int = 16
+    rate_when_told: float = 0.0
 
     def calls(self, *, long: bool) -> int:
         return self.per_window * (self.long if long else self.short)
@@ -82,10 +84,17 @@ TABLE = (
     Shape("bucket-minute", _all(Limit(Kind.BUCKET, 60, 60.0, burst=10)), per_window=60),
 )
 NAMES = tuple(shape.name for shape in TABLE)
+# Loads that were once far slower through the gateway than by themselves; only over real HTTP.
+GATEWAY_LOADS = (
+    replace(SLIDING, name="no-hint-three-windows", hint=Hint.NONE, short=3),
+    Shape(
+        "fifty-callers", _all(), per_window=750, callers=50, latency=(0.1, 0.1), slots=64, rate_when_told=1e6
+    ),
+)
 
 
 def shape_named(name: str) -> Shape:
-    return next(shape for shape in TABLE if shape.name == name)
+    return next(shape for shape in (*TABLE, *GATEWAY_LOADS) if shape.name == name)
 
 
 AMOUNTS = (3, 5, 8, 10, 15, 20, 30)

@@ -171,6 +171,7 @@ def _credential(key: JobKey, job: Job) -> Credential:
         secret=Secret(key.secret),
         base_url=job.url,
         model=MODEL,
+        bucket=key.bucket,
         concurrency=job.concurrency,
         rates=(*_rate(Dimension.REQUESTS, key.requests), *_rate(Dimension.TOKENS, key.tokens)),
     )

@@ -15,7 +15,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from agentos.core.text.values import error_location, too_many_processes
 from agentos.engines.lazy_modules import make_lazy
@@ -30,10 +31,14 @@ Entry = Callable[[socket.socket], None]
 class ForkServer:
     """Forks, signals and reaps the workers. Nobody else does, so a pid never refers to another process."""
 
-    def __init__(self, control: socket.socket, entry: Entry, lifeline: int) -> None:
+    def __init__(
+        self, control: socket.socket, entry: Entry, lifeline: int, idle_work: Iterator[object]
+    ) -> None:
+        """`idle_work` makes later workers cheaper; it is done step by step while there is nothing else to do."""
         self._control = control
         self._entry = entry
         self._lifeline = lifeline
+        self._idle_work: Iterator[object] | None = idle_work
         self._reaper: Reaper | None = None
         self._unread = b""
         self._descriptors: list[int] = []
@@ -48,12 +53,21 @@ class ForkServer:
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup_r, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll():
+            ready = poll.poll(0 if self._idle_work else None)
+            for descriptor, _ in ready:
                 if descriptor == self._wakeup_r:
                     self._drain_wakeup()
                 elif not self._read_control():
                     return self._kill_all()
             self._reap()
+            if not ready:
+                self._do_idle_work()
+
+    def _do_idle_work(self) -> None:
+        work, self._idle_work = self._idle_work, None
+        with contextlib.suppress(Exception):
+            if work and next(work, self) is not self:
+                self._idle_work = work
 
     def _drain_wakeup(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -194,7 +208,7 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 def main() -> None:
     """Import, warm up, then serve until the coordinator is gone."""
-    control_fd, lifeline, coordinator, entry, preload, lazy, warm_up = sys.argv[1:]
+    control_fd, lifeline, coordinator, entry, preload, lazy, warm_up, idle = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if platform().has_parent_death_signal:
@@ -208,17 +222,18 @@ def main() -> None:
     worker: Entry = _function(entry)
     if warm_up:
         _function(warm_up)()
+    idle_work: Iterator[object] = _function(idle)() if idle else iter(())
     # No collection here either: workers would allocate in the gaps, and each page they touch is copied.
     gc.freeze()
     gc.enable()
-    ForkServer(socket.socket(fileno=int(control_fd)), worker, int(lifeline)).serve()
+    ForkServer(socket.socket(fileno=int(control_fd)), worker, int(lifeline), idle_work).serve()
     os._exit(0)  # skip finalisers: there is nothing to finalise, and the coordinator is waiting
 
 
-def _function(path: str) -> Callable[..., None]:
+def _function(path: str) -> Callable[..., Any]:
     """The function that "module:name" refers to."""
     module, _, name = path.partition(":")
-    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function
 
 

@@ -26,6 +26,7 @@ class WorkerSpec:
     inherited: descriptors kept open in the fork server and in every worker.
     lazy: packages whose code runs at the first attribute access instead of at import.
     warm_up: "module:function" called once, after the preload and before the first fork.
+    idle: "module:function" that returns an iterator; one step is done whenever the fork server has nothing to do.
     """
 
     entry: str
@@ -34,6 +35,7 @@ class WorkerSpec:
     inherited: tuple[int, ...] = ()
     lazy: tuple[str, ...] = ()
     warm_up: str = ""
+    idle: str = ""
 
 
 class ForkServerProcess:
@@ -92,7 +94,7 @@ def _start(spec: WorkerSpec, control: socket.socket, lifeline: socket.socket) ->
         [
             *(sys.executable, "-P", "-m", "agentos.engines.template"),
             *(str(control.fileno()), str(lifeline.fileno()), str(os.getpid())),
-            *(spec.entry, *modules, spec.warm_up),
+            *(spec.entry, *modules, spec.warm_up, spec.idle),
         ],
         stdin=subprocess.DEVNULL,
         pass_fds=[control.fileno(), lifeline.fileno()],

@@ -5,6 +5,7 @@ An SDK is imported when its client is first needed.
 
 import functools
 import ssl
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentos.core.protocol.ports import Provider
@@ -28,6 +29,7 @@ def _openai(transport: Any = None) -> Provider:
     return OpenAI(transport=transport)
 
 
+Providers = Mapping[str, Callable[[], Provider]]
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}
 """Each takes a transport that replaces the network, for tests and for warming up."""
 

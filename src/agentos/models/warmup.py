@@ -21,34 +21,52 @@ REQUESTS = (ModelRequest("drafter", TEXT), ModelRequest("reviewer", TEXT, '{"typ
 _CHUNK = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
 _MESSAGE = {"id": "", "type": "message", "role": "assistant", "model": "", "content": [], "usage": _USAGE}
-STREAMS: dict[str, tuple[dict[str, Any], ...]] = {
-    "gemini": (
-        {
-            "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
-            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-            "modelVersion": "",
-        },
-    ),
-    "anthropic": (
-        {"type": "message_start", "message": _MESSAGE},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": _USAGE},
-        {"type": "message_stop"},
-    ),
-    "openai": (
-        {**_CHUNK, "choices": [{"index": 0, "delta": {"content": TEXT}, "finish_reason": "stop"}]},
-        {**_CHUNK, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}},
-    ),
-}
+Stream = tuple[dict[str, Any], ...]
+
+
+def canned_streams(text: str) -> dict[str, Stream]:
+    """What each vendor's server sends for an answer with this text."""
+    return {
+        "gemini": (
+            {
+                "candidates": [
+                    {"content": {"parts": [{"text": text}], "role": "model"}, "finishReason": "STOP"}
+                ],
+                "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+                "modelVersion": "",
+            },
+        ),
+        "anthropic": (
+            {"type": "message_start", "message": _MESSAGE},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": _USAGE},
+            {"type": "message_stop"},
+        ),
+        "openai": (
+            {**_CHUNK, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]},
+            {
+                **_CHUNK,
+                "choices": [],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+            },
+        ),
+    }
+
+
+STREAMS = canned_streams(TEXT)
 
 
 def warm_up_imported_sdks() -> None:
     """Warm up each vendor whose client module has been imported."""
-    for vendor in STREAMS:
-        if f"agentos.models.{vendor}.client" in sys.modules:
-            warm_up_sdk(vendor)
+    for vendor in imported_vendors():
+        warm_up_sdk(vendor)
+
+
+def imported_vendors() -> list[str]:
+    """The vendors whose client module has been imported."""
+    return [vendor for vendor in STREAMS if f"agentos.models.{vendor}.client" in sys.modules]
 
 
 def warm_up_sdk(vendor: str) -> bool:
@@ -61,13 +79,17 @@ def _accepts(vendor: str, library: str) -> bool:
         # Through anyio, because the SDKs' HTTP library loads its asyncio backend only inside a running loop.
         import anyio
 
-        http = importlib.import_module(library)
-        headers, body = {"content-type": "text/event-stream"}, event_stream(STREAMS[vendor])
-        transport = http.MockTransport(lambda request: http.Response(200, headers=headers, content=body))
-        anyio.run(_complete_all, PROVIDERS[vendor](transport))
+        anyio.run(_complete_all, canned_provider(vendor, library, STREAMS[vendor]))
     except (ImportError, AttributeError, ModelError):
         return False
     return True
+
+
+def canned_provider(vendor: str, library: str, stream: Stream) -> Provider:
+    """The vendor's client with a transport that answers every call with this stream."""
+    http = importlib.import_module(library)
+    headers, body = {"content-type": "text/event-stream"}, event_stream(stream)
+    return PROVIDERS[vendor](http.MockTransport(lambda _: http.Response(200, headers=headers, content=body)))
 
 
 def event_stream(events: Sequence[dict[str, Any]]) -> bytes:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WORKER = "agentos.worker.main:main"
 WARM_UP = "agentos.worker.main:warm_up"
+REHEARSALS = "agentos.worker.rehearsal:rehearsals"
 # LangGraph uses one small part of each; all of them together are as much code as LangGraph itself.
 LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
 PUBLIC_API = "api.github.com"
@@ -76,6 +77,7 @@ def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerS
         environment=worker_environment((*(credential.secret for credential in credentials), *tokens)),
         lazy=LAZY_PACKAGES,
         warm_up=WARM_UP,
+        idle=REHEARSALS,
     )
 
 

@@ -86,6 +86,17 @@ async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
         yield SqliteCheckpoint(saver, connection)
 
 
+@contextlib.asynccontextmanager
+async def open_in_memory() -> AsyncIterator[SqliteCheckpoint]:
+    """A checkpoint that is gone when it is closed."""
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    async with BlockingConnection(":memory:", LOCK_TIMEOUT) as connection:
+        saver = AsyncSqliteSaver(connection)  # type: ignore[arg-type]
+        await _set_up(saver, connection)
+        yield SqliteCheckpoint(saver, connection)
+
+
 async def prepare_database() -> None:
     """Makes the content of a new database, once per process: creating its tables takes longer than writing it."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver

@@ -26,6 +26,7 @@ from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel, Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
 from agentos.core.text.values import error_details, error_location, too_many_processes
+from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout
 from agentos.worker.graph_runner import GraphRunner
@@ -142,9 +143,11 @@ class RunnerParts:
 LoadParts = Callable[[WorkerTask, ItemStore, Channel, Say], RunnerParts]
 
 
-def load_parts(task: WorkerTask, store: ItemStore, channel: Channel, echo: Say) -> RunnerParts:
+def load_parts(
+    task: WorkerTask, store: ItemStore, channel: Channel, echo: Say, providers: Providers = PROVIDERS
+) -> RunnerParts:
     workflow = load_workflow(task.origin, task.project if ":" in task.workflow else "")
-    session = ModelSession(task, channel, store)
+    session = ModelSession(task, channel, store, providers)
     return RunnerParts(workflow, session, GraphRunner(task, workflow, store, session, echo))
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentos.core.errors import ItemError
@@ -15,9 +15,9 @@ from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.commands import GrantLease, StopWorker
 from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
-from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, OnPiece, Provider
+from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, OnPiece
 from agentos.models.leased import LeasedModel
-from agentos.models.registry import PROVIDERS
+from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.workflows.current_item import Correct, current_task, is_running_on
 
@@ -39,7 +39,7 @@ class ModelSession:
         task: WorkerTask,
         channel: Channel,
         store: ItemStore,
-        providers: Mapping[str, Callable[[], Provider]] = PROVIDERS,
+        providers: Providers = PROVIDERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stopping = asyncio.Event()

@@ -1,0 +1,169 @@
+"""Rehearsals in the fork server: it runs a made-up item, so that workers find code and caches as after their first items.
+
+Python compiles and specializes code while it runs, and libraries fill caches. A worker runs one item and ends, so it
+would do all of that again, each time on pages that it must copy first. Nothing of a rehearsal is kept: documents and
+checkpoint are in memory, answers are canned, no connection is opened and no file is written.
+"""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
+
+from agentos.core.planning.plan import Item, ItemStatus
+from agentos.core.planning.worker_task import RoleModel, WorkerTask
+from agentos.core.protocol.codec import dumps, loads
+from agentos.core.protocol.commands import Command, GrantLease
+from agentos.core.protocol.events import LeaseRequested, WorkerEvent
+from agentos.core.protocol.ports import Documents
+from agentos.core.protocol.results import Ending, Outcome, Verdict
+from agentos.core.text.secrets import Secret
+from agentos.models.warmup import BASE_URL, HTTP_LIBRARIES, canned_provider, canned_streams, imported_vendors
+from agentos.storage.checkpoints import SqliteCheckpoint, open_in_memory
+from agentos.storage.item_store import Claim, IsRedo, Tidy
+from agentos.worker.item_runner import load_parts, run_item
+
+REHEARSALS = 4
+TITLE = "Rehearsal"
+TEXT = f"# {TITLE}\n\nReaders ask for it.\n\n## Requirements\n\n- It must work.\n\n## Acceptance criteria\n\n- It works.\n"
+# As a draft it is any text; as a review it approves.
+ANSWER = '{"verdict": "APPROVED", "rationale": "It works.", "issues": []}'
+PROJECT = Path(__file__).parent / "no-such-project"
+
+
+def rehearsals() -> Iterator[None]:
+    """Runs one rehearsal per step. Stops at the first that does not finish: workers are then as slow as without."""
+    for vendor in imported_vendors()[:1]:
+        library = next((library for library in HTTP_LIBRARIES if rehearse(vendor, library)), "")
+        for number in range(1, REHEARSALS + 1):
+            # As before the first fork: what is left over must not be looked at, or collected, in workers.
+            gc.collect()
+            gc.freeze()
+            yield
+            if number == REHEARSALS or not rehearse(vendor, library):
+                return
+
+
+def rehearse(vendor: str, library: str) -> bool:
+    """Whether a made-up item was finished with this vendor's SDK."""
+    try:
+        outcome = asyncio.run(_run(vendor, library))
+    except Exception:
+        return False
+    return outcome.ending is Ending.FINISHED
+
+
+async def _run(vendor: str, library: str) -> Outcome:
+    provider = canned_provider(vendor, library, canned_streams(ANSWER)[vendor])
+    roles = ("drafter", "reviewer")
+    task = WorkerTask(
+        run="rehearsal",
+        coordinator=os.getpid(),
+        project=str(PROJECT),
+        workflow="lld",
+        origin="agentos.workflows.lld:LldWorkflow",
+        item=Item("LLD-1", "lld", 1, TITLE, "issues/1.md"),
+        database="",
+        max_iterations=1,
+        models=tuple(RoleModel(role, (vendor,), ("rehearsal",)) for role in roles),
+        text=TEXT,
+    )
+    load = functools.partial(load_parts, providers={vendor: lambda: provider})
+    return await run_item(task, _MemoryStore(), _Channel(vendor), lambda text: None, load)
+
+
+class _Channel:
+    """Grants every lease. Messages are encoded and decoded, as on the way to a coordinator."""
+
+    def __init__(self, vendor: str) -> None:
+        self._vendor = vendor
+        self._granted: asyncio.Queue[str] = asyncio.Queue()
+
+    def send(self, event: WorkerEvent) -> None:
+        dumps(event)
+        if isinstance(event, LeaseRequested):
+            grant = GrantLease(
+                item=event.item,
+                call=event.call,
+                lease=event.call,
+                key="rehearsal",
+                provider=self._vendor,
+                secret=Secret("no-key"),
+                base_url=BASE_URL,
+                model=event.models[0],
+            )
+            self._granted.put_nowait(dumps(grant))
+
+    async def next(self) -> Command | None:
+        command: Command = loads(await self._granted.get())
+        return command
+
+
+class _MemoryStore:
+    """An item that nobody has worked on, and nobody else will."""
+
+    def __init__(self) -> None:
+        self.documents: Documents = _MemoryDocuments()
+        self.thread_id = "LLD-1"
+        self.place = str(PROJECT)
+
+    async def claim(self) -> Claim | Outcome:
+        return Claim()
+
+    async def release(self) -> None: ...
+
+    async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
+        return None
+
+    async def check(self) -> str:
+        return ""
+
+    def open(self) -> AbstractAsyncContextManager[SqliteCheckpoint]:
+        return open_in_memory()
+
+    async def clean_up(self, tidy: Tidy) -> None: ...
+
+    async def finish(self, tidy: Tidy, outcome: Outcome) -> None: ...
+
+    def is_unavailable(self, error: BaseException) -> bool:
+        return False
+
+    def is_lost(self, error: BaseException) -> bool:
+        return False
+
+    async def unavailable(self) -> str:
+        return ""
+
+
+class _MemoryDocuments:
+    """Documents that are gone when the rehearsal is over."""
+
+    root = PROJECT
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def write(self, name: str, content: bytes) -> None:
+        self._files[name] = content
+
+    def read(self, name: str) -> bytes:
+        return self._files[name]
+
+    def exists(self, name: str) -> bool:
+        return name in self._files
+
+    def move(self, name: str, target: str) -> None:
+        self._files[target] = self._files.pop(name)
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+
+    def names(self, folder: str) -> list[str]:
+        return [name for name in self._files if name.startswith(f"{folder}/")]
+
+    def numbering(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
