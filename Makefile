@@ -90,6 +90,7 @@ bench: $(DEV)
 # The key pool compared with other libraries, each installed in a separate folder.
 keypool: $(DEV)
 	@$(BIN)/python -m bench.keypool.shape_run
+	@$(BIN)/python -m bench.keypool.shape_http
 	@$(BIN)/python -m bench.keypool
 
 # The cost of running items in parallel, compared with GNU parallel, a process pool and snakemake.

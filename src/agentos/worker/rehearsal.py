@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from agentos.core.planning.plan import Item, ItemStatus
 from agentos.core.planning.worker_task import RoleModel, WorkerTask
-from agentos.core.protocol.codec import dumps, loads
+from agentos.core.protocol.codec import dumps, loads, pack, unpack
 from agentos.core.protocol.commands import Command, GrantLease
 from agentos.core.protocol.events import LeaseRequested, WorkerEvent
 from agentos.core.protocol.ports import Documents
@@ -72,6 +73,8 @@ async def _run(vendor: str, library: str) -> Outcome:
         models=tuple(RoleModel(role, (vendor,), ("rehearsal",)) for role in roles),
         text=TEXT,
     )
+    # As it comes from the coordinator.
+    task = unpack(WorkerTask, json.loads(json.dumps(pack(task))))
     load = functools.partial(load_parts, providers={vendor: lambda: provider})
     return await run_item(task, _MemoryStore(), _Channel(vendor), lambda text: None, load)
 

@@ -282,6 +282,16 @@ class _LeafNode:
         return await self.run(state)
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A route as an object: LangGraph evaluates the annotations of a function, with all of the state's fields."""
+
+    choose: Callable[[State], str]
+
+    def __call__(self, state: State) -> str:
+        return self.choose(state)
+
+
 def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGraph[Any, Any, Any, Any]":
     """A graph that runs the nodes in order, branching at those that have routes."""
     from langgraph.graph import END, START, StateGraph
@@ -289,10 +299,11 @@ def compose(nodes: Mapping[str, Node], routes: Mapping[str, Routes]) -> "StateGr
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     names = list(nodes)
     for name, node in nodes.items():
-        graph.add_node(name, cast(Any, _LeafNode(node)))
+        # With the schema given, LangGraph does not evaluate the state's annotations again for each node.
+        graph.add_node(name, cast(Any, _LeafNode(node)), input_schema=State)
     for name, successor in zip([START, *names], [*names, END], strict=True):
         if name in routes:
-            graph.add_conditional_edges(name, routes[name].choose, list(routes[name].nodes))
+            graph.add_conditional_edges(name, _Route(routes[name].choose), list(routes[name].nodes))
         else:
             graph.add_edge(name, successor)
     return graph

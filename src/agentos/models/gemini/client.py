@@ -69,6 +69,24 @@ class Gemini(VendorClient[genai.Client]):
         return error_for(refusal, f"{error.code} {error.status}: {message}")
 
 
+class _WithoutSearch:
+    """Answers `name in model` at once, as pydantic does after comparing every field: no name of a field is in a model.
+
+    The SDK asks that before it reads each option of each call, which took a tenth of an item's CPU time.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return False
+
+
+class _Config(_WithoutSearch, types.GenerateContentConfig):
+    pass
+
+
+class _Part(_WithoutSearch, types.Part):
+    pass
+
+
 def _contents(request: ModelRequest) -> list[types.ContentUnion]:
     """The turns; those of one side that follow each other become one content, as the API expects for tool results."""
     contents: list[tuple[str, list[types.Part]]] = []
@@ -77,16 +95,18 @@ def _contents(request: ModelRequest) -> list[types.ContentUnion]:
         if not contents or contents[-1][0] != role:
             contents.append((role, []))
         contents[-1][1].extend(_parts(turn))
-    return [types.Content(role=role, parts=parts) for role, parts in contents if parts] or [request.material]
+    return [types.Content(role=role, parts=parts) for role, parts in contents if parts] or [
+        types.Content(role="user", parts=[_Part(text=request.material)])
+    ]
 
 
 def _parts(turn: ChatTurn) -> list[types.Part]:
     if turn.role == "tool":
         response = types.FunctionResponse(name=turn.tool, response={"result": turn.text})
-        return [types.Part(function_response=response)]
-    text = [types.Part(text=turn.text)] if turn.text else []
+        return [_Part(function_response=response)]
+    text = [_Part(text=turn.text)] if turn.text else []
     calls = [
-        types.Part(
+        _Part(
             function_call=types.FunctionCall(name=call.name, args=json.loads(call.arguments)),
             thought_signature=base64.b64decode(call.signature) or None,
         )
@@ -113,7 +133,7 @@ def _set_tools(config: types.GenerateContentConfig, request: ModelRequest) -> No
 
 
 def _config(request: ModelRequest, key: LeasedKey) -> types.GenerateContentConfig:
-    config = types.GenerateContentConfig(
+    config = _Config(
         http_options=types.HttpOptions(headers={"x-goog-api-key": key.secret}),
         system_instruction=request.system or None,
         max_output_tokens=request.max_output_tokens,
