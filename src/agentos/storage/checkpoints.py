@@ -89,10 +89,10 @@ async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
 @contextlib.asynccontextmanager
 async def open_in_memory() -> AsyncIterator[SqliteCheckpoint]:
     """A checkpoint that is gone when it is closed."""
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from agentos.storage.sqlite_saver import WholeOutputSaver
 
     async with BlockingConnection(":memory:", LOCK_TIMEOUT) as connection:
-        saver = AsyncSqliteSaver(connection)  # type: ignore[arg-type]
+        saver = WholeOutputSaver(connection)  # type: ignore[arg-type]
         await _set_up(saver, connection)
         yield SqliteCheckpoint(saver, connection)
 

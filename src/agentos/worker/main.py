@@ -28,6 +28,7 @@ from agentos.workflows.node_context import load_all_prompt_files
 
 # Everything that workers would otherwise import themselves, each at its first use.
 _MODULES = (
+    "agentos.storage.sqlite_saver",
     "agentos.workflows.lld",
     "agentos.workflows.issue",
     "agentos.storage.sqlite_saver",
