@@ -128,6 +128,9 @@ class _MemoryStore:
     def open(self) -> AbstractAsyncContextManager[SqliteCheckpoint]:
         return open_in_memory()
 
+    def kept_answers(self) -> list[str]:
+        return []
+
     async def clean_up(self, tidy: Tidy) -> None: ...
 
     async def finish(self, tidy: Tidy, outcome: Outcome) -> None: ...
