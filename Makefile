@@ -17,7 +17,7 @@ define install
 	test -e $(VENV)/.installed || { grep -v '^WARNING' $(VENV)/install.log | tail -n 20 >&2; exit 1; }
 endef
 
-.PHONY: fleet-servers fleet-demo fleet-chaos fleet-mutants fleet-bench demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate chaos mutants sbom audit docs generate lock lowest newest langchain clean
+.PHONY: fleet-servers fleet-demo fleet-chaos fleet-mutants fleet-bench demo test test-all test-portable test-macos long check check-macos bench forecast-bench pictures scale keypool overhead gateway agents recall simulate simulate-fleet chaos mutants sbom audit docs generate lock lowest newest langchain clean
 
 demo: $(RUN)
 	@$(BIN)/agentos demo
@@ -119,9 +119,14 @@ page-bench: $(DEV)
 scale: $(DEV)
 	@$(BIN)/python -m bench.scale
 
-# Simulates thousands of runs with faults, from a fixed and a random seed. Repeat one: make simulate SEED=...
+# Simulates thousands of runs and of lives of a fleet, with faults, from fixed and random seeds. Repeat one: SEED=... or FLEET_SEED=...
 simulate: $(DEV)
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED))
+	@$(if $(FLEET_SEED),,$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)))
+	@$(if $(SEED),,$(BIN)/python -m tests.simulation.fleet $(if $(FLEET_SEED),--seed $(FLEET_SEED)))
+
+# Simulates one large fleet: 1,000 workers, 10,000 keys, 1,000,000 items; SHARE=0.01 takes a hundredth of each.
+simulate-fleet: $(DEV)
+	@$(BIN)/python -m tests.simulation.fleet.scale $(if $(SHARE),--share $(SHARE))
 
 # The latency that the gateway adds to a call, compared with LiteLLM's proxy.
 gateway: $(DEV)

@@ -1,6 +1,7 @@
 """What a worker records of its items: everything storable is stored, and one item's trouble stays its own."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -114,3 +115,31 @@ def test_what_is_told_before_the_claim_is_written_with_what_follows_and_an_outra
         ("LLD-1", events.ItemStarted),
         ("LLD-1", events.NodeStarted),
     ]
+
+
+class UnconfirmedWriter(EventWriter):
+    """Its first commit is done, but the connection breaks before the server can say so."""
+
+    broken = 0
+
+    def _write_transaction(self, *args: Any) -> None:
+        super()._write_transaction(*args)
+        if not self.broken:
+            self.broken += 1
+            self._connected().close()
+            raise psycopg.OperationalError("the server closed the connection")
+
+
+def test_events_whose_commit_was_not_confirmed_are_not_written_again(
+    database: str, fleet_database: FleetDatabase
+) -> None:
+    writer = UnconfirmedWriter(Secret(database), _redact)
+    first, second = (claim_on(fleet_database, item) for item in ITEMS)
+    writer.write(first, events.NodeStarted("LLD-1", "N1_design", 1), 1.0)
+    assert writer.end(first, "ended", INTERRUPTED).result(30) is True
+    writer.write(second, events.NodeStarted("LLD-2", "N1_design", 1), 2.0)
+    assert writer.end(second, "ended", INTERRUPTED).result(30) is True
+    writer.close(5)
+    assert writer.broken == 1
+    with psycopg.connect(database) as reader:
+        assert reader.execute("SELECT at FROM agentos_events ORDER BY at").fetchall() == [(1.0,), (2.0,)]

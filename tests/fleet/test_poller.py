@@ -198,3 +198,15 @@ def test_an_item_that_waits_for_postgres_on_a_draining_worker_goes_elsewhere(
         assert (result.kind, machine.writer.states) == (DRAINED, [])
 
     asyncio.run(test())
+
+
+def test_a_failure_before_the_process_could_claim_its_item_is_recorded(tmp_path: Path) -> None:
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        machine.writer.done.set_result(True)
+        turn = await machine.start()
+        machine.end_process(Ending.FAILED)
+        assert (await turn).kind == FINISHED
+        assert machine.database.claimed == ("shop/LLD-1", (1, 1, 1), "m1")
+
+    asyncio.run(test())

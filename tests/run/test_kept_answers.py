@@ -105,3 +105,25 @@ def test_a_stopped_item_tries_for_some_time_to_keep_an_answer_that_it_paid_for(
         return found
 
     assert asyncio.run(keep()) == kept
+
+
+def test_a_graph_that_runs_again_in_the_same_worker_gets_the_answers_that_are_kept() -> None:
+    """As after an outage of the store: the task makes the same calls, in the same order."""
+
+    async def complete() -> list[str]:
+        task: Any = SimpleNamespace(
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+        )
+        channel: Any = SimpleNamespace(send=None)
+        store: Any = SimpleNamespace(thread_id="shop/LLD-1")
+        checkpoint: Any = FakeCheckpoint("shop/LLD-1")
+        session = ModelSession(task, channel, store)
+        for _ in range(2):
+            session.restart_graph()
+            for _ in range(2):
+                await session.complete(checkpoint, "task", ModelRequest("drafter", "Hello"))
+        return list(checkpoint.asked)
+
+    first, second, *again = asyncio.run(complete())
+    assert first != second
+    assert again == [first, second]

@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 from agentos.core.backoff import Jitter
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
-from agentos.core.protocol.results import Usage, failed
+from agentos.core.protocol.results import Ending, Usage, failed
 from agentos.core.text.line_assembler import one_line
 from agentos.fleet.item_workflow import ACTIVITY, ItemWorkflow
 from agentos.fleet.temporal import connect_temporal, queue_of
@@ -64,6 +64,7 @@ class TemporalPoller:
         serving: Serving | None = None,
         jitter: Jitter = random.random,
         wall: Callable[[], float] = time.time,
+        heartbeat_interval: float = HEARTBEAT_INTERVAL,
     ) -> None:
         self._visits = visits
         self._writer = writer
@@ -78,6 +79,7 @@ class TemporalPoller:
         self._serving = serving
         self._jitter = jitter
         self._wall = wall
+        self._heartbeat_interval = heartbeat_interval
         self._connected: Future[Client] = Future()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,8 +145,8 @@ class TemporalPoller:
             workflows=[ItemWorkflow],
             activities=[self.run_item],
             max_concurrent_activities=self._parallel,
-            max_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_INTERVAL),
-            default_heartbeat_throttle_interval=timedelta(seconds=HEARTBEAT_INTERVAL),
+            max_heartbeat_throttle_interval=timedelta(seconds=self._heartbeat_interval),
+            default_heartbeat_throttle_interval=timedelta(seconds=self._heartbeat_interval),
             graceful_shutdown_timeout=timedelta(seconds=DRAIN_TIMEOUT),
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
             on_fatal_error=self._fail,
@@ -153,7 +155,7 @@ class TemporalPoller:
     @activity.defn(name=ACTIVITY)
     async def run_item(self, turn: Turn) -> TurnResult:
         """One turn: claim, run, report. Heartbeats from start to end, also while Postgres is away."""
-        heartbeat = asyncio.create_task(_heartbeat())
+        heartbeat = asyncio.create_task(_heartbeat(self._heartbeat_interval))
         try:
             return await self._run_item(turn)
         except _PostgresStaysAway:
@@ -196,8 +198,7 @@ class TemporalPoller:
         return await self._record(turn, claim, event)
 
     async def _reject(self, turn: Turn, claim: ItemClaim, reason: str) -> TurnResult:
-        """Ends an item whose process cannot be started; the claim is otherwise made by that process."""
-        await self._ask(partial(self._database.claim, claim.thread_id, claim.claim, self._machine))
+        """Ends an item whose process cannot be started."""
         outcome = failed(f"cannot start on {self._machine}: {reason}")
         return await self._record(turn, claim, events.ItemEnded(turn.item, outcome, 0.0, Usage(), 0))
 
@@ -219,6 +220,9 @@ class TemporalPoller:
         end = turn_end(turn, event, is_draining=self._visits.is_draining, jitter=self._jitter)
         if end is None:
             return TurnResult(FINISHED)
+        if event.outcome.ending is Ending.FAILED:
+            # Its process may have died before it could claim the item, and without the claim nothing is recorded.
+            await self._ask(partial(self._database.claim, claim.thread_id, claim.claim, self._machine))
         self._writer.write(claim, end.event, round(self._wall(), 3))
         await self._until_written(asyncio.wrap_future(self._writer.end(claim, end.state, end.outcome)))
         return end.result
@@ -238,7 +242,7 @@ class _PostgresStaysAway(Exception):
     """The worker drains, and there is no time to wait for Postgres."""
 
 
-async def _heartbeat() -> None:
+async def _heartbeat(interval: float) -> None:
     while True:
         activity.heartbeat()
-        await asyncio.sleep(HEARTBEAT_INTERVAL)
+        await asyncio.sleep(interval)

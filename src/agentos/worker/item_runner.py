@@ -166,6 +166,7 @@ class ItemRunner:
         self._workflow = parts.workflow
         self._session = parts.session
         self._graph_runner = parts.graph
+        self._outcome: Outcome | None = None
 
     @property
     def retry_on(self) -> RetryOn | None:
@@ -199,6 +200,8 @@ class ItemRunner:
         verdict = await self._earlier_verdict()
         if verdict and not (self._task.redo and self._claim.is_first):
             await self._store.clean_up(self._tidy)
+            if self._outcome:  # recorded, although the store could not confirm it
+                return self._outcome
             if self._claim.is_retry:
                 return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)
             return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
@@ -209,6 +212,7 @@ class ItemRunner:
             self._echo(f"Its checkpoint was damaged: kept as {moved}, starting over")
         outcome = await self._run_graph()
         if outcome.ending is Ending.FINISHED:
+            self._outcome = outcome
             await self._store.finish(self._tidy, outcome)
         return outcome
 
@@ -225,6 +229,7 @@ class ItemRunner:
     async def _run_graph(self) -> Outcome:
         """Run from the checkpoint, or from the start if the item's text has changed since."""
         while True:
+            self._session.restart_graph()
             async with self._store.open() as checkpoint:
                 if await self._is_current(checkpoint):
                     complete = functools.partial(self._session.complete, checkpoint)

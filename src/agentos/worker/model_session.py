@@ -60,6 +60,10 @@ class ModelSession:
     def send(self, event: WorkerEvent) -> None:
         self._channel.send(event)
 
+    def restart_graph(self) -> None:
+        """The graph runs again from its checkpoint: the calls that it repeats get the answers that are kept."""
+        self._counts.clear()
+
     async def ask(self, checkpoint: Checkpoint, name: str, request: ModelRequest) -> ModelResponse:
         """The answer to the call of this name and prompt in this task of the graph; on disk when this returns."""
         if not is_running_on(self._loop):

@@ -59,6 +59,7 @@ class EventWriter:
         self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
         self._connection: Connection[DictRow] | None = None
         self._early: dict[ItemClaim, list[_Written | _Ended]] = {}
+        self._transaction: str | None = None  # the last one that was begun and is not known to have ended
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
@@ -127,21 +128,44 @@ class EventWriter:
     def _write_item(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> bool:
         while True:
             try:
-                self._write_transaction(claim, entries)
+                if not self._is_committed():
+                    self._write_transaction(claim, entries)
+                self._transaction = None
                 return True
             except Exception as error:
                 if is_outranked(error):
+                    self._transaction = None
                     return False
                 if not is_away(error):
+                    self._transaction = None
                     raise
             time.sleep(RETRY_INTERVAL)
 
-    def _write_transaction(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> None:
+    def _is_committed(self) -> bool:
+        """Whether the last transaction was committed, although the connection broke before that was confirmed."""
+        if self._transaction is None:
+            return False
+        while True:
+            query = "SELECT pg_xact_status(%s::xid8) AS status"
+            row = self._connected().execute(query, (self._transaction,)).fetchone()
+            if row is None or row["status"] != "in progress":
+                return row is not None and row["status"] == "committed"
+            time.sleep(RETRY_INTERVAL)  # the server has not noticed yet that the connection is gone
+
+    def _connected(self) -> Connection[DictRow]:
         if self._connection is None or self._connection.closed:
             self._connection = reconnect(self._conninfo)
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        return self._connection
+
+    def _write_transaction(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> None:
+        connection = self._connected()
+        with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('agentos.claim', %s, true)", (claim.text,))
-            cursor.execute("SELECT agentos_check_claim(%s)", (claim.thread_id,))
+            cursor.execute(
+                "SELECT agentos_check_claim(%s), pg_current_xact_id()::text AS number", (claim.thread_id,)
+            )
+            row = cursor.fetchone()
+            self._transaction = row["number"] if row else None
             rows = [
                 (claim.thread_id, entry.at, self._line(entry))
                 for entry in entries

@@ -1,0 +1,1 @@
+"""Simulation of fleets: the product's own code on a virtual clock; hosts, network, Temporal and Postgres are imagined."""
