@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentos.core.quota.credentials import Credential
+from agentos.offline.child import OfflineServer
 from tests.fleet.servers import GatewayServer, PostgresServer, TemporalServer, wait_for
 
 PROGRAMS = Path(sys.executable).parent
@@ -63,6 +65,16 @@ class Fleet:
         if hasattr(self, "gateway"):
             found |= {"AGENTOS_GATEWAY": self.gateway.url, "AGENTOS_GATEWAY_TOKEN": self.gateway.token}
         return found
+
+    def serve_models(self, models: OfflineServer) -> list[Credential]:
+        """Restarts the gateway with this server's keys as a provider's, whose models have prices."""
+        keys = models.credentials()
+        self.gateway.stop()
+        for number, key in enumerate(keys, 1):
+            self.gateway.variables[f"GEMINI_API_KEY_{number}"] = key.secret.reveal()
+            self.gateway.variables[f"GEMINI_BASE_URL_{number}"] = key.base_url or ""
+        self.gateway.start(self.environment("gateway"))
+        return keys
 
     def issues(self, *numbers: int) -> None:
         for number in numbers:

@@ -227,7 +227,6 @@ def _page(address: str, path: str) -> str:
             "install the workflow on every worker",
         ),
         (("lld-workflow", "--all", "--fleet", "--offline"), {}, 2, "agentos gateway --offline"),
-        (("lld-workflow", "--all", "--fleet", "--budget", "5"), {}, 2, "token NAME --budget USD"),
         (("lld-workflow", "--all", "--detach"), {}, 2, "--detach needs --fleet"),
         (("issue-workflow", "--all", "--fleet"), {}, 2, "files at GitHub"),
         (("lld-workflow", "1", "--fleet"), {"AGENTOS_WORKFLOW_DB": "x.db"}, 2, "AGENTOS_WORKFLOW_DB"),

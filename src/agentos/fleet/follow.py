@@ -13,6 +13,7 @@ from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
 from agentos.core.protocol.ports import Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
+from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.core.scheduling.control import EXIT_CODES
 from agentos.fleet.collect import Collector
 from agentos.fleet.machine_usage import UsageOverMachines
@@ -28,6 +29,10 @@ POLL_INTERVAL = 0.25  # seconds
 STOP_TIMEOUT = 5.0  # seconds after Ctrl-C in which the items are to be checkpointed
 CHECK_INTERVAL = 10.0  # seconds between two looks for items whose workflow is gone
 HEARTBEAT_INTERVAL = 60.0  # seconds
+
+
+def is_over_budget(event: events.LeaseReleased) -> bool:
+    return event.refusal is not None and event.refusal.kind is RefusalKind.OVER_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class FleetFollower:
         self._left: set[str] = set()
         self._is_collected = True
         self._exit_code: int | None = None
+        self._over_budget = ""
         self._leave_at: float | None = None
         self._check_interval = check_interval
         self._check_at = self._started_at + check_interval
@@ -101,7 +107,9 @@ class FleetFollower:
         while self._unfinished and not is_left():
             cursor = await self._read(cursor)
             while signals.arrived:
-                await self._stop(signals.arrived.pop(0))
+                await self._handle_signal(signals.arrived.pop(0))
+            if self._over_budget and self._exit_code is None:
+                await self._stop(events.ShutdownStarted("budget", self._over_budget), 75)
             now = self._clock.monotonic()
             if self._leave_at is not None and now >= self._leave_at:
                 self._end_all(Outcome(Ending.INTERRUPTED))
@@ -149,6 +157,12 @@ class FleetFollower:
         event = self._usage.handle(entry.event)
         if isinstance(event, events.LeaseGranted):
             self._waited_seconds += event.waited_seconds
+        if (
+            isinstance(event, events.LeaseReleased)
+            and entry.item in self._followed.own
+            and is_over_budget(event)
+        ):
+            self._over_budget = event.refusal.reason if event.refusal else ""
         if isinstance(event, events.ItemStarted | events.ItemRequeued):
             # It goes on after its review, or somebody retries it.
             self._endings.pop(entry.item, None)
@@ -168,15 +182,19 @@ class FleetFollower:
             if not is_away(error):
                 raise
 
-    async def _stop(self, signal: str) -> None:
+    async def _handle_signal(self, signal: str) -> None:
         if signal not in EXIT_CODES:
             return
-        if self._exit_code is not None:
+        if self._exit_code in EXIT_CODES.values():
             self._end_all(Outcome(Ending.INTERRUPTED))
-            return
-        self._exit_code = EXIT_CODES[signal]
+        else:
+            await self._stop(events.ShutdownStarted(signal), EXIT_CODES[signal])
+
+    async def _stop(self, started: events.ShutdownStarted, exit_code: int) -> None:
+        """Stop our own items, as a run stops its workers."""
+        self._exit_code = exit_code
         self._leave_at = self._clock.monotonic() + STOP_TIMEOUT
-        self._publish(events.ShutdownStarted(signal), self._clock.wall())
+        self._publish(started, self._clock.wall())
         own = [item for item in self._followed.own if item in self._unfinished]
         with contextlib.suppress(PreflightError, TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT):

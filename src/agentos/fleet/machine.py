@@ -193,6 +193,8 @@ class FleetWorker:
                 self._machine,
                 visit.key,
                 (*shared.prompts, *task.inputs),
+                shared.account,
+                shared.budget,
             ),
         )
 

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import sqlite3
 import tempfile
+import uuid
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,11 +73,6 @@ def check_request(request: RunRequest) -> None:
     if settings.database:
         raise UsageError(
             "AGENTOS_WORKFLOW_DB names a file of this machine: unset it, or run here without --fleet"
-        )
-    if settings.budget is not None:
-        raise UsageError(
-            "a budget of this machine does not reach the workers: give their token one at the gateway with agentos gateway "
-            "token NAME --budget USD, and drop --budget here (or the setting budget)"
         )
     if request.workflow == "issue" and not settings.github:
         raise UsageError(
@@ -229,6 +225,8 @@ class Submitter:
             code=code,
             github=settings.github,
             github_url=settings.github_url,
+            account=f"{self._name}-{uuid.uuid4().hex[:12]}",
+            budget=settings.budget,
         )
 
     def _prompts(self) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """What the calls of one token, or of one submission, may cost in all, kept beyond a restart of the gateway."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.protocol.results import Usage
-from agentos.core.quota.budget import PriceList
+from agentos.core.quota.budget import PriceList, over_budget_text
+from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
 from agentos.regular_files import read_regular
 from agentos.storage.files import private_file, private_folder
@@ -23,19 +25,33 @@ class Account:
 
     name: str
     budget: float
+    is_submission: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A call that must not be made. `is_early`: it may fit when those in flight have ended. `over_budget` are the words for
+    the worker whose submission's budget is spent."""
+
+    error: GatewayError
+    reason: str
+    is_early: bool = False
+    over_budget: str = ""
 
 
 class Accounts:
     """Adds up the cost of calls by account, and refuses a call that would exceed a budget.
 
     A call is admitted only if it fits together with those in flight, each at its estimated cost. Each cost is appended to a
-    file before the next call is admitted, so a gateway that was killed goes on where it stopped.
+    file before the next call is admitted, so a gateway that was killed goes on where it stopped. As in a run, a call is
+    refused for good only when it would not fit even if those in flight cost nothing.
     """
 
     def __init__(self, folder: Path, prices: PriceList) -> None:
         self._prices = prices
         self._spent: dict[str, float] = {}
         self._in_flight: dict[str, float] = {}
+        self._settled = asyncio.Event()
         self._path = private_folder(folder) / FILE_NAME
         self._read()
         self._file = private_file(self._path)
@@ -46,19 +62,37 @@ class Accounts:
     def spent(self, name: str) -> float:
         return self._spent.get(name, 0.0)
 
-    def refusal(self, accounts: list[Account], request: ProxyRequest) -> str | None:
-        """Why the call must not be made; None reserves its estimated cost, until `settle`."""
+    async def admit(self, accounts: list[Account], request: ProxyRequest, max_wait: float) -> Declined | None:
+        """Why the call must not be made; None reserves its estimated cost, until `settle`.
+
+        Waits for the calls in flight, if the budget may suffice once they have ended.
+        """
+        declined = self._try_admit(accounts, request)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max_wait):
+                while declined and declined.is_early:
+                    await self._settled.wait()
+                    declined = self._try_admit(accounts, request)
+        return declined
+
+    def _try_admit(self, accounts: list[Account], request: ProxyRequest) -> Declined | None:
         estimate = self._estimate(request)
         if accounts and estimate is None:
-            return (
-                f"a budget needs a price for {request.model or 'the model'}: add "
-                f'[prices."{request.model}"] to agentos.toml, with input and output in USD per million tokens'
+            return Declined(
+                GatewayError.INVALID,
+                f'a budget needs a price for {request.model or "the model"}: add [prices."{request.model}"] to agentos.toml '
+                "of the gateway, with input and output in USD per million tokens",
             )
         for account in accounts:
-            used = self.spent(account.name) + self._in_flight.get(account.name, 0.0)
-            if used + (estimate or 0.0) > account.budget:
-                spent = f"${self.spent(account.name):.4f} spent"
-                return f"the next call would exceed the budget of ${account.budget:.2f} of {account.name} ({spent})"
+            spent = self.spent(account.name)
+            if spent + self._in_flight.get(account.name, 0.0) + (estimate or 0.0) > account.budget:
+                is_early = spent + (estimate or 0.0) <= account.budget
+                return Declined(
+                    GatewayError.LIMITED if is_early else GatewayError.UNPAID,
+                    f"the next call would exceed the budget of ${account.budget:.2f} of {account.name} (${spent:.4f} spent)",
+                    is_early,
+                    over_budget_text(account.budget, spent) if account.is_submission and not is_early else "",
+                )
         for account in accounts:
             self._in_flight[account.name] = self._in_flight.get(account.name, 0.0) + (estimate or 0.0)
         return None
@@ -71,6 +105,8 @@ class Accounts:
             if cost:
                 self._spent[account.name] = self.spent(account.name) + cost
                 os.write(self._file, json.dumps({"account": account.name, "cost": cost}).encode() + b"\n")
+        self._settled.set()
+        self._settled = asyncio.Event()
 
     def _estimate(self, request: ProxyRequest) -> float | None:
         if request.is_unmetered:
@@ -95,4 +131,8 @@ def budget_header(value: str) -> Account | None:
         budget = float(amount)
     except ValueError:
         return None
-    return Account(f"submission {name.strip()}", budget) if name.strip() and budget >= 0 else None
+    return (
+        Account(f"submission {name.strip()}", budget, is_submission=True)
+        if name.strip() and budget >= 0
+        else None
+    )

@@ -2,14 +2,14 @@
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from agentos.gateway.accounts import Account
+from agentos.gateway.accounts import Account, Declined
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
 from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
-from agentos.gateway.lease_broker import LeaseBrokers, NoKey
+from agentos.gateway.lease_broker import RETRY_AFTER_BUSY, LeaseBrokers, NoKey
 from agentos.gateway.places import Places
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
 from agentos.gateway.tokens import TokenVerifier
@@ -18,6 +18,7 @@ from agentos.gateway.usage import CallEnding, CallRecord
 from agentos.http.connection import Connection, HttpRequest
 from agentos.http.metrics import HEALTH_PATHS, respond_health
 from agentos.http.server import has_loopback_host
+from agentos.models.refusal_base import OVER_BUDGET_HEADER
 from agentos.outputs.key_rows import key_json
 
 _NOT_AUTHENTICATED = (
@@ -33,14 +34,14 @@ _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgr
 class CallPolicy:
     """What the gateway allows for a call and whom it tells about it.
 
-    `budget_problem` returns the reason why a request must not be made, or None. `waits` makes the listener for the
+    `admit` returns the reason why a request must not be made, or None. `waits` makes the listener for the
     calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_start` with the item
     and `on_end` once for every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for. With
     `shows_keys`, whoever has a token may see what the keys are doing.
     """
 
     max_wait: float  # seconds
-    budget_problem: Callable[[ProxyRequest, list[Account]], str | None]
+    admit: Callable[[ProxyRequest, list[Account]], Awaitable[Declined | None]]
     waits: Callable[[str], WaitListener]
     on_end: Callable[[CallRecord], None]
     on_budget: Callable[[str], None]
@@ -122,9 +123,10 @@ class RequestHandler:
         item = self._item(request) if request else None
         assert request and item, "admit has let this request pass"
         accounts = self._policy.accounts_of(item, incoming)
-        reason = self._policy.budget_problem(request, accounts)
-        if reason:
-            send_error(connection, request.dialect, GatewayError.UNPAID, reason)
+        if declined := await self._policy.admit(request, accounts):
+            retry_after = RETRY_AFTER_BUSY if declined.is_early else None
+            hint = ((OVER_BUDGET_HEADER, declined.over_budget),) if declined.over_budget else ()
+            send_error(connection, request.dialect, declined.error, declined.reason, retry_after, hint)
         else:
             await self._forward(item, request, connection, accounts)
 

@@ -12,6 +12,7 @@ from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import GatewayDialect, mapping
 from agentos.http.connection import Headers, HttpRequest
 from agentos.models import CHARS_PER_TOKEN
+from agentos.models.refusal_base import BUDGET_HEADER
 
 # Parsing a larger body would block the event loop; only its outermost names are read instead.
 MAX_PARSED_BYTES = 256 * 1024
@@ -29,7 +30,6 @@ HOP_BY_HOP_HEADERS = {
     "upgrade",
 }
 # The upstream request sets these itself. It asks for no compression, so that tokens can be counted in the response.
-BUDGET_HEADER = "agentos-budget"
 REPLACED_HEADERS = {BUDGET_HEADER, "host", "content-length", "accept-encoding", "expect"}
 _JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
 _MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')

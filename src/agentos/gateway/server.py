@@ -24,13 +24,14 @@ from agentos.core.quota.kept_keys import KeptKeys
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
 from agentos.core.text.secrets import Redactor
-from agentos.gateway.accounts import Account, Accounts, budget_header
+from agentos.gateway.accounts import Account, Accounts, Declined, budget_header
 from agentos.gateway.calls_in_flight import CallsInFlight
 from agentos.gateway.console import GatewayConsole
+from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.forwarder import Clocks, WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
-from agentos.gateway.request_parser import BUDGET_HEADER, ProxyRequest
+from agentos.gateway.request_parser import ProxyRequest
 from agentos.gateway.stdin_lines import StdinLines
 from agentos.gateway.token_registry import TokenRegistry
 from agentos.gateway.tokens import TokenSigner
@@ -40,6 +41,7 @@ from agentos.http.connection import HttpRequest
 from agentos.http.metrics import Metrics, serving_metrics
 from agentos.http.server import Endpoint, is_loopback, listening
 from agentos.http.tls import ServerCertificate
+from agentos.models.refusal_base import BUDGET_HEADER
 from agentos.offline.child import start_offline_server
 from agentos.outputs.audit import JsonLines
 from agentos.outputs.writer import LineWriter
@@ -178,7 +180,7 @@ class _Gateway:
         tls = self._certificate.context if self._certificate else None
         policy = CallPolicy(
             options.max_wait,
-            self._budget_problem,
+            self._admit,
             lambda item: WaitListener(
                 lambda: self._emit(events.KeyWaitStarted(item)),
                 lambda: self._emit(events.KeyWaitEnded(item)),
@@ -369,10 +371,12 @@ class _Gateway:
         if self._accounts:
             self._accounts.settle(accounts, request, cost)
 
-    def _budget_problem(self, request: ProxyRequest, accounts: list[Account]) -> str | None:
-        return self._price_missing(request) or (
-            self._accounts.refusal(accounts, request) if self._accounts and accounts else None
-        )
+    async def _admit(self, request: ProxyRequest, accounts: list[Account]) -> Declined | None:
+        if problem := self._price_missing(request):
+            return Declined(GatewayError.UNPAID, problem)
+        if not self._accounts or not accounts:
+            return None
+        return await self._accounts.admit(accounts, request, self._options.max_wait)
 
     def _price_missing(self, request: ProxyRequest) -> str | None:
         free = request.is_unmetered or self._options.offline

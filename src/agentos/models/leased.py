@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agentos.core.constants import DEFAULT_CALL_TIMEOUT
-from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer, ItemError, StreamCut
+from agentos.core.errors import BadRequest, CallRefused, EmptyAnswer, ItemError, LimitReached, StreamCut
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.commands import GrantLease
 from agentos.core.protocol.events import CallProgress, LeaseReleased, LeaseRequested, WorkerEvent
@@ -36,10 +36,11 @@ _REQUEST_ID = re.compile(r"[0-9a-fA-F-]{6,}|\d+")
 class LeasedModel:
     """Leases a key from the coordinator for each call, and returns it with usage, limits and refusal.
 
-    Grants arrive through `grant`. A call ends with a response, with BadRequest, with its cancellation, or with an
-    ItemError when retrying is pointless: no token came in time twice in a row, or the provider answers other calls
-    but fails this one repeatedly with the same error. Other refusals never end it, unless a part of the answer has
-    been passed on to `on_piece`: then the call ends with StreamCut, because another answer would be a different one.
+    Grants arrive through `grant`. A call ends with a response, with BadRequest, with its cancellation, with LimitReached
+    when the budget of its submission is spent, or with an ItemError when retrying is pointless: no token came in time twice
+    in a row, or the provider answers other calls but fails this one repeatedly with the same error. Other refusals never
+    end it, unless a part of the answer has been passed on to `on_piece`: then the call ends with StreamCut, because another
+    answer would be a different one.
     """
 
     def __init__(  # noqa: PLR0913 - built in one place
@@ -50,8 +51,11 @@ class LeasedModel:
         send_event: Callable[[WorkerEvent], None],
         call_timeouts: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        headers: Callable[[str], tuple[tuple[str, str], ...]] = lambda lease: (),
     ) -> None:
-        """`call_timeouts` are the seconds without a token by model; "" stands for all others."""
+        """`call_timeouts` are the seconds without a token by model; "" stands for all others. `headers` are sent with the
+        call of a lease."""
+        self._headers = headers
         self._clock = clock
         self._item = item
         self._roles = {role.role: role for role in roles}
@@ -150,7 +154,8 @@ class LeasedModel:
         refusal: Refusal | None = None
         progress = _Progress(self._item, self._send_event, self._clock)
         timeout = lease.call_timeout or self._call_timeout(model)
-        key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout)
+        headers = self._headers(lease.lease)
+        key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout, headers)
         # The provider may echo the key; it must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
         pieces = PieceSanitizer(redact, on_piece) if on_piece else None
@@ -222,6 +227,8 @@ class _CallFailures:
     answered_before: int = 0
 
     def add(self, refusal: Refusal, lease: GrantLease) -> None:
+        if refusal.kind is RefusalKind.OVER_BUDGET:
+            raise LimitReached(refusal.reason)
         if refusal.kind is RefusalKind.CUT:
             self._add_cut(refusal, lease)
         elif refusal.kind is RefusalKind.PROVIDER_ERROR:

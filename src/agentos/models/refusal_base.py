@@ -19,10 +19,14 @@ _GO_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(
 
 
 NOT_YET_HEADER = "agentos-not-yet"
+OVER_BUDGET_HEADER = "agentos-over-budget"
+BUDGET_HEADER = "agentos-budget"
 
 
-def not_yet(headers: Mapping[str, str], wall: float) -> Refusal | None:
-    """The refusal of a shared gateway that has no free key yet, and keeps the call's place."""
+def gateway_refusal(headers: Mapping[str, str], wall: float) -> Refusal | None:
+    """The refusal of a shared gateway that has no free key yet, and keeps the call's place; or whose budget is spent."""
+    if reason := headers.get(OVER_BUDGET_HEADER):
+        return Refusal(RefusalKind.OVER_BUDGET, reason)
     if NOT_YET_HEADER not in headers:
         return None
     return Refusal(RefusalKind.NOT_YET, "the gateway has no free key yet", retry_after(headers, wall) or 0.0)

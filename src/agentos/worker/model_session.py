@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.worker_task import WorkerTask
@@ -19,6 +20,7 @@ from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, On
 from agentos.models.leased import LeasedModel
 from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, ItemStore
+from agentos.worker.call_headers import call_headers
 from agentos.workflows.current_item import Correct, current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
@@ -48,7 +50,8 @@ class ModelSession:
         self._run = task.run
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
-        self._model = LeasedModel(self._item, task.models, providers, channel.send, timeouts, clock)
+        headers = partial(call_headers, task.fleet)
+        self._model = LeasedModel(self._item, task.models, providers, channel.send, timeouts, clock, headers)
         self._store = store
         self._pending: set[str] = set()
         self._asked: dict[str, set[str]] = {}

@@ -30,7 +30,10 @@ class CodeShipment:
 
 @dataclass(frozen=True, slots=True)
 class SharedTask:
-    """What all items of a submission share. `prompts` are the project's own prompt files, by path."""
+    """What all items of a submission share. `prompts` are the project's own prompt files, by path.
+
+    `account` names it at the gateway, where all of its calls together may cost `budget` US dollars.
+    """
 
     project: str
     workflow: str
@@ -44,6 +47,8 @@ class SharedTask:
     code: CodeShipment | None = None
     github: str = ""
     github_url: str = ""
+    account: str = ""
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

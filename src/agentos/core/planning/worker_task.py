@@ -81,6 +81,7 @@ class FleetTask:
     claim: submission, turn and attempt; a greater one outranks it.
     key: names the item on its machine, where several projects may have an LLD-42.
     inputs: files of the project that the item needs, by path: its source, the project's own prompts.
+    account: names its submission at the gateway, where all of its calls may cost the budget, in US dollars.
     """
 
     conninfo: Secret
@@ -89,6 +90,8 @@ class FleetTask:
     machine: str
     key: str
     inputs: tuple[tuple[str, str], ...] = ()
+    account: str = ""
+    budget: float | None = None
 
     def files(self) -> dict[str, bytes]:
         return {path: text.encode("utf-8", "surrogateescape") for path, text in self.inputs}

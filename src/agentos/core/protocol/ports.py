@@ -187,7 +187,7 @@ class AnswerPiece:
 class LeasedKey:
     """What a lease grants for one call: the key, and the address and model to use it with.
 
-    `call_timeout` is how many seconds the call may go without receiving a token.
+    `call_timeout` is how many seconds the call may go without receiving a token. `headers` are sent with it.
     """
 
     key: str
@@ -195,6 +195,7 @@ class LeasedKey:
     base_url: str | None
     model: str
     call_timeout: float = DEFAULT_CALL_TIMEOUT
+    headers: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"LeasedKey({self.key}, {self.model})"

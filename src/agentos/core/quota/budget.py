@@ -65,6 +65,14 @@ def add_costs(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
 
 
+def over_budget_text(budget: float, spent: float) -> str:
+    """Why a call was refused that would have exceeded `--budget`."""
+    option = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"
+    if not spent:
+        return f"{option} is too low for the first call"
+    return f"the next call would exceed {option} ({spent:.4f} spent)"
+
+
 class Budget:
     """What a run has spent, and what the calls in flight may still cost, in US dollars.
 
@@ -111,11 +119,7 @@ class Budget:
         return self.budget is not None and self.spent > self.budget
 
     def why_refused(self) -> str:
-        budget = self.budget or 0.0
-        option = f"--budget {budget:.2f}" if budget >= 0.01 else f"--budget {budget:g}"
-        if not self.spent:
-            return f"{option} is too low for the first call"
-        return f"the next call would exceed {option} ({self.spent:.4f} spent)"
+        return over_budget_text(self.budget or 0.0, self.spent)
 
     def _estimate(self, model: str, cost: CallCost) -> float:
         price = self._prices.of(model)

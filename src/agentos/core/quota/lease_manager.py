@@ -246,12 +246,13 @@ class LeaseManager:
                 bucket.cooldown.start_no_access(now, refusal.reason)
                 self._note_cooldown(lease, bucket)
                 return [events.ModelForbidden(name, lease.model, refusal.reason)]
-            case RefusalKind.NOT_YET:
+            case RefusalKind.NOT_YET | RefusalKind.OVER_BUDGET:
                 self.pool.mark_proven(name)
                 bucket.limiter.drop(lease.reservation, now)
                 bucket.limiter.uncount(lease.reservation, now)
-                call = (lease.request.holder, lease.request.call)
-                self._not_before[call] = now + clamp_hint(refusal.seconds)
+                if refusal.kind is RefusalKind.NOT_YET:
+                    call = (lease.request.holder, lease.request.call)
+                    self._not_before[call] = now + clamp_hint(refusal.seconds)
                 return []
             case RefusalKind.PROVIDER_ERROR | RefusalKind.CUT:
                 bucket.limiter.drop(lease.reservation, now)

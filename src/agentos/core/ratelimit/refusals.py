@@ -23,6 +23,8 @@ class RefusalKind(StrEnum):
     """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
     NOT_YET = "not yet"
     """A shared gateway has no free key yet, and keeps the call's place: nothing is learned, the call is just repeated."""
+    OVER_BUDGET = "over budget"
+    """A shared gateway makes no more calls for the submission, whose budget is spent: nothing is learned, the item stops."""
     CUT = "cut"
     """No token came within the call timeout. Counts for the circuit breaker, and twice in a row against the item."""
 

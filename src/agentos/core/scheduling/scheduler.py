@@ -289,7 +289,7 @@ class Scheduler:
                 self._lease_manager.request(event, now)
             item.start_wait(now)
         else:
-            if event.refusal and event.refusal.kind is RefusalKind.NOT_YET:
+            if event.refusal and event.refusal.kind in (RefusalKind.NOT_YET, RefusalKind.OVER_BUDGET):
                 item.count_as_wait(event.seconds, now)
             else:
                 self._watchdog.record_call(event.seconds)

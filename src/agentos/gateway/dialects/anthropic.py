@@ -9,6 +9,7 @@ from agentos.models.anthropic.refusals import limits_seen, read_refusal
 from agentos.models.partial_answer import positive_int
 
 _TYPES = {
+    GatewayError.INVALID: "invalid_request_error",
     GatewayError.TOKEN: "authentication_error",
     GatewayError.UNPAID: "billing_error",
     GatewayError.NO_KEY: "permission_error",

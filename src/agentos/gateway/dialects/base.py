@@ -19,6 +19,7 @@ JSON = ("content-type", "application/json")
 class GatewayError(Enum):
     """The errors that the gateway sends itself, with their HTTP status."""
 
+    INVALID = 400
     TOKEN = 401
     UNPAID = 402
     NO_KEY = 403
@@ -80,19 +81,20 @@ def send_response(connection: Connection, status: int, headers: Headers, body: b
     connection.finish()
 
 
-def send_error(
+def send_error(  # noqa: PLR0913 - two of them optional
     connection: Connection,
     dialect: GatewayDialect,
     error: GatewayError,
     message: str,
     retry_after: float | None = None,
+    headers: Headers = (),
 ) -> None:
     """Sends an error in the provider's format; with `retry_after` the call is to be repeated, and keeps its place."""
     body = dialect.error_body(error, _prefixed(message), retry_after)
     hint: Headers = ()
     if retry_after is not None:
         hint = (("retry-after", str(max(1, round(retry_after)))), (NOT_YET_HEADER, "1"))
-    send_response(connection, error.value, (JSON, *hint), json.dumps(body).encode())
+    send_response(connection, error.value, (JSON, *hint, *headers), json.dumps(body).encode())
 
 
 def plain_error(connection: Connection, status: int, message: str) -> None:

@@ -17,6 +17,7 @@ _UNMETERED = re.compile(
 )
 _WITHOUT_VERSION = ("/models/", "/tunedModels/", "/files", "/cachedContents")
 _STATUSES = {
+    GatewayError.INVALID: "INVALID_ARGUMENT",
     GatewayError.TOKEN: "UNAUTHENTICATED",
     GatewayError.UNPAID: "FAILED_PRECONDITION",
     GatewayError.NO_KEY: "PERMISSION_DENIED",

@@ -10,6 +10,7 @@ from agentos.models.openai.refusals import limits_seen, read_refusal
 from agentos.models.partial_answer import positive_int
 
 _ERRORS = {
+    GatewayError.INVALID: ("invalid_request_error", "unknown_price"),
     GatewayError.TOKEN: ("invalid_request_error", "invalid_api_key"),
     GatewayError.UNPAID: ("insufficient_quota", "insufficient_quota"),
     GatewayError.NO_KEY: ("invalid_request_error", "no_usable_key"),

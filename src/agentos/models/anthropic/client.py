@@ -84,6 +84,7 @@ def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
         "max_tokens": request.max_output_tokens or MAX_OUTPUT_TOKENS,
         "messages": _messages(request) or [{"role": "user", "content": _content(request)}],
         "stream": True,
+        "extra_headers": dict(key.headers) or None,
     }
     if request.system:
         parameters["system"] = [{"type": "text", "text": request.system, **CACHED}]

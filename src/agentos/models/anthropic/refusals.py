@@ -7,9 +7,9 @@ from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
+    gateway_refusal,
     limits_in_headers,
     no_access,
-    not_yet,
     provider_error,
     rejected_key,
     retry_after,
@@ -41,7 +41,7 @@ def read_refusal(
     status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
 ) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong."""
-    if refusal := not_yet(headers, wall) or rejected_key(status) or no_access(status, body):
+    if refusal := gateway_refusal(headers, wall) or rejected_key(status) or no_access(status, body):
         return refusal
     error = error_object(body)
     details = error.get("details")

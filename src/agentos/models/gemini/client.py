@@ -134,7 +134,7 @@ def _set_tools(config: types.GenerateContentConfig, request: ModelRequest) -> No
 
 def _config(request: ModelRequest, key: LeasedKey) -> types.GenerateContentConfig:
     config = _Config(
-        http_options=types.HttpOptions(headers={"x-goog-api-key": key.secret}),
+        http_options=types.HttpOptions(headers={"x-goog-api-key": key.secret, **dict(key.headers)}),
         system_instruction=request.system or None,
         max_output_tokens=request.max_output_tokens,
         temperature=request.temperature,

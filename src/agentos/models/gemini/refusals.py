@@ -7,8 +7,8 @@ from agentos.core.ratelimit.limits import Dimension, LimitSeen, seconds_to_midni
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
+    gateway_refusal,
     no_access,
-    not_yet,
     protobuf_duration,
     provider_error,
     rejected_key,
@@ -36,7 +36,7 @@ def read_refusal(
 
     Rejected keys take precedence over daily quotas, and those over a hint when to retry.
     """
-    if refusal := not_yet(headers, wall):
+    if refusal := gateway_refusal(headers, wall):
         return refusal
     details = _objects(error_object(body, body).get("details"))
     reasons = {str(detail.get("reason")) for detail in _of_type(details, "ErrorInfo")}

@@ -83,6 +83,7 @@ def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
         "model": key.model,
         "messages": [*system, *turns],
         "stream": True,
+        "extra_headers": dict(key.headers) or None,
         "stream_options": {"include_usage": True},
     }
     if request.max_output_tokens:

@@ -7,9 +7,9 @@ from agentos.core.ratelimit.limits import Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.models.refusal_base import (
     error_object,
+    gateway_refusal,
     limits_in_headers,
     no_access,
-    not_yet,
     parse_duration,
     provider_error,
     rejected_key,
@@ -27,7 +27,7 @@ def read_refusal(
     status: int, body: Any, headers: Mapping[str, str], wall: float, message: str = ""
 ) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong."""
-    if refusal := not_yet(headers, wall):
+    if refusal := gateway_refusal(headers, wall):
         return refusal
     code = str(error_object(body, body).get("code") or "")
     if code in _SPENT_CODES or code.endswith(_SPENT_SUFFIXES):
