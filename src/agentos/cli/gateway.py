@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.gateway_tokens import TOKEN_COMMANDS
-from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort, log_option
+from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort, log_option, require_traces, traces_option
 from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def _run(
     tls_key: Path | None,
     metrics: tuple[str, int] | None,
     log: str,
+    traces: bool,
     item: tuple[str, ...],
     format: str,
     max_wait: float | None,
@@ -87,6 +88,7 @@ def _run(
         listen=address,
         metrics=metrics,
         log_json=log == "json",
+        traces=require_traces(traces),
     )
     try:
         return run_gateway(
@@ -192,6 +194,7 @@ command = click.Group(
             help="Address for Prometheus, at /metrics, without TLS; numbers only. Also /healthz and /readyz.",
         ),
         log_option(),
+        traces_option(),
         click.Option(
             ["--item"],
             multiple=True,

@@ -125,6 +125,29 @@ def passed_variables(definitions: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def traces_option() -> click.Option:
+    return click.Option(
+        ["--traces"],
+        is_flag=True,
+        help="Export OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318). Needs the extra traces.",
+    )
+
+
+def require_traces(wanted: bool) -> bool:
+    """Whether they are wanted. Raises PreflightError if the extra is not installed."""
+    import importlib.util
+
+    from agentos.core.errors import PreflightError
+
+    def is_there(module: str) -> bool:
+        parent = module.rpartition(".")[0]
+        return (not parent or is_there(parent)) and importlib.util.find_spec(module) is not None
+
+    if wanted and not is_there("opentelemetry.exporter.otlp.proto.http"):
+        raise PreflightError("--traces needs OpenTelemetry: type pip install 'agentos-runner[traces]'")
+    return wanted
+
+
 def log_option() -> click.Option:
     """`--log`, of the commands that run as services."""
     return click.Option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.fleet import require_fleet
-from agentos.cli.param_types import HostPort, ImpliedInt, Workers, log_option
+from agentos.cli.param_types import HostPort, ImpliedInt, Workers, log_option, require_traces, traces_option
 from agentos.core.constants import AUTO_PARALLEL, DEFAULT_PARALLEL, MAX_PARALLEL
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ cannot be used; 4 the gateway no longer accepts the token.
 """
 
 
-def _run(parallel: int | None, metrics: tuple[str, int] | None, log: str) -> int:
+def _run(parallel: int | None, metrics: tuple[str, int] | None, log: str, traces: bool) -> int:
     """Work for a fleet: take items from Temporal, keep them in Postgres, call models through the gateway."""
     require_fleet()
+    require_traces(traces)
     from agentos.cli.worker_limit import limit_workers
     from agentos.config.settings import Flags, read_settings
     from agentos.core.errors import UsageError
@@ -40,17 +41,19 @@ def _run(parallel: int | None, metrics: tuple[str, int] | None, log: str) -> int
     settings = limit_workers(read_settings(Flags(parallel=parallel or DEFAULT_PARALLEL)))
     as_json = log == "json"
     origin = RunOrigin("agentos worker", partial(click.echo, err=as_json), json=as_json)
-    return run_with_signals(origin, partial(_work, settings, metrics, as_json))
+    return run_with_signals(origin, partial(_work, settings, metrics, as_json, traces))
 
 
-def _work(settings: "Settings", metrics: tuple[str, int] | None, log_json: bool, signals: "Signals") -> int:
+def _work(
+    settings: "Settings", metrics: tuple[str, int] | None, log_json: bool, traces: bool, signals: "Signals"
+) -> int:
     from agentos.config.settings import fleet_access
     from agentos.fleet.gateway_access import prestart_worker
     from agentos.fleet.machine import FleetWorker, WorkerParts
 
     access = fleet_access()
     with prestart_worker(settings, access) as prestarted:
-        parts = WorkerParts(settings, prestarted, access.postgres, click.echo, metrics, log_json)
+        parts = WorkerParts(settings, prestarted, access.postgres, click.echo, metrics, log_json, traces)
         return FleetWorker(parts).run(signals)
 
 
@@ -74,5 +77,6 @@ command = click.Command(
             help="Address for Prometheus, at /metrics, without TLS; numbers only. Also /healthz and /readyz.",
         ),
         log_option(),
+        traces_option(),
     ],
 )

@@ -27,7 +27,7 @@ from agentos.core.protocol.results import Ending, Usage, failed
 from agentos.core.text.line_assembler import one_line
 from agentos.fleet.item_workflow import ACTIVITY, ItemWorkflow
 from agentos.fleet.temporal import connect_temporal, queue_of
-from agentos.fleet.turns import DRAINED, FINISHED, Turn, TurnResult, turn_end
+from agentos.fleet.turns import DRAINED, FINISHED, Turn, TurnEnd, TurnResult, turn_end
 from agentos.fleet.visits import PreparedItem, Visit, Visits
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
@@ -40,6 +40,7 @@ HAND_OVER_TIMEOUT = (
     4.0  # seconds that a draining worker waits for Postgres; its items go on elsewhere without it
 )
 Found = TypeVar("Found")
+OnTurnEnd = Callable[[Turn, ItemClaim, TurnEnd | None, float], None]
 Serving = Callable[[Callable[[], bool]], AbstractAsyncContextManager[str]]
 """Serves metrics and health, given whether items can be taken."""
 
@@ -62,6 +63,7 @@ class TemporalPoller:
         workflows: Sequence[str],
         parallel: int,
         serving: Serving | None = None,
+        on_turn_end: OnTurnEnd = lambda *_: None,
         jitter: Jitter = random.random,
         wall: Callable[[], float] = time.time,
         heartbeat_interval: float = HEARTBEAT_INTERVAL,
@@ -77,6 +79,7 @@ class TemporalPoller:
         self._workflows = workflows
         self._parallel = parallel
         self._serving = serving
+        self._on_turn_end = on_turn_end
         self._jitter = jitter
         self._wall = wall
         self._heartbeat_interval = heartbeat_interval
@@ -218,6 +221,7 @@ class TemporalPoller:
     async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
         """Writes what this turn came to, and tells Temporal what to do next."""
         end = turn_end(turn, event, is_draining=self._visits.is_draining, jitter=self._jitter)
+        self._on_turn_end(turn, claim, end, self._wall())
         if end is None:
             return TurnResult(FINISHED)
         if event.outcome.ending is Ending.FAILED:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from agentos.core.protocol.trace_context import TRACEPARENT
 from agentos.gateway.accounts import Account, Declined
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
@@ -128,16 +129,18 @@ class RequestHandler:
             hint = ((OVER_BUDGET_HEADER, declined.over_budget),) if declined.over_budget else ()
             send_error(connection, request.dialect, declined.error, declined.reason, retry_after, hint)
         else:
-            await self._forward(item, request, connection, accounts)
+            record = CallRecord(item, request.dialect.provider, request.model)
+            record.traceparent = dict(incoming.headers).get(TRACEPARENT, "")
+            await self._forward(record, request, connection, accounts)
 
     def _item(self, request: ProxyRequest) -> str | None:
         """The item that one of the request's tokens was issued for."""
         return next((found for token in request.tokens if (found := self._tokens.item(token))), None)
 
     async def _forward(
-        self, item: str, request: ProxyRequest, connection: Connection, accounts: list[Account]
+        self, record: CallRecord, request: ProxyRequest, connection: Connection, accounts: list[Account]
     ) -> None:
-        record = CallRecord(item, request.dialect.provider, request.model)
+        item = record.item
         # Each call is a lease holder of its own, so that it can be cancelled without affecting the item's others.
         holder = f"{item} {next(self._call_ids)}"
         started_at, since = self._clocks.host(), self._places.take(request)

@@ -30,7 +30,15 @@ HOP_BY_HOP_HEADERS = {
     "upgrade",
 }
 # The upstream request sets these itself. It asks for no compression, so that tokens can be counted in the response.
-REPLACED_HEADERS = {BUDGET_HEADER, "host", "content-length", "accept-encoding", "expect"}
+REPLACED_HEADERS = {
+    BUDGET_HEADER,
+    "traceparent",
+    "tracestate",
+    "host",
+    "content-length",
+    "accept-encoding",
+    "expect",
+}
 _JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
 _MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 # A server behind us might resolve any of these to a path outside of the provider's.

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -86,6 +87,7 @@ class GatewayOptions:
     listen: SharedAddress | None = None
     metrics: tuple[str, int] | None = None
     log_json: bool = False
+    traces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class _Gateway:
         self._json_events: JsonLines | None = None
         self._stdout: LineWriter | None = None
         self._in_flight = CallsInFlight(self._tell_settled)
+        self._trace_call = self._call_tracer()
 
     async def serve(self, on_ready: Callable[[Ready], None]) -> int:
         options, source = self._options, self._credential_source()
@@ -323,6 +326,7 @@ class _Gateway:
     def _call_ended(self, record: CallRecord) -> None:
         self._usage.add(record)
         self._count(record)
+        self._trace_call(record)
         if self._json_events is None:
             self._console.call_ended(record)
         elif record.usage.calls:
@@ -342,6 +346,17 @@ class _Gateway:
     def _tell_settled(self, item: str) -> None:
         if self._stdout:
             self._stdout.write(json.dumps({"settled": item}))
+
+    def _call_tracer(self) -> Callable[[CallRecord], None]:
+        """OpenTelemetry is loaded only if it is asked for."""
+        if not self._options.traces:
+            return lambda record: None
+        from agentos.gateway.call_traces import write_call_span
+        from agentos.outputs.span_export import SpanWriter
+
+        writer = SpanWriter("agentos-gateway", f"{socket.gethostname()}:{os.getpid()}", self._console.warn)
+        spans = self._stack.enter_context(contextlib.closing(writer))
+        return lambda record: write_call_span(spans.write, record, time.time())
 
     def _count(self, record: CallRecord) -> None:
         provider = ("provider", record.provider)

@@ -51,6 +51,8 @@ class CallRecord:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     is_estimate: bool = False
+    traceparent: str = ""
+    """The header with which the caller says which span the call belongs to."""
 
 
 @dataclass(slots=True)

@@ -1,13 +1,17 @@
 """What a worker of a fleet says with each of its calls, for the gateway."""
 
 from agentos.core.planning.worker_task import FleetTask
+from agentos.core.protocol.trace_context import TRACEPARENT, SpanContext, call_span
 from agentos.models.refusal_base import BUDGET_HEADER
 
 Headers = tuple[tuple[str, str], ...]
 
 
 def call_headers(fleet: FleetTask | None, lease: str) -> Headers:
-    """The submission's budget, which the gateway adds up over all workers."""
-    if fleet is None or fleet.budget is None:
+    """The submission's budget, which the gateway adds up over all workers, and the span of the call."""
+    if fleet is None:
         return ()
-    return ((BUDGET_HEADER, f"{fleet.account}={fleet.budget!r}"),)
+    budget = () if fleet.budget is None else ((BUDGET_HEADER, f"{fleet.account}={fleet.budget!r}"),)
+    if not fleet.trace:
+        return budget
+    return (*budget, (TRACEPARENT, call_span(SpanContext(fleet.trace), fleet.claim, lease).header))

@@ -82,6 +82,7 @@ class FleetTask:
     key: names the item on its machine, where several projects may have an LLD-42.
     inputs: files of the project that the item needs, by path: its source, the project's own prompts.
     account: names its submission at the gateway, where all of its calls may cost the budget, in US dollars.
+    trace: the item's trace, if calls are to say which they belong to.
     """
 
     conninfo: Secret
@@ -92,6 +93,7 @@ class FleetTask:
     inputs: tuple[tuple[str, str], ...] = ()
     account: str = ""
     budget: float | None = None
+    trace: str = ""
 
     def files(self) -> dict[str, bytes]:
         return {path: text.encode("utf-8", "surrogateescape") for path, text in self.inputs}
