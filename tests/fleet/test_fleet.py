@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 import urllib.request
 from pathlib import Path
 
@@ -177,6 +178,37 @@ def test_stop_on_the_fleet_ends_what_is_under_way(fleet: Fleet) -> None:
     assert follower.returncode == 75, output
 
 
+def test_items_that_no_machine_has_are_stopped_at_once_and_said_to_be(fleet: Fleet) -> None:
+    fleet.issues(1, 2)
+    follower = fleet.start("lld-workflow", "--all", "--fleet")
+    fleet.wait_until(
+        lambda: "LLD-2  submitted" in fleet.run("agentos", "status", "--fleet").stdout, "the submission", 30
+    )
+    started_at = time.monotonic()
+    follower.send_signal(signal.SIGINT)
+    output, _ = follower.communicate(timeout=15)
+    assert (follower.returncode, time.monotonic() - started_at < 5) == (130, True), output
+    assert "LLD-2  interrupted" in fleet.run("agentos", "status", "--fleet").stdout
+    fleet.run("lld-workflow", "1", "--fleet", "--detach")
+    assert "Stopping 1 item" in fleet.run("agentos", "stop", "--fleet").stdout
+    assert "LLD-1  interrupted" in fleet.run("agentos", "status", "--fleet").stdout
+    assert "Nothing of this project" in fleet.run("agentos", "watch", "--fleet").stdout
+
+
+def test_an_item_under_way_with_another_text_is_left_out_and_named(fleet: Fleet) -> None:
+    fleet.issues(1)
+    assert fleet.run("lld-workflow", "--all", "--fleet", "--detach").returncode == 0
+    issue = fleet.project / "issues/1-thing.md"
+    issue.write_text(issue.read_text() + "- more\n")
+    alone = fleet.run("lld-workflow", "--all", "--fleet")
+    assert (alone.returncode, "Nothing was submitted" in alone.stdout) == (0, True), alone.stdout
+    fleet.issues(2)
+    issue.write_text(issue.read_text() + "- more\n")
+    found = fleet.run("lld-workflow", "--all", "--fleet", "--detach")
+    assert "LLD-1 is under way with another text, and left out" in found.stdout
+    assert (found.returncode, "Submitted 1 item " in found.stdout) == (0, True), found.stdout
+
+
 def test_two_people_who_submit_an_item_follow_one_workflow(fleet: Fleet) -> None:
     fleet.issues(1)
     first = fleet.start("lld-workflow", "--all", "--fleet", home="anna")
@@ -248,6 +280,21 @@ def _page(address: str, path: str) -> str:
             3,
             "Temporal cannot be used at 127.0.0.1:1",
         ),
+        (
+            ("lld-workflow", "--all", "--fleet"),
+            {"TEMPORAL_NAMESPACE": "missing"},
+            3,
+            "nothing was submitted. Check TEMPORAL_NAMESPACE",
+        ),
+        (
+            ("agentos", "fleet", "init"),
+            {
+                "PGPASSWORD": "canary-password",
+                "AGENTOS_POSTGRES": "postgresql://nobody:canary-password@127.0.0.1:1/x",
+            },
+            3,
+            "Postgres cannot be used",
+        ),
         (("agentos", "worker"), {"AGENTOS_GATEWAY": ""}, 3, "no gateway"),
         (("agentos", "worker", "--parallel", "auto"), {}, 2, "needs a number"),
         (("agentos", "worker"), {"TEMPORAL_NAMESPACE": "missing"}, 3, "gives this worker no items"),
@@ -263,7 +310,7 @@ def test_what_cannot_work_says_so(
     fleet.issues(1)
     found = fleet.run(*command, variables=environment)
     assert (found.returncode, says in found.stderr) == (code, True), found.stderr
-    assert "Traceback" not in found.stderr
+    assert "Traceback" not in found.stderr and "canary" not in found.stderr
 
 
 def test_a_project_without_a_name_and_missing_tables_say_what_to_do(

@@ -28,7 +28,10 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
         for finding in run_checks(project, offline)
         if not (github and finding.what == "project" and finding.fix)
     ]
-    findings += github
+    fleet = list(_check_fleet(project))
+    if fleet:
+        findings = [_with_keys_of_the_fleet(finding) for finding in findings]
+    findings += [*github, *fleet]
     paint = painter()
 
     def shown(text: str) -> str:
@@ -75,10 +78,41 @@ def _check_github(project: Path, offline: bool) -> Iterator["Finding"]:
             yield Finding("github", f"issues of {settings.github}{more}", filing.problem)
 
 
+def _with_keys_of_the_fleet(finding: "Finding") -> "Finding":
+    """A machine of a fleet needs no keys of its own."""
+    from agentos.diagnostics.doctor import NO_KEYS, Finding
+
+    if finding.fix != NO_KEYS:
+        return finding
+    return Finding(finding.what, f"{finding.found}; with --fleet the gateway's are used")
+
+
+def _check_fleet(project: Path) -> Iterator["Finding"]:
+    """The services of the fleet, where the settings name one."""
+    from agentos.cli.fleet import require_fleet
+    from agentos.config.settings import Flags, fleet_access, read_settings
+    from agentos.core.errors import AgentosError, PreflightError
+    from agentos.diagnostics.doctor import Finding
+
+    with contextlib.suppress(AgentosError):
+        settings, access = read_settings(Flags(repo=project)), fleet_access()
+        if not (settings.fleet.project or access.postgres.reveal()):
+            return
+        try:
+            require_fleet()
+        except PreflightError as error:
+            yield Finding("fleet", "the extra is missing", str(error))
+            return
+        from agentos.fleet.readiness import check_fleet
+
+        for check in check_fleet(settings, access):
+            yield Finding(check.what, check.found, check.fix)
+
+
 command = click.Command(
     "doctor",
     help="Check this machine and this project: Python, home, permissions, disk, locks, clock, settings, keys, models, "
-    "layout. Each problem comes with a fix; nothing is changed.",
+    "layout, and the services of a fleet. Each problem comes with a fix; nothing is changed.",
     params=[
         click.Option(
             ["--repo"],

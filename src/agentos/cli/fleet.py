@@ -95,7 +95,8 @@ def _init() -> int:
         f"Temporal at {client.service_client.config.target_host}, namespace {client.namespace}: reachable"
     )
     click.echo(
-        "Next, on each machine: agentos worker --parallel 3. Then, in a project: lld-workflow --all --fleet"
+        "Next, where the keys are: agentos gateway --listen HOST:PORT --tls-cert FILE --tls-key FILE, and agentos gateway token "
+        "worker-1. On each machine: agentos worker --parallel 3. Then, in a project: lld-workflow --all --fleet"
     )
     return 0
 

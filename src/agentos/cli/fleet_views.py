@@ -92,6 +92,8 @@ def _next_step(items: "list[FleetItem]") -> str:
         return "Decide with: agentos review --fleet"
     if any(item.outcome and item.outcome.ending is Ending.FAILED for item in items):
         return "Read why: agentos logs --fleet ITEM; try again: agentos retry --fleet ITEM"
+    if any(item.outcome and item.outcome.ending is Ending.INTERRUPTED for item in items):
+        return "Go on with those that were stopped: run the command that submitted them again"
     return "Write what is done into the project: agentos collect"
 
 
@@ -116,8 +118,9 @@ def watch_fleet(run: str | None, display: str) -> int:
         collector.collect_all(lambda text: click.echo(f"[COORDINATOR] {text}"))
         if not under_way(database):
             items = list(database.items().values())
-            left = _next_step(items) if any(map(_needs_attention, items)) else "" if items else NOTHING
-            click.echo(f"Nothing of this project is under way on the fleet. {left}".rstrip())
+            left = _next_step(items) if any(map(_needs_attention, items)) else ""
+            text = f"Nothing of this project is under way on the fleet. {left}".rstrip()
+            click.echo(text if items else NOTHING)
             return report_conflicts(collector, partial(click.echo, err=True))
         quit_requested = threading.Event()
         with Signals().caught() as signals:
@@ -203,6 +206,7 @@ def stop_fleet(run: str | None) -> int:
             return await cancel_items(await connect_temporal(), settings.fleet.project, live)
 
         number = asyncio.run(cancel()) if live else 0
+        database.end_unstarted(live)
     click.echo(
         f"Stopping {count(number, 'item')}, checkpointed. The same command goes on with them."
         if number

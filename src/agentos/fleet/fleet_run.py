@@ -44,8 +44,10 @@ async def _run(
     if isinstance(submitted, int):
         return report_conflicts(collector, origin.echo) or submitted
     if detach:
+        joined = len(submitted.items) - len(submitted.own)
+        others = f" {count(joined, 'more is', 'more are')} under way already." if joined else ""
         origin.echo(
-            f"[COORDINATOR] Submitted {count(len(submitted.items), 'item')} (S{submitted.submission}). "
+            f"[COORDINATOR] Submitted {count(len(submitted.own), 'item')} (S{submitted.submission}).{others} "
             f"Follow and collect with: {origin.command.replace(' --detach', '')}"
         )
         return report_conflicts(collector, origin.echo)

@@ -196,9 +196,14 @@ class FleetFollower:
         self._leave_at = self._clock.monotonic() + STOP_TIMEOUT
         self._publish(started, self._clock.wall())
         own = [item for item in self._followed.own if item in self._unfinished]
-        with contextlib.suppress(PreflightError, TimeoutError):
+        try:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await cancel_items(self._client, self._followed.project, own)
+                for item in await asyncio.to_thread(self._database.end_unstarted, own):
+                    self._end(item, Outcome(Ending.INTERRUPTED))
+        except Exception as error:
+            if not (isinstance(error, PreflightError | TimeoutError) or is_away(error)):
+                raise
         # Somebody else has submitted the others: they go on, only we leave.
         for item in [item for item in self._unfinished if item not in own]:
             self._end(item, Outcome(Ending.INTERRUPTED))
@@ -233,6 +238,8 @@ class FleetFollower:
             self._is_collected = False
             self._end(item, row.outcome)
         elif status is WorkflowExecutionStatus.CANCELED:  # before a machine had it
+            with contextlib.suppress(Exception):
+                self._database.end_unstarted([item])
             self._end(item, Outcome(Ending.INTERRUPTED))
         else:
             outcome = failed("the fleet has given it up: see its workflow in Temporal for the reason")

@@ -5,25 +5,28 @@ import json
 import os
 import random
 import socket
-import zlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentos.config.file import price_list
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import SharedTask
-from agentos.core.planning.worker_task import CodeAccess, FleetTask, GitHubAccess, RoleModel, WorkerTask
+from agentos.core.planning.worker_task import FleetTask, GitHubAccess, RoleModel, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import WIRE_NAMES, pack
 from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.trace_context import item_trace
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.line_assembler import one_line
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.process import ProcessEngine
+from agentos.fleet.code_cache import CodeCache
 from agentos.fleet.gateway_access import PreparedWorker
 from agentos.fleet.poller import TemporalPoller
 from agentos.fleet.visits import PreparedItem, Visits, forward_event
@@ -37,14 +40,18 @@ from agentos.run.model_selection import resolve_role
 from agentos.run.prestart import github_token
 from agentos.run.session import HOST_CLOCK
 from agentos.run.signals import Signals
-from agentos.storage.files import private_folder, scratch_folder
+from agentos.storage.files import scratch_folder
 from agentos.storage.home import Home
 from agentos.storage.peer_log import NoPeers
 from agentos.storage.postgres.connecting import is_away, outages_reported
+from agentos.storage.postgres.connection_limits import worker_name
 from agentos.storage.postgres.event_writer import EventWriter
 from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow, workflow_names
+
+if TYPE_CHECKING:
+    from agentos.fleet.item_traces import ItemTraces
 
 NEVER = 1e9  # seconds; a worker waits for keys as long as it takes
 WRITER_TIMEOUT = 2.0  # seconds for the last events of a worker that ends
@@ -60,6 +67,7 @@ class WorkerParts:
     echo: Callable[[str], None]
     metrics: tuple[str, int] | None = None
     log_json: bool = False
+    traces: bool = False
 
 
 class FleetWorker:
@@ -76,18 +84,22 @@ class FleetWorker:
         self._echo = parts.echo
         self._metrics_address = parts.metrics
         self._log_json = parts.log_json
+        self._has_traces = parts.traces
         self._redact = Redactor(credential.secret for credential in self._credentials)
         self._redact.add([parts.conninfo] if parts.conninfo.reveal() else [])
         self._visits = Visits()
         self._is_stopping = False
         self._machine = f"{socket.gethostname()}:{os.getpid()}"
         self._workflows = workflow_names()
-        self._database = FleetDatabase(parts.conninfo)
+        self._database = FleetDatabase(
+            parts.conninfo, name=worker_name(parts.settings.parallel), say=self._warn
+        )
 
     def run(self, signals: Signals) -> int:
         settings = self._settings
         with contextlib.ExitStack() as stack:
             stack.callback(self._database.close)
+            self._database.wait_for_connection(signals.check, time.sleep)
             with outages_reported():
                 check_tables(self._database.connection)
             scratch = stack.enter_context(scratch_folder(Home(settings.home).path / "fleet", "worker-"))
@@ -103,12 +115,14 @@ class FleetWorker:
             stack.callback(engine.close)
             self._visits.wake = engine.wake
             metrics = WorkerMetrics(self._visits)
+            self._traces = self._open_traces(stack)
             self._poller = TemporalPoller(
                 *(self._visits, self._writer, self._database, self._prepare, scratch, self._machine),
                 *(self._workflows, settings.parallel),
                 partial(serving_metrics, metrics.numbers, *self._metrics_address)
                 if self._metrics_address
                 else None,
+                on_turn_end=self._traces.on_turn_end if self._traces else lambda *_: None,
             )
             self._poller.start()
             stack.callback(self._poller.join)
@@ -134,6 +148,18 @@ class FleetWorker:
             ) from self._poller.failure
         return code
 
+    def _open_traces(self, stack: contextlib.ExitStack) -> "ItemTraces | None":
+        """OpenTelemetry is loaded only if it is asked for."""
+        if not self._has_traces:
+            return None
+        from agentos.fleet.item_traces import ItemTraces
+        from agentos.outputs.span_export import SpanWriter
+
+        spans = stack.enter_context(
+            contextlib.closing(SpanWriter("agentos-worker", self._machine, self._warn))
+        )
+        return ItemTraces(spans.write, self._machine)
+
     def _take_moves(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
         """A worker that gets no more items hands over those that it has, as after SIGTERM."""
         if self._poller.failure and not self._is_stopping:
@@ -150,10 +176,16 @@ class FleetWorker:
         # A worker's run starts without items, which says nothing to its reader.
         if not isinstance(event, events.RunStarted) and (line := log_line(event, at)):
             self._log(line, WIRE_NAMES[type(event)])
+        if self._traces and (visit := self._visits.get(getattr(event, "item", ""))):
+            self._traces.on_event(visit, event, at)
         forward_event(event, at, self._visits, self._writer)
 
     def close(self) -> None:
         pass
+
+    def _warn(self, text: str) -> None:
+        line = LogLine(HOST_CLOCK.wall(), "", LogLevel.WARNING, text)
+        self._log(line, WIRE_NAMES[events.DiskWaitStarted])
 
     def _log(self, line: LogLine, event: str) -> None:
         if self._log_json:
@@ -195,6 +227,9 @@ class FleetWorker:
                 (*shared.prompts, *task.inputs),
                 shared.account,
                 shared.budget,
+                item_trace(shared.account, visit.claim.claim[0], visit.claim.thread_id).trace
+                if self._has_traces
+                else "",
             ),
         )
 
@@ -228,30 +263,12 @@ class FleetWorker:
         )
 
     def _github(self, shared: SharedTask) -> GitHubAccess:
+        own = self._settings.github_url
+        if shared.github_url != own:
+            # A submission must not choose where this machine's token is sent.
+            raise PreflightError(
+                f"its issues are at {shared.github_url}, but this worker's token is for {own}: set GITHUB_API_URL on the worker"
+            )
         token = github_token(shared.github, shared.github_url, environment())
         self._redact.add([token])
         return GitHubAccess(shared.github, shared.github_url, token)
-
-
-class CodeCache:
-    """The code indexes that came with submissions, one file each."""
-
-    def __init__(self, folder: Path, database: FleetDatabase) -> None:
-        self._folder = private_folder(folder)
-        self._database = database
-
-    def access(self, shared: SharedTask) -> CodeAccess | None:
-        if (code := shared.code) is None:
-            return None
-        path = self._folder / f"{code.digest}.db"
-        if not path.exists():
-            try:
-                content = zlib.decompress(self._database.code(code.digest))
-            except zlib.error as error:
-                raise PreflightError(
-                    f"the code index of this submission cannot be read ({error}): submit the item again"
-                ) from error
-            written = path.with_suffix(".tmp")  # so that a full disk leaves no half index behind
-            written.write_bytes(content)
-            written.replace(path)
-        return CodeAccess(str(path), code.snapshot, code.commit, code.tokens, code.named)

@@ -125,7 +125,16 @@ class Submitter:
                     f"{entry.item.id} is under way with another text, and left out. Wait for it, or stop every item of the project: "
                     "agentos stop --fleet"
                 )
+        if not entries:
+            self._say("Nothing was submitted.")
+            return 0
         own = [entry for entry in entries if entry.item.id not in under_way]
+        try:
+            is_served = await has_worker(client, self._workflow.name)
+        except RPCError as error:  # such as a namespace that does not exist: before anything is stored
+            raise PreflightError(
+                f"{no_answer(error)}: nothing was submitted. Check TEMPORAL_NAMESPACE, then run the same command again"
+            ) from error
         with contextlib.ExitStack() as stack:
             shipment, code = self._code(stack, signals)
         shared = self._shared(shipment)
@@ -135,7 +144,6 @@ class Submitter:
         try:
             await self._start(client, submission, entries)
             await self._signal_joined(client, [entry.item.id for entry in entries if entry not in own])
-            is_served = await has_worker(client, self._workflow.name)
         except RPCError as error:
             raise PreflightError(
                 f"Submitted as S{submission}, but {no_answer(error)}: run the same command again"

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from agentos.fleet.item_workflow import WORKFLOW, ItemStart
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = timedelta(seconds=10)
 AT_ONCE = 50  # requests
+POLLER_AGE = 75.0  # seconds
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -61,7 +63,9 @@ async def has_worker(client: Client, workflow: str) -> bool:
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
     )
     found = await client.workflow_service.describe_task_queue(request)
-    return bool(found.pollers)
+    # Temporal lists a poller for minutes after its end; one that lives asks again at least once a minute.
+    since = time.time() - POLLER_AGE
+    return any(poller.last_access_time.seconds >= since for poller in found.pollers)
 
 
 async def start_item(client: Client, start: ItemStart) -> None:

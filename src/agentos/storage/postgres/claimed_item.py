@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, OperationalError
 from psycopg.rows import DictRow
 
 from agentos.core.planning.claims import ClaimResult, HeldClaim, decide_claim
@@ -18,7 +18,7 @@ from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.storage.item_store import Claim, IsRedo, Tidy
-from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of
+from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of, refusal_text
 from agentos.storage.postgres.documents import ScratchDocuments
 from agentos.storage.task_writes import whole_output
 
@@ -159,7 +159,12 @@ class PostgresItemStore:
     async def _connected(self) -> AsyncConnection[DictRow]:
         """The item's one connection. A new one carries the claim, and the open saver goes on with it."""
         if self._connection is None or self._connection.closed:
-            connection = await connect_async(self._access.conninfo)
+            try:
+                connection = await connect_async(self._access.conninfo)
+            except OperationalError as error:
+                reason = refusal_text(error)  # such as that it has no free connection
+                self.place = place_of(self._access.conninfo) + (f" ({reason})" if reason else "")
+                raise
             claim = "{" + ",".join(map(str, self._access.claim)) + "}"
             await connection.execute("SELECT set_config('agentos.claim', %s, false)", (claim,))
             self._connection = connection

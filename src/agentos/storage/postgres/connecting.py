@@ -1,6 +1,7 @@
 """Connections to Postgres that notice a dead network, and what their errors mean."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,11 +35,21 @@ _NETWORK = {
 _OPTIONS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=20s -c statement_timeout=60s"
 
 
-def connection_parameters(conninfo: Secret) -> dict[str, Any]:
+# libpq keeps the SQLSTATE of a refused connection to itself: these are the server's, and PgBouncer's, words in English.
+_NONE_FREE = (
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+    "no more connections allowed",
+)
+_REASON = re.compile(r"FATAL: +(.+)")
+
+
+def connection_parameters(conninfo: Secret, name: str = "agentos") -> dict[str, Any]:
     """libpq's parameters: what the connection string or libpq's own variables say, with ours added."""
     given = _parsed(conninfo)
     options = f"{_OPTIONS} {given.get('options') or ''}".strip()
-    return {**_NETWORK, "application_name": "agentos", **given, "options": options}
+    return {**_NETWORK, "application_name": name, **given, "options": options}
 
 
 def _parsed(conninfo: Secret) -> dict[str, Any]:
@@ -65,9 +76,9 @@ async def connect_async(conninfo: Secret) -> AsyncConnection[DictRow]:
     )
 
 
-def connect(conninfo: Secret) -> Connection[DictRow]:
+def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
     """A connection for a command: raises PreflightError, with what was tried, if there is none."""
-    parameters = connection_parameters(conninfo)
+    parameters = connection_parameters(conninfo, name)
     try:
         return Connection.connect(**parameters, autocommit=True, row_factory=dict_row)
     except psycopg.OperationalError as error:
@@ -77,9 +88,20 @@ def connect(conninfo: Secret) -> Connection[DictRow]:
         ) from error
 
 
-def reconnect(conninfo: Secret) -> Connection[DictRow]:
+def reconnect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
     """The same for a process at work: raises psycopg's own errors, which `is_away` knows."""
-    return Connection.connect(**connection_parameters(conninfo), autocommit=True, row_factory=dict_row)
+    return Connection.connect(**connection_parameters(conninfo, name), autocommit=True, row_factory=dict_row)
+
+
+def refusal_text(error: BaseException) -> str:
+    """Why the server refused a connection, in its own words; empty if it did not answer."""
+    found = _REASON.findall(str(error))
+    return one_line(found[-1]) if found else ""
+
+
+def has_none_free(error: BaseException | None) -> bool:
+    """Whether the server refused a connection because it has no free one."""
+    return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _NONE_FREE)
 
 
 def is_away(error: BaseException) -> bool:

@@ -2,19 +2,18 @@
 
 import json
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import Connection
 from psycopg.rows import DictRow
 
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
 from agentos.core.protocol.codec import decode, pack, unpack
 from agentos.core.protocol.events import Event
-from agentos.core.protocol.results import Outcome
+from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.secrets import Secret
-from agentos.storage.postgres.connecting import connect, reconnect
+from agentos.storage.postgres.lasting_connection import LastingConnection
 
 LIVE = ("submitted", "running", "parked")
 
@@ -56,6 +55,7 @@ class LoadedTask:
     shared: SharedTask
     task: ItemTask
     verdict_digest: str
+    submitted_at: float = 0.0  # wall time in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +83,18 @@ class FleetDocument:
     earlier: tuple[str, ...]
 
 
-class FleetDatabase:
-    """One connection, made again when it is torn. Not for use by two threads at once."""
+class FleetDatabase(LastingConnection):
+    """A fleet's tables, for one project. Not for use by two threads at once."""
 
-    def __init__(self, conninfo: Secret, project: str = "") -> None:
-        self._conninfo = conninfo
+    def __init__(
+        self,
+        conninfo: Secret,
+        project: str = "",
+        name: str = "agentos",
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        super().__init__(conninfo, name, say)
         self._project = project
-        self._connection: Connection[DictRow] | None = None
-
-    @property
-    def connection(self) -> Connection[DictRow]:
-        if self._connection is None:
-            self._connection = connect(self._conninfo)
-        elif self._connection.closed:
-            self._connection = reconnect(self._conninfo)
-        return self._connection
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
 
     # Submitting.
 
@@ -148,7 +141,7 @@ class FleetDatabase:
 
     def load(self, thread: str, submission: int) -> LoadedTask | None:
         row = self.connection.execute(
-            "SELECT shared, task, verdict_digest FROM agentos_items JOIN agentos_submissions ON id = %s "
+            "SELECT shared, task, verdict_digest, extract(epoch FROM submitted_at)::float8 AS submitted_at FROM agentos_items JOIN agentos_submissions ON id = %s "
             "WHERE thread_id = %s",
             (submission, thread),
         ).fetchone()
@@ -217,6 +210,18 @@ class FleetDatabase:
             )
             for row in rows
         ]
+
+    def end_unstarted(self, items: Sequence[str]) -> list[str]:
+        """Records that those of these items were stopped which no worker has at the moment; returns them."""
+        rows = self.connection.execute(
+            "UPDATE agentos_items SET state = 'ended', outcome = %s "
+            "WHERE thread_id = ANY(%s) AND state = 'submitted' RETURNING item",
+            (
+                json.dumps(pack(Outcome(Ending.INTERRUPTED))),
+                [thread_id(self._project, item) for item in items],
+            ),
+        ).fetchall()
+        return [str(row["item"]) for row in rows]
 
     def fail(self, item: str, outcome: Outcome) -> None:
         """Records the end of an item that no worker could record."""

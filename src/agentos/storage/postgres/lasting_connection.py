@@ -1,0 +1,62 @@
+"""A connection for a program that goes on when Postgres restarts, or has none free for a while."""
+
+from collections.abc import Callable
+
+from psycopg import Connection, OperationalError
+from psycopg.rows import DictRow
+
+from agentos.core.errors import PreflightError
+from agentos.core.text.secrets import Secret
+from agentos.storage.postgres.connecting import connect, has_none_free, place_of, reconnect, refusal_text
+
+RETRY_INTERVAL = 1.0  # seconds
+
+
+class LastingConnection:
+    """One connection, made again when it is torn. Not for use by two threads at once.
+
+    `name` is shown for it in Postgres. `say` is told once when it cannot be made again, and why.
+    """
+
+    def __init__(self, conninfo: Secret, name: str, say: Callable[[str], None]) -> None:
+        self._conninfo = conninfo
+        self._name = name
+        self._say = say
+        self._is_waiting = False
+        self._connection: Connection[DictRow] | None = None
+
+    @property
+    def connection(self) -> Connection[DictRow]:
+        if self._connection is None:
+            self._connection = connect(self._conninfo, self._name)
+        elif self._connection.closed:
+            try:
+                self._connection = reconnect(self._conninfo, self._name)
+            except OperationalError as error:
+                self._say_once(refusal_text(error) or "no answer")
+                raise
+            self._is_waiting = False
+        return self._connection
+
+    def wait_for_connection(self, check: Callable[[], None], pause: Callable[[float], None]) -> None:
+        """Connects; as long as Postgres has no free connection, says it and waits. `check` may raise to give up."""
+        while True:
+            try:
+                self.connection  # noqa: B018 - connects
+                return
+            except PreflightError as error:
+                if not has_none_free(error.__cause__):
+                    raise
+                self._say_once(refusal_text(error))
+            check()
+            pause(RETRY_INTERVAL)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _say_once(self, reason: str) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            place = place_of(self._conninfo)
+            self._say(f"{place} gives this worker no connection ({reason}). Waiting for one...")
