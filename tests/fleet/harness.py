@@ -66,11 +66,6 @@ class Fleet:
             found |= {"AGENTOS_GATEWAY": self.gateway.url, "AGENTOS_GATEWAY_TOKEN": self.gateway.token}
         return found
 
-    def restart_gateway(self, *arguments: str) -> None:
-        self.gateway.stop()
-        self.gateway.arguments = arguments
-        self.gateway.start(self.environment("gateway"))
-
     def serve_models(self, models: OfflineServer) -> list[Credential]:
         """Restarts the gateway with this server's keys as a provider's, whose models have prices."""
         keys = models.credentials()

@@ -1,5 +1,6 @@
 """OpenTelemetry traces of a fleet, received by a stand-in for a collector."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from agentos.core.protocol.trace_context import call_span, item_trace, read_traceparent
+from agentos.offline.child import start_offline_server
 from tests.fleet.collector import ReceivedSpan, running_collector
 from tests.fleet.harness import Fleet
 from tests.fleet.servers import free_port
@@ -16,15 +18,20 @@ from tests.fleet.servers import free_port
 @pytest.mark.timeout(180)
 def test_an_item_is_one_trace_over_two_workers_and_the_gateway(fleet: Fleet) -> None:
     fleet.issues(1, 2)
-    with running_collector() as collector:
+    slow = ("--latency", "1,1")
+    with (
+        running_collector() as collector,
+        contextlib.closing(start_offline_server(fleet.environment("models"), slow)) as models,
+    ):
         fleet.variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
-        fleet.restart_gateway("--traces")
+        fleet.gateway.arguments = ("--traces",)
+        fleet.serve_models(models)
         first = fleet.worker(2, "--traces")
         follower = fleet.start("lld-workflow", "--all", "--fleet")
         fleet.wait_until(lambda: "N1_design" in fleet.log(1).read_text(), "the first draft")
-        second = fleet.worker(2, "--traces")
         first.send_signal(signal.SIGTERM)
         assert first.wait(15) == 143
+        second = fleet.worker(2, "--traces")
         output, _ = follower.communicate(timeout=90)
         assert follower.returncode == 0, output
         second.send_signal(signal.SIGTERM)

@@ -110,7 +110,9 @@ class Submitter:
 
     async def submit(self, signals: Signals, client: Client) -> Submitted | int:
         """What was submitted, or the exit code if there is nothing to do."""
-        plan = self._plan(signals)
+        plan = await asyncio.to_thread(
+            self._plan, signals
+        )  # GitHub's issues are read with an event loop of their own
         if not plan.entries:
             return explain_empty_plan(plan, self._request.selection, self._origin.echo)
         explain_skipped(plan, self._origin.echo)
