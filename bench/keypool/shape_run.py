@@ -1,6 +1,6 @@
 """The pool against one shape of limits on a clock that is moved, next to a sender that knows the limits.
 
-python -m bench.keypool.shape_run [--shape NAME ...] [--random N] [--seeds N]
+python -m bench.keypool.shape_run [--shape NAME ...] [--random N] [--seeds N] [--busy]
 """
 
 import argparse
@@ -26,6 +26,7 @@ from bench.keypool.shapes import NAMES, Hint, Shape, random_shape, shape_named
 
 START = 60.0 * 1_000_000
 NETWORK_DELAY = (0.0005, 0.002)  # seconds, each way
+BUSY_DELAY = (0.0005, 0.04)  # the same on a busy machine: calls overtake one another
 CALLS_OF_AN_ITEM = 4
 OUTPUT_TOKENS = 1
 TIME_LIMIT = 20_000.0  # seconds
@@ -77,11 +78,13 @@ def _latency(shape: Shape, dice: random.Random) -> float:
     return low + (high - low) * (dice.random() ** 3 if shape.heavy_tail else dice.random())
 
 
-def run(shape: Shape, *, told: bool = False, long: bool = False, seed: int = 1) -> Result:
+def run(shape: Shape, *, told: bool = False, long: bool = False, seed: int = 1, busy: bool = False) -> Result:
     calls = shape.calls(long=long)
     load = Load.of(shape, calls, seed)
     best = best_seconds(shape, load)
-    return Simulation(shape, load, seed, told=told, long=long).run(best)
+    simulation = Simulation(shape, load, seed, told=told, long=long)
+    simulation.delay = BUSY_DELAY if busy else NETWORK_DELAY
+    return simulation.run(best)
 
 
 def best_seconds(shape: Shape, load: Load) -> float:
@@ -116,6 +119,7 @@ class Simulation:
     """A simulated provider and its callers, with the real pool between them."""
 
     def __init__(self, shape: Shape, load: Load, seed: int, *, told: bool, long: bool) -> None:
+        self.delay = NETWORK_DELAY
         self._shape, self._load, self._told, self._long = shape, load, told, long
         self._dice = random.Random(seed + 1000)
         self._quotas = [provider(shape, place) for place in range(len(shape.quotas))]
@@ -158,7 +162,7 @@ class Simulation:
                 self.news += self.manager.release(event, now)
                 self._after(event, now)
         for lease in self.manager.grants(now):
-            self._plan(now + self._dice.uniform(*NETWORK_DELAY), lease)
+            self._plan(now + self._dice.uniform(*self.delay), lease)
         self.manager.drain_notes()
         at = self.manager.wake_at(now)
         self._wake = None if at is None else max(at, now + 1e-6)
@@ -208,7 +212,7 @@ class Simulation:
             ends += self._load.latency[call]
             usage = Usage(1, tokens - OUTPUT_TOKENS, OUTPUT_TOKENS)
             quota.admit(now, tokens, ends)
-        ends += self._dice.uniform(*NETWORK_DELAY)
+        ends += self._dice.uniform(*self.delay)
         took = ends - lease.granted_at
         self._plan(ends, events.LeaseReleased(lease.request.holder, lease.id, took, usage, refusal, MODEL))
 
@@ -251,6 +255,9 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=0, metavar="N", help="also N random shapes")
     parser.add_argument("--first", type=int, default=1, help="seed of the first random shape")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument(
+        "--busy", action="store_true", help="calls take up to 40 ms on the way, as on a busy machine"
+    )
     parser.add_argument("--no-table", action="store_true")
     given = parser.parse_args()
     print(HEAD)
@@ -259,9 +266,9 @@ def main() -> None:
         for told, long in ((False, False), (False, True), (True, True)):
             if told and (shape.changes or not (shape.quotas[0] or shape.concurrency)):
                 continue
-            _print(run(shape, told=told, long=long, seed=seed) for seed in seeds)
+            _print(run(shape, told=told, long=long, seed=seed, busy=given.busy) for seed in seeds)
     for seed in range(given.first, given.first + given.random):
-        _print([run(random_shape(seed), long=True, seed=seed)])
+        _print([run(random_shape(seed), long=True, seed=seed, busy=given.busy)])
 
 
 def _print(results: Iterable[Result]) -> None:

@@ -16,7 +16,9 @@ UNLIMITED = ("no-limit",)
 SHORT_EFFICIENCY, SHORT_REFUSED = 0.86, 0.09
 LONG_EFFICIENCY, LONG_REFUSED = 0.95, 0.03
 TOLD_EFFICIENCY = 0.98
-RANDOM_SHAPES = 200
+RANDOM_SHAPES, RANDOM_BLOCK = 200, 50
+# A bucket that refills within a tenth of a second, whose every refusal asks to wait for a whole one.
+HARD_SHAPES = ("random-153",)
 FIRST_RANDOM = 12  # of which `make test` tries this many
 
 
@@ -48,9 +50,10 @@ def test_every_call_is_served_whatever_the_limits(seed: int) -> None:
     assert result.efficiency > 0.2
 
 
-# Buckets and windows without hints in which a key once rested for a minute, was never tried again at a higher rate, or
-# was given a window far too long.
-@pytest.mark.parametrize("seed", [199, 236, 382])
+# Buckets and windows without hints in which a key once rested for a minute, was never tried again at a higher rate, was
+# given a window far too long, stayed at an even pace for good although its limits could be explained, or was made slower by
+# trials; and a bucket whose hints are whole seconds longer than its refill.
+@pytest.mark.parametrize("seed", [199, 236, 382, 366, 14, 255, 295, 20, 323])
 def test_limits_without_a_hint_are_used_up(seed: int) -> None:
     assert run(random_shape(seed), long=True, seed=seed).efficiency >= 0.8
 
@@ -101,10 +104,15 @@ def test_keys_with_quotas_of_their_own_are_not_reported_as_shared(name: str) -> 
 
 
 @pytest.mark.long
-def test_random_shapes_are_learned_too() -> None:
-    results = [run(random_shape(seed), long=True, seed=seed) for seed in range(1, RANDOM_SHAPES + 1)]
-    assert _mean(results) >= 0.9
-    assert [result.line() for result in results if result.efficiency < 0.55] == []
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(1, RANDOM_SHAPES, RANDOM_BLOCK))
+def test_random_shapes_are_learned_too(first: int) -> None:
+    results = [run(random_shape(seed), long=True, seed=seed) for seed in range(first, first + RANDOM_BLOCK)]
+    assert _mean(results) >= 0.94
+    assert sum(result.refused for result in results) <= 0.05 * sum(result.calls for result in results)
+    low = [result.line() for result in results if result.efficiency < 0.8]
+    assert [line for line in low if line.split()[0] not in HARD_SHAPES] == []
+    assert min(result.efficiency for result in results) >= 0.6
 
 
 def _mean(results: list[Result]) -> float:

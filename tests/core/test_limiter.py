@@ -15,8 +15,8 @@ from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.lease import Lease
 from agentos.core.quota.lease_manager import LeaseManager
 from agentos.core.quota.pool import Pool
-from agentos.core.ratelimit.limit_estimator import FIRST_UNCONFIRMED
-from agentos.core.ratelimit.limiter import MAX_LEARNED_WAIT, RateLimiter
+from agentos.core.ratelimit.learned_windows import MAX_LEARNED_WAIT
+from agentos.core.ratelimit.limiter import RateLimiter
 from agentos.core.ratelimit.limits import (
     CallCost,
     Counting,
@@ -27,6 +27,7 @@ from agentos.core.ratelimit.limits import (
     Rate,
 )
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.core.ratelimit.unconfirmed_calls import FIRST_UNCONFIRMED
 from agentos.core.ratelimit.windows import UsageEntry, UsageWindow
 from agentos.offline.rate_windows import Window, WindowKind, make_window
 
@@ -326,9 +327,11 @@ def test_the_rate_is_found_with_few_refusals_at_any_latency(kind: str, latency: 
     simulation.run_for(120.0)
     refused_while_learning = len(simulation.refused)
     simulation.run_for(240.0)
-    assert 0.93 * 5 <= simulation.rate(240.0) <= 5.0
+    # A bucket may hold what was not used before.
+    assert 0.93 * 5 <= simulation.rate(240.0) <= 5.0 + 5 / 240.0
     assert refused_while_learning <= 0.07 * (len(simulation.admitted) + refused_while_learning)
-    assert len(simulation.refused) - refused_while_learning <= 0.03 * 5 * 240
+    refused_later = len(simulation.refused) - refused_while_learning
+    assert refused_later <= 0.03 * (5 * 240 + refused_later)
 
 
 @pytest.mark.parametrize("amount", [60, 300])

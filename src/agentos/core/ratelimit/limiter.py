@@ -2,7 +2,9 @@
 
 from collections import deque
 
-from agentos.core.ratelimit.limit_estimator import HISTORY_SIZE, LimitEstimator
+from agentos.core.ratelimit.learned_windows import LearnedWindows
+from agentos.core.ratelimit.limit_estimator import LimitEstimator
+from agentos.core.ratelimit.limit_evidence import ROUNDING
 from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, LearnedLimits, Rate
 from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.windows import NEVER, Reservation, UsageWindow
@@ -11,13 +13,7 @@ MIN_PROBED_WAIT = 1.5  # seconds; a shorter wait is not worth a probe
 MAX_SHORTFALL = 60.0  # seconds
 MIN_EXHAUSTED_DAY = 600.0  # seconds; a day that ends sooner is waited for like any other limit
 MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
-MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
-MIN_TRIED_EARLY = 0.01  # seconds
-SLOT_TRIAL_DELAY = 1.0  # seconds after the last call, for a trial whether there are more slots
-LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come too early
-TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
-MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
-MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then one is sent whatever was learned
+HISTORY_SIZE = 2000  # calls
 SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 
@@ -61,13 +57,12 @@ class RateLimiter:
         self._configured = dict(rates)
         self._stated: dict[Dimension, Rate] = {}
         self._estimator = None if Dimension.REQUESTS in rates else LimitEstimator(self._history, self.profile)
-        self._obeyed: LearnedLimits | None = None
-        self._learned: dict[Dimension, UsageWindow] = {}
+        self._learned = LearnedWindows()
         self._ignore_refusals_until = float("-inf")
 
     @property
     def rates(self) -> dict[Dimension, Rate]:
-        learned = {dimension: window.rate for dimension, window in self._learned.items()}
+        learned = {dimension: window.rate for dimension, window in self._learned.windows.items()}
         return learned | {dimension: window.rate for dimension, window in self._windows.items()}
 
     @property
@@ -86,7 +81,7 @@ class RateLimiter:
         return self._estimator is not None and self._estimator.probing
 
     def used(self, dimension: Dimension, now: float) -> float:
-        return (self._windows.get(dimension) or self._learned[dimension]).used(now)
+        return (self._windows.get(dimension) or self._learned.windows[dimension]).used(now)
 
     # Admission.
 
@@ -101,36 +96,23 @@ class RateLimiter:
             at = max(at, self._estimator.next_allowed_at(now, len(self._in_flight)))
             if not self._estimator.exploring:
                 at = max(at, self._learned_at(cost, now))
+            elif at > now and self._estimator.explores_beyond:
+                at = min(at, self._learned_at(cost, now))
         return at
 
     def _learned_at(self, cost: CallCost, now: float) -> float:
-        """`next_allowed_at` by the learned limits alone, at most `MAX_LEARNED_WAIT` after the last call was sent.
-
-        So a wrong hypothesis delays a call, but never holds it back for good.
-        """
+        """`next_allowed_at` by the learned limits alone."""
         learned = self._estimator.learned if self._estimator else None
-        if learned is not self._obeyed:
+        if learned is not self._learned.limits:
             self._obey(learned)
-        if learned is None:
-            return now
-        if learned.concurrency is not None and len(self._in_flight) >= learned.concurrency:
-            return max(now, self._latest + MAX_SLOT_WAIT)
-        at = now
-        for dimension, window in self._learned.items():
-            at = max(at, window.next_allowed_at(cost.amount(dimension), now))
-        return max(now, min(at, self._latest + MAX_LEARNED_WAIT))
-
-    @property
-    def _slots_are_full(self) -> bool:
-        slots = self._obeyed.concurrency if self._obeyed else None
-        return slots is not None and len(self._in_flight) >= slots
+        return self._learned.next_allowed_at(cost, now, len(self._in_flight), self._latest)
 
     def _obey(self, learned: LearnedLimits | None) -> None:
-        self._obeyed, self._learned = learned, {}
+        self._learned = LearnedWindows(learned)
         for limit in learned.limits if learned else ():
             if limit.dimension not in self._windows:
                 window = UsageWindow(limit.rate, limit.counting, limit.start)
-                self._learned[limit.dimension] = self._replay_history(limit.dimension, window)
+                self._learned.windows[limit.dimension] = self._replay_history(limit.dimension, window)
 
     def reserve(self, cost: CallCost, now: float, *, own: bool = True) -> Reservation:
         """Charge a call at its estimated cost; call this when it is sent, by this run or (not `own`) by another."""
@@ -141,7 +123,7 @@ class RateLimiter:
                 early = 0.0
                 self.profile.start_trial(now, id(self._estimator))
         self._latest = now
-        windows = (*self._windows.items(), *self._learned.items())
+        windows = (*self._windows.items(), *self._learned.windows.items())
         entries = {name: window.record(cost.amount(name), now) for name, window in windows}
         reservation = Reservation(now, cost, entries, is_trial=is_trial > 0, early=early)
         self._history.append(reservation)
@@ -154,7 +136,7 @@ class RateLimiter:
         """Replace the estimated cost by the real one: the call was answered."""
         self._end(reservation, now)
         for dimension, entry in reservation.entries.items():
-            window = self._windows.get(dimension) or self._learned.get(dimension)
+            window = self._windows.get(dimension) or self._learned.windows.get(dimension)
             if window is not None and dimension not in REQUEST_DIMENSIONS:
                 window.correct(entry, used.amount(dimension))
         reservation.cost = used
@@ -180,10 +162,12 @@ class RateLimiter:
         Of limits that are known it probes how the provider counts: such a call fits into a token bucket while a
         sliding window would stay closed for long. Of learned limits it is a trial whether they have risen.
         """
-        if self._estimator is not None and self._estimator.may_try_early:
-            return self._early_at(cost, now)
-        if self._estimator is not None and self._estimator.may_try:
-            return self._trial_at(cost, now)
+        if self._estimator is not None and self._may_try:
+            allowed_at, in_flight = self._learned_at(cost, now), len(self._in_flight)
+            if self._estimator.may_try_early:
+                share = self._estimator.early_share
+                return self._learned.early_trial_at(allowed_at, now, share, in_flight, self._latest)
+            return self._learned.trial_at(allowed_at, now, in_flight, hinted=self._estimator.hinted)
         profiled = self._profiled(cost)
         if not any(
             window.sliding_window_at(amount, now) > now + MIN_PROBED_WAIT for window, amount in profiled
@@ -202,39 +186,6 @@ class RateLimiter:
     def start_probe(self, now: float) -> None:
         if not self._may_try:
             self.profile.start_probe(now)
-
-    def _early_at(self, cost: CallCost, now: float) -> float | None:
-        """When the next call may be sent to see whether a window is shorter than was learned."""
-        assert self._estimator is not None
-        allowed_at = self._learned_at(cost, now)
-        if self._slots_are_full:
-            return max(now, self._latest + SLOT_TRIAL_DELAY)
-        lengths = [
-            window.rate.seconds / (window.rate.amount if window.counting is Counting.TOKEN_BUCKET else 1.0)
-            for window in self._learned.values()
-        ]
-        early = self._estimator.early_share * max(lengths, default=0.0)
-        return (
-            max(now, allowed_at - early)
-            if early > MIN_TRIED_EARLY and allowed_at > now + MIN_TRIED_EARLY
-            else None
-        )
-
-    def _trial_at(self, cost: CallCost, now: float) -> float | None:
-        """When to send one call more than the learned limits allow; None if they allow it soon anyway."""
-        allowed_at = self._learned_at(cost, now)
-        if self._slots_are_full:
-            return now
-        windows = self._learned.values()
-        spacing = max((1.0 / window.rate.per_second for window in windows), default=0.0)
-        slack = max((window.slack for window in windows), default=0.0)
-        if allowed_at - now <= max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing):
-            return None
-        if self._estimator is not None and not self._estimator.hinted:
-            # Without a hint a refusal says little, so try when the limit is likely to be open.
-            longest = max((window.rate.seconds for window in windows), default=0.0)
-            return max(now, allowed_at - LATE_SHARE * longest)
-        return now
 
     def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
         """The windows whose counting depends on the provider, with what this call takes of each."""
@@ -283,19 +234,19 @@ class RateLimiter:
             return False
         self._stated[dimension] = rate
         self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
-        self._learned.pop(dimension, None)
+        self._learned.windows.pop(dimension, None)
         if dimension is Dimension.REQUESTS:
             self._forget_learned()
         return True
 
     def _forget_learned(self) -> None:
-        self._estimator, self._obeyed, self._learned = None, None, {}
+        self._estimator, self._learned = None, LearnedWindows()
 
     def forget_learned(self) -> None:
         """Drop the limits that were stated or learned; those that a person configured stay."""
         for dimension in self._stated:
             self._windows.pop(dimension)
-        self._stated, self._obeyed, self._learned = {}, None, {}
+        self._stated, self._learned = {}, LearnedWindows()
         for dimension, rate in self._configured.items():
             self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
         if self._estimator is not None:
@@ -324,7 +275,7 @@ class RateLimiter:
         for reservation in self._history:
             if not reservation.refused or self.profile.counts_refused:
                 amount = reservation.cost.amount(dimension)
-                reservation.entries[dimension] = window.record(amount, reservation.at)
+                reservation.entries[dimension] = window.replay(amount, reservation.at)
         return window
 
     # Refusals.
@@ -345,7 +296,7 @@ class RateLimiter:
         reservation.refused = True
         if not self.profile.counts_refused:
             for dimension, entry in reservation.entries.items():
-                window = self._windows.get(dimension) or self._learned.get(dimension)
+                window = self._windows.get(dimension) or self._learned.windows.get(dimension)
                 if window is not None:
                     window.correct(entry, 0.0)
 
@@ -371,13 +322,19 @@ class RateLimiter:
         estimator.record_refusal(reservation, now, hint, len(self._in_flight))
         opens_at = self._learned_at(reservation.cost, now)
         learned = estimator.learned
+        if hint is not None and (reservation.is_trial or reservation.early):
+            # A hint in whole seconds may be longer than necessary; what is longer still, was learned wrongly.
+            idle = min(ROUNDING, now + hint - opens_at)
+            self.profile.record_trial_cost(1.0 + self._learned.calls_in(idle))
         if learned is not None and learned.concurrency is not None and learned.refusals > 1:
             # A slot is free as soon as a call ends, whatever the hint says.
             return 0.0
         if hint is None and estimator.probing:
             return estimator.next_allowed_at(now, len(self._in_flight)) - now
+        if hint is None and estimator.pace is not None:
+            return max(opens_at - now, 1.0 / estimator.pace)
         if hint is None and estimator.learned is not None:
-            return 0.0 if self._slots_are_full else opens_at - now
+            return 0.0 if self._learned.is_full(len(self._in_flight)) else opens_at - now
         return hint
 
     def _known_at(self, cost: CallCost, now: float) -> float:
@@ -415,7 +372,7 @@ class RateLimiter:
 
     def hint_shortfall(self) -> float:
         """Seconds to add to a hint where refused calls count: hints leave out the refused call itself."""
-        window = self._learned.get(Dimension.REQUESTS)
+        window = self._learned.windows.get(Dimension.REQUESTS)
         if not self.profile.counts_refused or window is None:
             return 0.0
         return min(MAX_SHORTFALL, 1.0 / window.rate.per_second)

@@ -12,6 +12,7 @@ MIN_REFUSED_COUNTED, MAX_REFUSED_COUNTED = 2, 4  # evidence that refused calls c
 FIRST_PROBE_GAP = 2.0  # seconds; shorter once a provider is found to open sooner
 TRIAL_INTERVAL_RANGE = (40, 90)  # calls of all keys between two trials
 FREQUENT_TRIALS = 3  # that may fail before trials become rarer
+TRIAL_COST_WEIGHT = 0.5  # of the newest refused trial in the average
 TRIAL_BACKOFF = 1.5  # factor for the interval after each further one
 SIMILAR_CALLS = (0.5, 2.0)  # factors within which two numbers of calls are about the same
 
@@ -54,6 +55,8 @@ class ProviderProfile:
     """How often `early_shares` or `shortened` have changed."""
     _refused_counted: int = 0
     _failed_trials: int = 0
+    _trial_cost: float = 1.0
+    """Calls that a refused trial costs on average: it is refused itself, and others wait for as long as its hint says."""
     _open_trials: int = 0
     _trial_sent_at: float | None = None
     _trial_key: int = 0
@@ -165,10 +168,6 @@ class ProviderProfile:
 
     # How much earlier than learned a call may be sent.
 
-    @property
-    def may_try_early(self) -> bool:
-        return not self.is_trying_early
-
     def record_shortened(self, lengths: Lengths, seconds: float) -> None:
         """Note by how much these lengths have turned out to be too long; 0 if they were right after all."""
         self._early_findings += 1
@@ -190,7 +189,9 @@ class ProviderProfile:
 
     def _trial_interval(self) -> float:
         low, high = TRIAL_INTERVAL_RANGE
-        return min(high, low * TRIAL_BACKOFF ** max(0, self._failed_trials - FREQUENT_TRIALS))
+        return max(1.0, self._trial_cost) * min(
+            high, low * TRIAL_BACKOFF ** max(0, self._failed_trials - FREQUENT_TRIALS)
+        )
 
     def start_trial(self, now: float, key: int) -> None:
         self._trial_sent_at, self._trial_key, self._calls_since_trial = now, key, 0
@@ -205,6 +206,10 @@ class ProviderProfile:
             return False
         self._trial_sent_at = None
         return True
+
+    def record_trial_cost(self, calls: float) -> None:
+        """Note how many calls were not sent because of a refused trial, with the trial itself."""
+        self._trial_cost += TRIAL_COST_WEIGHT * (calls - self._trial_cost)
 
     def record_trial(self, *, risen: bool) -> None:
         """Note whether a trial has found more room. If so, all keys may try at once: the provider has changed."""

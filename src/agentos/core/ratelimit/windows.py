@@ -123,6 +123,15 @@ class UsageWindow:
         self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
         return entry
 
+    def replay(self, amount: float, at: float) -> UsageEntry:
+        """Count a call that was sent before the limit was known: it was admitted, so no bucket has overflowed.
+
+        By one call it may have: the provider's clock is not ours, and something has been refused.
+        """
+        entry = self.record(amount, at)
+        self._level = min(self._level, self.rate.amount + amount)
+        return entry
+
     def correct(self, entry: UsageEntry, amount: float) -> None:
         """Replace an estimate by the real amount."""
         if entry.counts:
