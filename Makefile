@@ -102,10 +102,11 @@ overhead: $(DEV)
 forecast-bench: $(DEV)
 	@$(BIN)/python -m bench.forecast
 
-# Redraws the pictures in the README from real runs; use a quiet machine.
+# Redraws the pictures in the README from real runs, and those of the key pool from simulated ones; use a quiet machine.
 pictures: $(DEV)
 	@$(BIN)/python docs/images/make_demo_svg.py
 	@$(BIN)/python docs/images/make_timeline_svg.py
+	@PYTHONPATH=. $(BIN)/python docs/images/make_limit_svgs.py
 
 # Takes the pictures of the page: four views, light and dark, wide and phone, in screenshots/; two go to the README.
 screenshots: browser
