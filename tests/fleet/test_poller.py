@@ -16,9 +16,9 @@ from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.fleet import poller
+from agentos.fleet.active_items import ActiveItems, PreparedItem
 from agentos.fleet.poller import TemporalPoller
 from agentos.fleet.turns import DRAINED, FINISHED, Turn
-from agentos.fleet.visits import PreparedItem, Visits
 from agentos.storage.postgres.fleet_items import LoadedTask
 
 TURN = Turn("shop", "LLD-1", 1, 1, 0, 2)
@@ -56,12 +56,14 @@ class Machine:
     """A poller whose coordinator is the test."""
 
     def __init__(self, scratch: Path) -> None:
-        self.visits, self.writer = Visits(), FakeWriter()
+        self.active_items, self.writer = ActiveItems(), FakeWriter()
         self.temporal = ActivityEnvironment()
         self.database = FakeDatabase()
         self.errors: list[Exception] = []
         writer, database = cast(Any, self.writer), cast(Any, self.database)
-        self.poller = TemporalPoller(self.visits, writer, database, self.prepare, scratch, "m1", ["lld"], 1)
+        self.poller = TemporalPoller(
+            self.active_items, writer, database, self.prepare, scratch, "m1", ["lld"], 1
+        )
 
     def prepare(self, loaded: LoadedTask) -> PreparedItem:
         if self.errors:
@@ -70,7 +72,7 @@ class Machine:
 
     async def start(self) -> "asyncio.Task[Any]":
         turn = asyncio.create_task(self.temporal.run(self.poller.run_item, TURN))
-        await self.until(lambda: len(self.visits) == 1)
+        await self.until(lambda: len(self.active_items) == 1)
         return turn
 
     async def until(self, is_so: Any) -> None:
@@ -79,9 +81,9 @@ class Machine:
                 await asyncio.sleep(0)
 
     def end_process(self, ending: Ending) -> None:
-        visit = self.visits.leave("shop.LLD-1")
-        assert visit
-        visit.ended.set_result(events.ItemEnded(visit.key, Outcome(ending), 0.0, Usage(), 0))
+        active_item = self.active_items.remove("shop.LLD-1")
+        assert active_item
+        active_item.ended.set_result(events.ItemEnded(active_item.key, Outcome(ending), 0.0, Usage(), 0))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,9 @@ def test_only_a_cancellation_by_a_person_is_recorded_as_the_outcome(
         turn = await machine.start()
         machine.temporal.cancel(details)
         await machine.until(
-            lambda: any(isinstance(m, events.ItemWithdrawn) for m in machine.visits.take_moves())
+            lambda: any(
+                isinstance(m, events.ItemWithdrawn) for m in machine.active_items.take_membership_changes()
+            )
         )
         machine.end_process(Ending.INTERRUPTED)
         with pytest.raises(asyncio.CancelledError):
@@ -131,7 +135,9 @@ def test_a_second_cancellation_leaves_the_item_with_its_coordinator(tmp_path: Pa
         turn = await machine.start()
         machine.temporal.cancel()
         await machine.until(
-            lambda: any(isinstance(m, events.ItemWithdrawn) for m in machine.visits.take_moves())
+            lambda: any(
+                isinstance(m, events.ItemWithdrawn) for m in machine.active_items.take_membership_changes()
+            )
         )
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -150,7 +156,7 @@ def test_an_item_that_cannot_start_is_claimed_and_ends_as_failed(tmp_path: Path)
         assert (result.kind, machine.writer.states) == (FINISHED, ["ended"])
         assert machine.database.claimed == ("shop/LLD-1", (1, 1, 1), "m1")
         assert machine.writer.outcomes[0].error == "cannot start on m1: no GitHub token"
-        assert len(machine.visits) == 0
+        assert len(machine.active_items) == 0
 
     asyncio.run(test())
 
@@ -179,7 +185,7 @@ def test_a_worker_that_drains_while_postgres_is_away_hands_its_item_over(
         turn = await machine.start()
         machine.end_process(Ending.FINISHED)
         await machine.until(lambda: machine.writer.states == ["ended"])
-        machine.visits.is_draining = True  # and nothing is written
+        machine.active_items.is_draining = True  # and nothing is written
         assert (await turn).kind == DRAINED
 
     asyncio.run(test())
@@ -193,7 +199,7 @@ def test_an_item_that_waits_for_postgres_on_a_draining_worker_goes_elsewhere(
     async def test() -> None:
         machine = Machine(tmp_path)
         machine.errors = [psycopg.OperationalError("away")] * 1000
-        machine.visits.is_draining = True
+        machine.active_items.is_draining = True
         result = await machine.temporal.run(machine.poller.run_item, TURN)
         assert (result.kind, machine.writer.states) == (DRAINED, [])
 

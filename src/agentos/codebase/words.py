@@ -30,7 +30,7 @@ STOP_WORDS = frozenset(_STOP_LIST.split())
 def split_identifiers(text: str) -> str:
     """The text with a space inside every camelCase word; the index splits snake_case by itself.
 
-    Text of scripts without spaces becomes every two characters that stand side by side in it.
+    Runs of characters in scripts without spaces become their overlapping pairs.
     """
     text = _CAMEL.sub(" ", text)
     return text if text.isascii() else _UNSPACED.sub(_pairs, text)

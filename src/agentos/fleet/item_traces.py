@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.protocol.trace_context import SpanContext, call_span, item_trace
+from agentos.fleet.active_items import ActiveItem
 from agentos.fleet.turns import FINISHED, Turn, TurnEnd
-from agentos.fleet.visits import Visit
 from agentos.outputs.span_export import Attributes, FinishedSpan, SpanRole
 from agentos.storage.postgres.event_writer import ItemClaim
 
@@ -16,7 +16,7 @@ from agentos.storage.postgres.event_writer import ItemClaim
 class _OpenTurn:
     """A turn that is at work here; `nodes` and `calls` are those that have begun, by name and by lease."""
 
-    visit: Visit
+    active_item: ActiveItem
     context: SpanContext
     started_at: float
     nodes: dict[str, float] = field(default_factory=dict)
@@ -32,13 +32,18 @@ class ItemTraces:
         self._turns: dict[str, _OpenTurn] = {}
         self._submitted: dict[ItemClaim, tuple[str, float]] = {}
 
-    def on_event(self, visit: Visit, event: events.Event, at: float) -> None:
+    def on_event(self, active_item: ActiveItem, event: events.Event, at: float) -> None:
         """Called in the coordinator's thread, with every event of an item that is here."""
         if isinstance(event, events.ItemStarted):
-            context = item_span(visit.loaded.shared.account, visit.claim).child(f"turn {visit.claim.claim}")
-            self._turns[visit.key] = _OpenTurn(visit, context, at)
-            self._submitted[visit.claim] = (visit.loaded.shared.account, visit.loaded.submitted_at)
-        if turn := self._turns.get(visit.key):
+            context = item_span(active_item.loaded.shared.account, active_item.claim).child(
+                f"turn {active_item.claim.claim}"
+            )
+            self._turns[active_item.key] = _OpenTurn(active_item, context, at)
+            self._submitted[active_item.claim] = (
+                active_item.loaded.shared.account,
+                active_item.loaded.submitted_at,
+            )
+        if turn := self._turns.get(active_item.key):
             self._handle(turn, event, at)
 
     def on_turn_end(self, turn: Turn, claim: ItemClaim, end: TurnEnd | None, at: float) -> None:
@@ -95,12 +100,14 @@ class ItemTraces:
         if found is None:
             return
         granted_at, granted, parent = found
-        visit = turn.visit
+        active_item = turn.active_item
         self._write(
             FinishedSpan(
                 f"call {event.model}".rstrip(),
                 call_span(
-                    item_span(visit.loaded.shared.account, visit.claim), visit.claim.claim, event.lease
+                    item_span(active_item.loaded.shared.account, active_item.claim),
+                    active_item.claim.claim,
+                    event.lease,
                 ),
                 parent,
                 granted_at,
@@ -118,11 +125,11 @@ class ItemTraces:
         )
 
     def _end_turn(self, turn: _OpenTurn, event: events.ItemEnded, at: float) -> None:
-        del self._turns[turn.visit.key]
+        del self._turns[turn.active_item.key]
         error = _error(event.outcome)
         for node in list(turn.nodes):
             self._end_node(turn, node, at, error or event.outcome.ending.value)
-        claim = turn.visit.claim
+        claim = turn.active_item.claim
         submission, number, attempt = claim.claim
         attributes: Attributes = {
             "agentos.machine": self._machine,
@@ -131,7 +138,7 @@ class ItemTraces:
             "agentos.attempt": attempt,
             "agentos.ending": event.outcome.ending.value,
         }
-        parent = item_span(turn.visit.loaded.shared.account, claim)
+        parent = item_span(turn.active_item.loaded.shared.account, claim)
         self._write(
             FinishedSpan(
                 f"turn {number}",

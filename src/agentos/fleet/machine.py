@@ -26,10 +26,10 @@ from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.line_assembler import one_line
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.process import ProcessEngine
+from agentos.fleet.active_items import ActiveItems, PreparedItem, forward_event
 from agentos.fleet.code_cache import CodeCache
 from agentos.fleet.gateway_access import PreparedWorker
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.visits import PreparedItem, Visits, forward_event
 from agentos.fleet.worker_metrics import WorkerMetrics
 from agentos.http.metrics import serving_metrics
 from agentos.outputs.format import prefixed
@@ -87,7 +87,7 @@ class FleetWorker:
         self._has_traces = parts.traces
         self._redact = Redactor(credential.secret for credential in self._credentials)
         self._redact.add([parts.conninfo] if parts.conninfo.reveal() else [])
-        self._visits = Visits()
+        self._active_items = ActiveItems()
         self._is_stopping = False
         self._machine = f"{socket.gethostname()}:{os.getpid()}"
         self._workflows = workflow_names()
@@ -113,11 +113,11 @@ class FleetWorker:
                 self._prepared.fork_server,
             )
             stack.callback(engine.close)
-            self._visits.wake = engine.wake
-            metrics = WorkerMetrics(self._visits)
+            self._active_items.wake = engine.wake
+            metrics = WorkerMetrics(self._active_items)
             self._traces = self._open_traces(stack)
             self._poller = TemporalPoller(
-                *(self._visits, self._writer, self._database, self._prepare, scratch, self._machine),
+                *(self._active_items, self._writer, self._database, self._prepare, scratch, self._machine),
                 *(self._workflows, settings.parallel),
                 partial(serving_metrics, metrics.numbers, *self._metrics_address)
                 if self._metrics_address
@@ -139,7 +139,9 @@ class FleetWorker:
             )
             self._log(LogLine(HOST_CLOCK.wall(), "", LogLevel.INFO, greeting), "worker_started")
             started = events.RunStarted("", "", "", (), settings.parallel, ())
-            inputs = ExternalInputs(signals.arrived, membership=lambda: self._take_moves(signals))
+            inputs = ExternalInputs(
+                signals.arrived, membership=lambda: self._take_membership_changes(signals)
+            )
             code = loop.run(started, inputs)
         if self._poller.failure:
             raise PreflightError(
@@ -160,12 +162,12 @@ class FleetWorker:
         )
         return ItemTraces(spans.write, self._machine)
 
-    def _take_moves(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
+    def _take_membership_changes(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
         """A worker that gets no more items hands over those that it has, as after SIGTERM."""
         if self._poller.failure and not self._is_stopping:
             self._is_stopping = True
             signals.arrived.append("SIGTERM")
-        return self._visits.take_moves()
+        return self._active_items.take_membership_changes()
 
     # The one listener of the run.
 
@@ -176,9 +178,9 @@ class FleetWorker:
         # A worker's run starts without items, which says nothing to its reader.
         if not isinstance(event, events.RunStarted) and (line := log_line(event, at)):
             self._log(line, WIRE_NAMES[type(event)])
-        if self._traces and (visit := self._visits.get(getattr(event, "item", ""))):
-            self._traces.on_event(visit, event, at)
-        forward_event(event, at, self._visits, self._writer)
+        if self._traces and (active_item := self._active_items.get(getattr(event, "item", ""))):
+            self._traces.on_event(active_item, event, at)
+        forward_event(event, at, self._active_items, self._writer)
 
     def close(self) -> None:
         pass
@@ -196,38 +198,38 @@ class FleetWorker:
     # What an item's process is told.
 
     def _worker_task(self, command: StartWorker) -> WorkerTask:
-        visit = self._visits.get(command.item)
-        assert visit is not None
-        shared, task = visit.loaded.shared, visit.loaded.task
+        active_item = self._active_items.get(command.item)
+        assert active_item is not None
+        shared, task = active_item.loaded.shared, active_item.loaded.task
         return WorkerTask(
-            run=f"S{visit.turn.submission}",
+            run=f"S{active_item.turn.submission}",
             coordinator=os.getpid(),
-            project=str(visit.scratch / "project"),
+            project=str(active_item.scratch / "project"),
             workflow=shared.workflow,
-            origin=visit.prepared.origin,
+            origin=active_item.prepared.origin,
             item=task.item,
             database="",
             max_iterations=shared.max_iterations,
-            models=visit.prepared.models,
+            models=active_item.prepared.models,
             call_timeouts=shared.call_timeouts,
             fresh=task.fresh,
             redo=task.redo,
             gates=shared.gates,
             text=task.text,
-            github=visit.prepared.github,
+            github=active_item.prepared.github,
             filed=task.filed,
-            code=visit.prepared.code,
-            store=str(visit.scratch / "store.db"),
+            code=active_item.prepared.code,
+            store=str(active_item.scratch / "store.db"),
             fleet=FleetTask(
                 self._conninfo,
-                visit.claim.thread_id,
-                visit.claim.claim,
+                active_item.claim.thread_id,
+                active_item.claim.claim,
                 self._machine,
-                visit.key,
+                active_item.key,
                 (*shared.prompts, *task.inputs),
                 shared.account,
                 shared.budget,
-                item_trace(shared.account, visit.claim.claim[0], visit.claim.thread_id).trace
+                item_trace(shared.account, active_item.claim.claim[0], active_item.claim.thread_id).trace
                 if self._has_traces
                 else "",
             ),

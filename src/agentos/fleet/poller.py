@@ -25,10 +25,10 @@ from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Usage, failed
 from agentos.core.text.line_assembler import one_line
+from agentos.fleet.active_items import ActiveItem, ActiveItems, PreparedItem
 from agentos.fleet.item_workflow import ACTIVITY, ItemWorkflow
 from agentos.fleet.temporal import connect_temporal, queue_of
 from agentos.fleet.turns import DRAINED, FINISHED, Turn, TurnEnd, TurnResult, turn_end
-from agentos.fleet.visits import PreparedItem, Visit, Visits
 from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.event_writer import EventWriter, ItemClaim
 from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
@@ -37,7 +37,7 @@ HEARTBEAT_INTERVAL = 1.0  # seconds
 DRAIN_TIMEOUT = 9.0  # seconds
 RETRY_INTERVAL = 0.5  # seconds
 HAND_OVER_TIMEOUT = (
-    4.0  # seconds that a draining worker waits for Postgres; its items go on elsewhere without it
+    4.0  # seconds that a draining worker waits for Postgres; then its items move on without a final record
 )
 Found = TypeVar("Found")
 OnTurnEnd = Callable[[Turn, ItemClaim, TurnEnd | None, float], None]
@@ -54,7 +54,7 @@ class TemporalPoller:
 
     def __init__(  # noqa: PLR0913 - built in one place
         self,
-        visits: Visits,
+        active_items: ActiveItems,
         writer: EventWriter,
         database: FleetDatabase,
         prepare: Callable[[LoadedTask], PreparedItem],
@@ -68,7 +68,7 @@ class TemporalPoller:
         wall: Callable[[], float] = time.time,
         heartbeat_interval: float = HEARTBEAT_INTERVAL,
     ) -> None:
-        self._visits = visits
+        self._active_items = active_items
         self._writer = writer
         self._database = database
         self._database_lock = asyncio.Lock()  # one connection, many activities
@@ -94,7 +94,7 @@ class TemporalPoller:
 
     def drain(self) -> None:
         """Take no more items; those that are here return as drained when their processes have ended."""
-        self._visits.is_draining = True
+        self._active_items.is_draining = True
         if self._loop and self._stopping:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
@@ -106,7 +106,7 @@ class TemporalPoller:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        # Its warnings about cancelled activities are tracebacks; what they mean is recorded with the item.
+        # The SDK logs a traceback for every cancelled activity; the item's own record says what happened.
         logging.getLogger("temporalio").setLevel(logging.CRITICAL)
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
@@ -120,7 +120,7 @@ class TemporalPoller:
             await self._poll(client, self._stopping)
 
     def _is_ready(self) -> bool:
-        return self._connected.done() and not self._visits.is_draining
+        return self._connected.done() and not self._active_items.is_draining
 
     async def _poll(self, client: Client, stopping: asyncio.Event) -> None:
         workers = [self._worker(client, workflow) for workflow in self._workflows]
@@ -136,10 +136,10 @@ class TemporalPoller:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _fail(self, error: BaseException) -> None:
-        if not self._visits.is_draining:
-            self._visits.is_draining = True
+        if not self._active_items.is_draining:
+            self._active_items.is_draining = True
             self.failure = error
-            self._visits.wake()
+            self._active_items.wake()
 
     def _worker(self, client: Client, workflow: str) -> Worker:
         return Worker(
@@ -161,7 +161,7 @@ class TemporalPoller:
         heartbeat = asyncio.create_task(_heartbeat(self._heartbeat_interval))
         try:
             return await self._run_item(turn)
-        except _PostgresStaysAway:
+        except _PostgresUnavailable:
             return TurnResult(DRAINED)
         finally:
             heartbeat.cancel()
@@ -174,30 +174,30 @@ class TemporalPoller:
             raise ApplicationError(f"{thread} is not in Postgres", non_retryable=True)
         try:
             prepared = await self._ask(partial(self._prepare, loaded))
-        except _PostgresStaysAway:
+        except _PostgresUnavailable:
             raise
         except Exception as error:
             return await self._reject(turn, claim, one_line(str(error)))
         key = f"{turn.project}.{turn.item}"
-        visit = Visit(key, turn, claim, loaded, prepared, self._scratch / key)
-        while not self._visits.enter(visit):
-            if self._visits.is_draining:
+        active_item = ActiveItem(key, turn, claim, loaded, prepared, self._scratch / key)
+        while not self._active_items.add(active_item):
+            if self._active_items.is_draining:
                 return TurnResult(DRAINED)
             await asyncio.sleep(RETRY_INTERVAL)  # an outranked turn of the same item is still ending here
-        ended = asyncio.wrap_future(visit.ended)
+        ended = asyncio.wrap_future(active_item.ended)
         try:
             event = await asyncio.shield(ended)
         except asyncio.CancelledError:
             # Cancelled, or the deadline of a drain: the process ends at its next node, checkpointed.
-            self._visits.withdraw(visit)
+            self._active_items.request_withdrawal(active_item)
             event = await asyncio.shield(ended)
-            if not self._visits.is_draining:
-                # After a lost heartbeat the item goes on elsewhere: only a person's cancellation is an outcome.
+            if not self._active_items.is_draining:
+                # After a missed heartbeat Temporal retries elsewhere: only a requested cancellation is an outcome.
                 if (details := activity.cancellation_details()) and details.cancel_requested:
                     await self._record(turn, claim, event)
                 raise
         finally:
-            shutil.rmtree(visit.scratch, ignore_errors=True)
+            shutil.rmtree(active_item.scratch, ignore_errors=True)
         return await self._record(turn, claim, event)
 
     async def _reject(self, turn: Turn, claim: ItemClaim, reason: str) -> TurnResult:
@@ -214,13 +214,13 @@ class TemporalPoller:
             except Exception as error:
                 if not is_away(error):
                     raise
-                if self._visits.is_draining:
-                    raise _PostgresStaysAway from error
+                if self._active_items.is_draining:
+                    raise _PostgresUnavailable from error
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
-        """Writes what this turn came to, and tells Temporal what to do next."""
-        end = turn_end(turn, event, is_draining=self._visits.is_draining, jitter=self._jitter)
+        """Records the turn's outcome in Postgres and returns the result for Temporal."""
+        end = turn_end(turn, event, is_draining=self._active_items.is_draining, jitter=self._jitter)
         self._on_turn_end(turn, claim, end, self._wall())
         if end is None:
             return TurnResult(FINISHED)
@@ -232,18 +232,18 @@ class TemporalPoller:
         return end.result
 
     async def _until_written(self, done: "asyncio.Future[bool]") -> None:
-        """Wait as long as it takes, but not past a drain: if the turn ended without a word, Temporal would count an attempt.
-        A drained turn needs no record, and an item that has finished is found finished by the next."""
+        """Wait until Postgres has the record; while draining, at most HAND_OVER_TIMEOUT, and report the turn as drained: without a
+        result, Temporal would count an attempt. A drained turn needs no record; the next one sees whether the item has finished."""
         waited = 0.0
         while not (await asyncio.wait([done], timeout=RETRY_INTERVAL))[0]:
-            waited += RETRY_INTERVAL if self._visits.is_draining else 0.0
+            waited += RETRY_INTERVAL if self._active_items.is_draining else 0.0
             if waited >= HAND_OVER_TIMEOUT:
-                raise _PostgresStaysAway
+                raise _PostgresUnavailable
         done.result()
 
 
-class _PostgresStaysAway(Exception):
-    """The worker drains, and there is no time to wait for Postgres."""
+class _PostgresUnavailable(Exception):
+    """Postgres is unreachable and the worker is draining, so it cannot wait any longer."""
 
 
 async def _heartbeat(interval: float) -> None:

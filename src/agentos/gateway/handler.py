@@ -11,8 +11,8 @@ from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
 from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
 from agentos.gateway.lease_broker import RETRY_AFTER_BUSY, LeaseBrokers, NoKey
-from agentos.gateway.places import Places
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
+from agentos.gateway.retry_positions import RetryPositions
 from agentos.gateway.tokens import TokenVerifier
 from agentos.gateway.upstream import Upstream
 from agentos.gateway.usage import CallEnding, CallRecord
@@ -74,7 +74,7 @@ class RequestHandler:
         self._upstream = upstream
         self._clocks = clocks
         self._policy = policy
-        self._places = Places(clocks.host)
+        self._positions = RetryPositions(clocks.host)
         self._call_ids = itertools.count(1)
 
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
@@ -143,7 +143,7 @@ class RequestHandler:
         item = record.item
         # Each call is a lease holder of its own, so that it can be cancelled without affecting the item's others.
         holder = f"{item} {next(self._call_ids)}"
-        started_at, since = self._clocks.host(), self._places.take(request)
+        started_at, since = self._clocks.host(), self._positions.take(request)
         broker = self._brokers.for_request(request)
         context = CallContext(holder, broker, self._upstream, self._clocks, since)
         forwarder = Forwarder(
@@ -161,7 +161,7 @@ class RequestHandler:
             if error.error is GatewayError.UNPAID:
                 self._policy.on_budget(str(error))
             if error.retry_after is not None:
-                self._places.keep(request, started_at if since is None else since, error.retry_after)
+                self._positions.keep(request, started_at if since is None else since, error.retry_after)
             send_error(connection, request.dialect, error.error, str(error), error.retry_after)
         finally:
             record.seconds = self._clocks.host() - started_at

@@ -16,7 +16,7 @@ from agentos.outputs.key_rows import KeyRow, key_row
 
 RETRY_AFTER_BUSY = 1.0  # seconds
 QUIET_WAIT = 2.0  # seconds; only longer waits are reported
-REASON_AGE = 0.5  # seconds for which the reason of a wait is not looked for again
+WAIT_REASON_TTL = 0.5  # seconds for which the reason of a wait is cached
 UNMETERED_CONCURRENCY = 32  # calls per key
 
 
@@ -154,11 +154,11 @@ class LeaseBroker:
         return self._lease_manager.grants(now)
 
     def _fail_unservable(self) -> None:
-        """Ends the waits that cannot be served before their deadline, if that is certain already."""
+        """Fails the waiting requests that certainly cannot be served before their deadline."""
         if not self._waiting:
             return
         now, pool = self._clock(), self._lease_manager.pool
-        # Requests of one kind share the answer: not every request is looked at as long as it is "yes".
+        # Requests of one kind share the result, so a whole queue is scanned only if its kind has a problem.
         problems = {
             first.kind: found for first in pool.first_waiting(now) if (found := self._problem(first, now))
         }
@@ -189,10 +189,10 @@ class LeaseBroker:
         return _Problem(NoKey(GatewayError.LIMITED, message, seconds), back.at)
 
     def _wait_reason(self, provider: str, model: str) -> str:
-        """Why calls to a model wait; found once for all that wait at the same time, since it looks at all keys."""
+        """Why calls to a model wait; cached and shared by all waiting calls, because finding it scans every key."""
         now = self._clock()
         found = self._reasons.get((provider, model))
-        if found is None or now >= found[0] + REASON_AGE:
+        if found is None or now >= found[0] + WAIT_REASON_TTL:
             found = self._reasons[provider, model] = (now, self._find_wait_reason(provider, model, now))
         return found[1]
 

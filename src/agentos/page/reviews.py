@@ -13,7 +13,7 @@ from agentos.outputs.resume_command import resume_command
 from agentos.page.item_view import diff_lines
 from agentos.page.markdown import parse_markdown
 from agentos.page.run_view import HomeRuns
-from agentos.page.views import ANYWHERE, Json
+from agentos.page.views import UNKNOWN_FOLDER, Json
 from agentos.review.answers import answer
 from agentos.review.queue import (
     LineagePage,
@@ -109,7 +109,9 @@ class HomeReviews:
         parked = waiting.pending.parked_item
         view = self.views.find(parked.run)
         started = view.record.stats.started if view else None
-        return resume_command(started, ANYWHERE) if started else continue_command(waiting.context, parked)
+        return (
+            resume_command(started, UNKNOWN_FOLDER) if started else continue_command(waiting.context, parked)
+        )
 
     def tell(self, waiting: WaitingItem) -> str:
         return ""

@@ -19,8 +19,8 @@ from agentos.outputs.summary import next_steps
 from agentos.page.run_view import RunView, RunViews
 
 Json = dict[str, object]
-ANYWHERE = ""
-"""The folder in which a command from the page is typed is not known, so it says where to go first."""
+UNKNOWN_FOLDER = ""
+"""The page does not know the folder in which the user will type a command, so each command names its folder."""
 MAX_LANES = 200
 FLEET_LIMITS = {
     "pause": "A submission cannot be paused: it shares its machines with others. Stop it, checkpointed, and submit the same "
@@ -157,13 +157,13 @@ def _next_steps(view: RunView) -> list[str]:
     if view.is_fleet:
         return _fleet_next_steps(stats)
     if stats.ended is None:
-        return [f"It was killed. Resume with: {resume_command(stats.started, ANYWHERE)}"]
+        return [f"It was killed. Resume with: {resume_command(stats.started, UNKNOWN_FOLDER)}"]
     if stats.ending(Ending.PARKED) and not stats.ended.exit_code:
         return [
-            f"Waiting for a person. Decide here, or with: {review_command(stats.started, ANYWHERE)}",
-            f"Then resume with: {resume_command(stats.started, ANYWHERE)}",
+            f"Waiting for a person. Decide here, or with: {review_command(stats.started, UNKNOWN_FOLDER)}",
+            f"Then resume with: {resume_command(stats.started, UNKNOWN_FOLDER)}",
         ]
-    return next_steps(stats, ANYWHERE)
+    return next_steps(stats, UNKNOWN_FOLDER)
 
 
 def _fleet_next_steps(stats: RunStats) -> list[str]:
@@ -175,7 +175,7 @@ def _fleet_next_steps(stats: RunStats) -> list[str]:
         ]
     if stats.ending(Ending.FAILED):
         return [
-            f"Retry the failed items here, or in the project with: {retry_command(stats.started, ANYWHERE)}"
+            f"Retry the failed items here, or in the project with: {retry_command(stats.started, UNKNOWN_FOLDER)}"
         ]
     return ["Write its documents into the project with: agentos collect"]
 
@@ -217,7 +217,7 @@ def _keys(record: RunRecord) -> list[Json]:
     held = list(record.stats.held.values())
     found = []
     for facts, lane in zip(key_facts(record), record.timeline.keys.values(), strict=True):
-        outage = next((span for span in reversed(lane.of(*UNAVAILABLE)) if _lasts(span)), None)
+        outage = next((span for span in reversed(lane.of(*UNAVAILABLE)) if _is_open(span)), None)
         found.append(
             {
                 "key": facts.key,
@@ -233,7 +233,7 @@ def _keys(record: RunRecord) -> list[Json]:
     return found
 
 
-def _lasts(span: Span) -> bool:
+def _is_open(span: Span) -> bool:
     return span.ended is None or span.ended > time.time()
 
 

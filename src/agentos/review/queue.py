@@ -177,7 +177,7 @@ def others_waiting(context: ReviewContext, reviews: Sequence[PendingReview]) -> 
 
 
 def previous_draft(context: ReviewContext, review: PendingReview) -> LineagePage | None:
-    """The draft before the current one: what the user edited, or else the one of the round before."""
+    """The draft to compare the current one with: the one before the person's edit, else that of the round before."""
     name = review.request.draft.rpartition("/")[2]
     drafts = [
         page
@@ -294,7 +294,7 @@ def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:
 
 @contextlib.contextmanager
 def undecided(context: ReviewContext, review: PendingReview) -> Iterator[ProjectItems]:
-    """Keep runs away from the item while its decision is written."""
+    """Lock the item against runs while its decision is written; raises if it is being processed or no longer waits."""
     item, items = review.parked_item.item, context.items
     with items.deciding(review.key, item) as notes:
         if notes is None:
@@ -302,7 +302,7 @@ def undecided(context: ReviewContext, review: PendingReview) -> Iterator[Project
         state = review_state(notes)
         if state is None or state.parked_item.request != review.request or state.decision is not None:
             again = command_for(context, f"agentos review {item}")
-            raise NothingMatches(f"{item} has been decided meanwhile; see its state with: {again}")
+            raise NothingMatches(f"{item} no longer waits for this decision; see its state with: {again}")
         _check_source(context, review, notes.get("digest"))
         yield items
 
@@ -314,7 +314,7 @@ def _check_source(context: ReviewContext, review: PendingReview, parked_digest: 
         item = candidate.item
         if item.id == parked.item and item.digest != parked_digest:
             raise UsageError(
-                f"{item.source} has changed since {parked.item} was parked, so what it waits with is outdated; "
+                f"{item.source} has changed since {parked.item} was parked, so the parked draft or question is outdated; "
                 f"start over with: {command_for(context, f'{_run_item(parked)} --fresh')}"
             )
 

@@ -46,7 +46,7 @@ from agentos.workflows.plugin import Plugin
 
 CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
 FIRST_STEP = "first step"
-"""The note with the step from which the recursion limit counts: the start, or a person's last answer."""
+"""Checkpoint note: the step from which steps count towards the recursion limit, 0 or that of a person's last answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,9 @@ class GraphRunner:
             except REPEATED_ERRORS as error:
                 at_once = options.retry_on is not None and is_tried_again(error, options.retry_on)
                 if await self.session.drop_useless(checkpoint, run.ended, at_once=at_once):
-                    self.echo("Its kept answers led to the same error: the next attempt asks the model anew")
+                    self.echo(
+                        "It failed on stored model answers: they were dropped, and the next attempt calls the model again"
+                    )
                 raise
 
     async def _context(self, checkpoint: Checkpoint) -> NodeContext:
@@ -207,7 +209,7 @@ class GraphRun:
         return None if text is None else unpack(ReviewDecision, json.loads(text))
 
     async def _answered_first(self, questions: tuple[Question, ...]) -> tuple[Question, ...]:
-        """Only those that have an answer, if some do: a crash may have come between two parallel branches."""
+        """The questions that have a recorded answer, or all of them if none has: after a crash, one parallel branch may wait for a recorded answer and another for a new one."""
         parking = await self.checkpoint.noted(PARKING)
         decision = await self._decision(unpack(ParkedItem, json.loads(parking))) if parking else None
         answered = {answer.question for answer in decision.answers} if decision else set()

@@ -1,4 +1,4 @@
-"""A redo: an approved item that starts over. Its documents stay until it has finished, so its checkpoint names them."""
+"""Recognises a redo: an approved item that is processed again. Its old documents stay in place until it has finished."""
 
 import hashlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def fingerprint(workflow: WorkflowMembers, project: Path, item: Item) -> str:
 
 
 def is_redo(notes: Mapping[str, str], workflow: WorkflowMembers, project: Path, item: Item) -> bool:
-    """Whether an approved item with these checkpoint notes is being redone: what it replaces is still there."""
+    """Whether an approved item with these checkpoint notes is being redone: the documents that it replaces are unchanged."""
     if REPLACES not in notes or notes.get("node") == FINISHED:
         return False
     return notes[REPLACES] == fingerprint(workflow, project, item)

@@ -1,4 +1,4 @@
-"""The imagined gateway process around the product's lease broker, places and pool, and providers that count every call."""
+"""The imagined gateway process around the product's lease broker, retry positions and pool, and providers that count every call."""
 
 import asyncio
 import contextlib
@@ -22,8 +22,8 @@ from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.forwarder import MAX_PROVIDER_ERRORS
 from agentos.gateway.lease_broker import LeaseBroker, NoKey
-from agentos.gateway.places import Places
 from agentos.gateway.request_parser import ProxyRequest
+from agentos.gateway.retry_positions import RetryPositions
 from agentos.offline.rate_windows import Window, WindowKind, make_window
 
 from .network import Machine, Service, Unreachable
@@ -207,7 +207,7 @@ class GatewayProcess:
         self._clock = asyncio.get_running_loop().time
         self._max_wait = max_wait
         self._providers = providers
-        self._places = Places(self._clock)
+        self._positions = RetryPositions(self._clock)
         self._holders = itertools.count(1)
         self.manager = LeaseManager(Pool(credentials), jitter, Budget(PriceList()))
         self.broker = LeaseBroker(self.manager, peers, self._clock, lambda event: None)
@@ -220,13 +220,13 @@ class GatewayProcess:
     async def handle(self, call: ModelCall, model: str, answer: "asyncio.Future[Refusal | None]") -> None:
         """As `RequestHandler` and `Forwarder` do, without HTTP."""
         request = ProxyRequest(DIALECTS["gemini"], ("token",), "POST", f"/{model}", "", (), call.body, model)
-        holder, began, since = f"w {next(self._holders)}", self._clock(), self._places.take(request)
+        holder, began, since = f"w {next(self._holders)}", self._clock(), self._positions.take(request)
         try:
             refusal = await self._forward(call, model, holder, began + self._max_wait, since)
         except NoKey as error:
             self.not_yet += 1
             if error.retry_after is not None:
-                self._places.keep(request, began if since is None else since, error.retry_after)
+                self._positions.keep(request, began if since is None else since, error.retry_after)
             refusal = Refusal(RefusalKind.NOT_YET, "no free key yet", max(1, round(error.retry_after or 0)))
         if not answer.done():
             answer.set_result(refusal)

@@ -14,7 +14,7 @@ from agentos.core.protocol.ports import Channel, LeasedKey, ModelRequest, ModelR
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
-from agentos.fleet.visits import Visit, Visits
+from agentos.fleet.active_items import ActiveItem, ActiveItems
 from agentos.storage.item_store import ItemStore
 from agentos.worker.graph_runner import CANCEL_GRACE
 from agentos.worker.item_runner import RunnerParts, run_item
@@ -33,10 +33,10 @@ _WORKFLOW = cast(Any, SimpleNamespace(options=SimpleNamespace(retry_on=None), ti
 class SimulatedEngine:
     """Starts imagined processes, and carries messages between them and the event loop."""
 
-    def __init__(self, machine: Machine, around: Surroundings, visits: Visits) -> None:
+    def __init__(self, machine: Machine, around: Surroundings, active_items: ActiveItems) -> None:
         self._machine = machine
         self._around = around
-        self._visits = visits
+        self._active_items = active_items
         self._events: list[Any] = []
         self._wakeup: asyncio.Future[None] | None = None
         self._is_woken = False
@@ -76,9 +76,9 @@ class SimulatedEngine:
     def execute(self, command: Command) -> None:
         match command:
             case StartWorker():
-                visit = self._visits.get(command.item)
-                assert visit
-                self._processes[command.item] = ItemProcess(self._machine, self._around, self, visit)
+                active_item = self._active_items.get(command.item)
+                assert active_item
+                self._processes[command.item] = ItemProcess(self._machine, self._around, self, active_item)
             case KillWorker():
                 self._processes.pop(command.item).kill("SIGKILL")
             case _:
@@ -92,18 +92,22 @@ class SimulatedEngine:
 class ItemProcess:
     """The process of one item: the product's item runner with an imagined graph and an imagined model client."""
 
-    def __init__(self, machine: Machine, around: Surroundings, engine: SimulatedEngine, visit: Visit) -> None:
-        self._machine, self._around, self._engine, self._key = machine, around, engine, visit.key
+    def __init__(
+        self, machine: Machine, around: Surroundings, engine: SimulatedEngine, active_item: ActiveItem
+    ) -> None:
+        self._machine, self._around, self._engine, self._key = machine, around, engine, active_item.key
         self.commands: asyncio.Queue[Command] = asyncio.Queue()
-        turn, key = visit.turn, visit.key
+        turn, key = active_item.turn, active_item.key
         self.process = VirtualProcess(key, machine.process)
         self.item: str = turn.item
-        access = FleetTask(Secret(""), visit.claim.thread_id, visit.claim.claim, machine.name, key)
-        task = visit.loaded.task
+        access = FleetTask(
+            Secret(""), active_item.claim.thread_id, active_item.claim.claim, machine.name, key
+        )
+        task = active_item.loaded.task
         self._task = WorkerTask("S1", 1, "", "lld", task.item, "", 1, ROLES, fresh=task.fresh, fleet=access)
         self._store = around.store(around.postgres, machine, access)
         self.process.on_death.append(self._count_loss)
-        self.process.spawn(self._run(visit))
+        self.process.spawn(self._run(active_item))
         if around.work.happens(self.item, around.work.crash):
             around.work.crashes += 1
             seconds = around.work.random.uniform(0.0, 10.0)
@@ -119,7 +123,7 @@ class ItemProcess:
     def _count_loss(self) -> None:
         self._around.work.losses[self.item] += 1
 
-    async def _run(self, visit: Visit) -> None:
+    async def _run(self, active_item: ActiveItem) -> None:
         work = self._around.work
         await asyncio.sleep(work.random.uniform(*work.start_seconds))
         self._engine.emit(events.WorkerStarted(self._key, 1))
@@ -128,7 +132,7 @@ class ItemProcess:
         outcome = await run_item(self._task, store, channel, lambda text: None, self._parts)
         postgres, machine = self._around.postgres, self._machine
         is_away = not postgres.is_up or machine.is_cut_from(postgres.name)
-        is_outranked = self._store.row.held.claim != visit.claim.claim
+        is_outranked = self._store.row.held.claim != active_item.claim.claim
         if is_outranked or (outcome.ending is Ending.INTERRUPTED and is_away):
             self._count_loss()  # or told to stop while an answer could not be kept
         self._engine.emit(events.WorkerReported(self._key, outcome))

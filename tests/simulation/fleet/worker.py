@@ -15,9 +15,9 @@ from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.control import STOP_TIMEOUT
 from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Secret
+from agentos.fleet.active_items import ActiveItems, PreparedItem, forward_event
 from agentos.fleet.machine import NEVER
 from agentos.fleet.poller import DRAIN_TIMEOUT
-from agentos.fleet.visits import PreparedItem, Visits, forward_event
 from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
 from agentos.storage.peer_log import NoPeers
 
@@ -39,12 +39,12 @@ class SimulatedWorker:
         self._around = surroundings
         self.is_draining = False
         self._activities: set[ActivityEnvironment] = set()
-        self._visits = Visits()
+        self._active_items = ActiveItems()
         self._writer = SimulatedEventWriter(surroundings.postgres, machine)
         clock, work = asyncio.get_running_loop().time, surroundings.work
         self._clock = clock
         self._poller = surroundings.poller(
-            self._visits,
+            self._active_items,
             cast(Any, self._writer),
             cast(Any, surroundings.database(surroundings.postgres, machine, surroundings.shared)),
             lambda loaded: PreparedItem("", ROLES, None, None),
@@ -56,8 +56,8 @@ class SimulatedWorker:
             wall=clock,
             heartbeat_interval=work.heartbeat_interval,
         )
-        self._engine = SimulatedEngine(machine, surroundings, self._visits)
-        self._visits.wake = self._engine.wake
+        self._engine = SimulatedEngine(machine, surroundings, self._active_items)
+        self._active_items.wake = self._engine.wake
         credential = Credential(
             "gateway-gemini", "gemini", Secret("token"), "https://gateway", concurrency=work.parallel
         )
@@ -79,7 +79,7 @@ class SimulatedWorker:
     async def _run(self) -> None:
         for _ in range(self._around.work.parallel):
             self._around.temporal.poll(self)
-        inputs = ExternalInputs(self._signals, membership=self._visits.take_moves)
+        inputs = ExternalInputs(self._signals, membership=self._active_items.take_membership_changes)
         await self._loop.run_virtually(inputs)
         async with _optional_timeout(DRAIN_TIMEOUT):
             while self._activities:  # noqa: ASYNC110 - as the poller does
@@ -98,7 +98,7 @@ class SimulatedWorker:
             self._poller.drain()
             self.is_draining = True
             self.machine.process.call_later(DRAIN_TIMEOUT, self._cancel_activities)
-        forward_event(event, at, self._visits, cast(Any, self._writer))
+        forward_event(event, at, self._active_items, cast(Any, self._writer))
 
     def close(self) -> None:
         pass

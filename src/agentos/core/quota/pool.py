@@ -18,7 +18,7 @@ from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.shared_quota import SharedQuotaDetector
 
 MAX_OVERTAKING = 1.0  # seconds in which smaller requests may pass one that waits for a limit
-LONG_LINE = (
+LONG_QUEUE = (
     32  # requests of one kind; in a longer line it pays to find out whether any size of call can be served
 )
 PROBED_KEYS = 4  # of many that are considered for a probe at a time
@@ -210,7 +210,7 @@ class Pool:
             if key is None:
                 return self._block(request, now)
             if can_afford and not can_afford(request.model_for(key.credential), request.cost):
-                return Decision.REFUSED
+                return Decision.STOP
             granted.append(self._lease(request, key, now))
             return Decision.GRANTED
 
@@ -223,7 +223,7 @@ class Pool:
         """Let smaller requests pass for a while, but not forever: a large one would starve."""
         if now - request.requested_at >= MAX_OVERTAKING:
             return Decision.BLOCKED_KIND
-        if self._waiting.line_length(request.kind) > LONG_LINE:
+        if self._waiting.queue_length(request.kind) > LONG_QUEUE:
             smallest = request._replace(cost=CallCost(), affinity="")
             if self._pick_key(smallest, now) is None:
                 return Decision.BLOCKED_KIND

@@ -1,4 +1,4 @@
-"""The places in the queue that calls keep after they were told to ask again."""
+"""Keeps the queue positions of calls that were told to retry later."""
 
 import hashlib
 from collections import defaultdict
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from agentos.gateway.request_parser import ProxyRequest
 
-KEPT_FOR = 120.0  # seconds after the moment at which the client may ask again
-MAX_PLACES = 10_000
+POSITION_TTL = 120.0  # seconds after the moment at which the client may ask again
+MAX_POSITIONS = 10_000
 
 
-class Places:
-    """Since when calls wait that come back later. A call is recognised by its token, its path and its body.
+class RetryPositions:
+    """The arrival times of calls that were told to retry later. A retried call is identified by its token, path and body.
 
-    No key is held for a call that is away; when it comes back, it stands before all that came after it. Two calls that are
-    alike have two places.
+    No key is reserved until the call is retried; the retry then queues by its original arrival time. Identical calls each
+    keep a position of their own.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -23,19 +23,19 @@ class Places:
         self._count = 0
 
     def keep(self, request: ProxyRequest, since: float, retry_after: float) -> None:
-        if self._count >= MAX_PLACES:
+        if self._count >= MAX_POSITIONS:
             self._drop_expired()
-        if self._count < MAX_PLACES:
-            self._since[_identity(request)].append((since, self._clock() + retry_after + KEPT_FOR))
+        if self._count < MAX_POSITIONS:
+            self._since[_identity(request)].append((since, self._clock() + retry_after + POSITION_TTL))
             self._count += 1
 
     def take(self, request: ProxyRequest) -> float | None:
-        """Since when the request waits, if it was here before."""
+        """When the request first arrived, if this is a retry."""
         if not self._count:
             return None
         kept = self._since.pop(identity := _identity(request), [])
         self._count -= len(kept)
-        valid = sorted(place for place in kept if place[1] > self._clock())
+        valid = sorted(position for position in kept if position[1] > self._clock())
         if not valid:
             return None
         if valid[1:]:
@@ -46,7 +46,7 @@ class Places:
     def _drop_expired(self) -> None:
         now = self._clock()
         for identity, kept in list(self._since.items()):
-            self._since[identity] = [place for place in kept if place[1] > now]
+            self._since[identity] = [position for position in kept if position[1] > now]
             if not self._since[identity]:
                 del self._since[identity]
         self._count = sum(map(len, self._since.values()))
