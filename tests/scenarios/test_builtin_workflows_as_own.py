@@ -16,7 +16,6 @@ KNOWN_BY_NAME = {
     "cli/demo.py",
     "diagnostics/doctor.py",
     "fleet/submission_journal.py",
-    "page/fleet_control.py",
     "review/queue.py",
     "run/context_preview.py",
     "run/discovery.py",

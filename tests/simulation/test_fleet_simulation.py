@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -27,17 +26,14 @@ from .fleet.postgres import ItemRow, Outranked, Postgres, Writes
 from .fleet.scale import LargeLife
 from .fleet.stores import SimulatedFleetDatabase, SimulatedItemStore
 
-LIVES = 15
+LIVES = 30
 MAX_LIVES = 400  # until a planted bug must have been found
 Found = TypeVar("Found")
 
 
-@pytest.mark.parametrize(
-    "first", [FIXED_SEED, random.SystemRandom().randrange(10**9)], ids=["fixed", "fresh"]
-)
-def test_every_item_of_a_fleet_is_done_once_whatever_happens(first: int) -> None:
+def test_every_item_of_a_fleet_is_done_once_whatever_happens() -> None:
     totals = FleetTotals()
-    seed = first_failing_life(range(first, first + LIVES), totals)
+    seed = first_failing_life(range(FIXED_SEED, FIXED_SEED + LIVES), totals)
     assert seed is None, f"replay with: make simulate FLEET_SEED={seed}"
     assert totals.lives == LIVES and totals.faults and totals.answered
 

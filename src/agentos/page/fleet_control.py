@@ -19,7 +19,7 @@ from agentos.page.steering import parse_request
 from agentos.page.views import FLEET_LIMITS, Json
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.submissions import SubmissionRow, SubmittedItem
-from agentos.workflows.registry import BUILT_IN
+from agentos.workflows.registry import workflow_names
 
 INTERVAL = 4.0  # seconds between two questions to Temporal, and to the gateway
 NO_GATEWAY = "to see the keys of the gateway here, set AGENTOS_GATEWAY and AGENTOS_GATEWAY_TOKEN"
@@ -102,7 +102,7 @@ class FleetControl:
         """The machines, from Postgres and Temporal, and the gateway with its keys."""
         found = self.runs.shared.ask(lambda reader: (reader.machine_items(), reader.submissions()))
         items, rows = found or ([], [])
-        workflows = sorted({*BUILT_IN, *(row.workflow for row in rows)})
+        workflows = sorted({*workflow_names(), *(row.workflow for row in rows)})
         self._machines.update(lambda: polling_machines(workflows))
         polling = self._machines.value if isinstance(self._machines.value, dict) else {}
         problems = [self.runs.problem, self._machines.problem]
