@@ -104,6 +104,8 @@ class LeasedWorker:
         self.answers = 0
         """What the coordinator says the provider has answered; raised by one with every lease if `others_answer`."""
         self.others_answer = False
+        self.leases_without_server = 0
+        """How many leases name an address at which nobody listens."""
         self.model = LeasedModel(
             "LLD-1", (role,), {vendor: lambda: self.client}, self._on_event, {"": call_timeout}
         )
@@ -120,7 +122,7 @@ class LeasedWorker:
                 "key-1",
                 self._vendor,
                 Secret("scripted-server-key"),
-                self._url,
+                self._url if len(self.released) >= self.leases_without_server else "http://127.0.0.1:1",
                 "m",
                 None,
                 self.answers,

@@ -314,6 +314,17 @@ def test_the_same_5xx_three_times_while_others_are_answered_fails_the_item_with_
         assert len(session.worker.released) == 3
 
 
+def test_refused_connections_are_never_the_calls_fault(vendor: str) -> None:
+    async def act(incoming: HttpRequest, out: Connection) -> None:
+        send_events(out, whole_stream(vendor, ["done"], STOP[vendor]))
+
+    with leased_worker(vendor, act) as session:
+        session.worker.others_answer, session.worker.leases_without_server = True, 4
+        assert session.ask(REQUEST).text == "done"
+        reasons = [released.refusal.reason for released in session.worker.released if released.refusal]
+        assert reasons == ["127.0.0.1 refused the connection"] * 4
+
+
 def test_the_same_5xx_for_everybody_is_the_providers_trouble(vendor: str) -> None:
     calls: list[HttpRequest] = []
 

@@ -91,9 +91,12 @@ class ModelError(AgentosError):
 
 
 class CallRefused(ModelError):
-    def __init__(self, refusal: "Refusal") -> None:
+    """`is_unreachable`: no connection was made, so the call itself cannot be the reason."""
+
+    def __init__(self, refusal: "Refusal", *, is_unreachable: bool = False) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
+        self.is_unreachable = is_unreachable
 
 
 class StreamCut(ModelError):

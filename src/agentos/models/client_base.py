@@ -60,7 +60,9 @@ class VendorClient(Generic[SdkClient]):
             if (translated := self._translate(error)) is not None:
                 raise translated from error
             reason = connection_problem(error, _host(key))
-            raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, reason)) from error
+            raise CallRefused(
+                Refusal(RefusalKind.PROVIDER_ERROR, reason), is_unreachable=_is_unreachable(error)
+            ) from error
 
     async def _read_all(
         self, request: ModelRequest, key: LeasedKey, answer: PartialAnswer, on_progress: OnProgress | None
@@ -134,10 +136,7 @@ async def refuse_redirect(response: Any) -> None:
 
 def connection_problem(error: BaseException, host: str) -> str:
     """What went wrong on the way to a host, told by the error that started it rather than by its message."""
-    causes: list[BaseException] = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
-        causes.append(cause)
-    for cause in causes:
+    for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
                 return (
@@ -156,6 +155,18 @@ def connection_problem(error: BaseException, host: str) -> str:
         if "Timeout" in kind
         else f"no response from {host}: {kind}"
     )
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether no connection to the server was made."""
+    return any(isinstance(cause, socket.gaierror | ConnectionRefusedError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
+        causes.append(cause)
+    return causes
 
 
 def _host(key: LeasedKey) -> str:

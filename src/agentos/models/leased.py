@@ -122,7 +122,7 @@ class LeasedModel:
             try:
                 response = await self._attempt(lease, request, on_piece)
             except CallRefused as error:
-                failures.add(error.refusal, lease)
+                failures.add(error, lease)
                 continue
             self.calls_done += 1
             self._last_output_tokens[request.role] = response.usage.output_tokens
@@ -171,7 +171,7 @@ class LeasedModel:
             refusal = replace(error.refusal, reason=reason)
             if pieces and pieces.passed_on:
                 raise StreamCut(f"a streamed answer was cut: {reason}") from error
-            raise CallRefused(refusal) from error
+            raise CallRefused(refusal, is_unreachable=error.is_unreachable) from error
         except EmptyAnswer:
             raise
         except BadRequest as error:
@@ -226,12 +226,13 @@ class _CallFailures:
     same_errors: int = 0
     answered_before: int = 0
 
-    def add(self, refusal: Refusal, lease: GrantLease) -> None:
+    def add(self, failure: CallRefused, lease: GrantLease) -> None:
+        refusal = failure.refusal
         if refusal.kind is RefusalKind.OVER_BUDGET:
             raise LimitReached(refusal.reason)
         if refusal.kind is RefusalKind.CUT:
             self._add_cut(refusal, lease)
-        elif refusal.kind is RefusalKind.PROVIDER_ERROR:
+        elif refusal.kind is RefusalKind.PROVIDER_ERROR and not failure.is_unreachable:
             self._add_error(refusal, lease)
 
     def _add_cut(self, refusal: Refusal, lease: GrantLease) -> None:
