@@ -52,7 +52,7 @@ class FakeCheckpoint:
 def test_a_call_from_a_thread_of_its_own_belongs_to_the_step_of_the_stores_thread() -> None:
     async def complete() -> list[str]:
         task: Any = SimpleNamespace(
-            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=(), fleet=None
         )
         channel: Any = SimpleNamespace(send=None)
         store: Any = SimpleNamespace(thread_id="shop/LLD-1")
@@ -94,7 +94,7 @@ def test_a_stopped_item_tries_for_some_time_to_keep_an_answer_that_it_paid_for(
 
     async def keep() -> list[str]:
         task: Any = SimpleNamespace(
-            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=(), fleet=None
         )
         store: Any = ClosedStore(refusals)
         session = ModelSession(task, cast(Any, SimpleNamespace(send=lambda event: None)), store)
@@ -112,7 +112,7 @@ def test_a_graph_that_runs_again_in_the_same_worker_gets_the_answers_that_are_ke
 
     async def complete() -> list[str]:
         task: Any = SimpleNamespace(
-            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=()
+            item=SimpleNamespace(id="LLD-1"), run="run-1", call_timeouts=(), models=(), fleet=None
         )
         channel: Any = SimpleNamespace(send=None)
         store: Any = SimpleNamespace(thread_id="shop/LLD-1")
