@@ -39,10 +39,10 @@ def test_ctrl_c_stops_it_with_tokens_and_cost_per_item(harness: RunHarness) -> N
         if "export" in line
     )
     assert ask_whole("gemini", found)
+    terminal.wait_for("[LLD-7] gemini gemini-2.5-pro, 200 with key-1")
     terminal.ctrl_c()
     done = terminal.wait()
     assert done.code == 0
-    assert "[LLD-7] gemini gemini-2.5-pro, 200 with key-1" in done.out
     assert "[GATEWAY] Served 1 call in" in done.out
     assert "[GATEWAY]   LLD-7  1 call, " in done.out
     assert "Traceback" not in done.out
