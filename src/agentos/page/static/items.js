@@ -54,7 +54,7 @@ export function itemsPanel(box, store) {
       cell.title = cacheText(row.cache_read_tokens, row.cache_write_tokens);
     } },
     { id: "cost", text: "Cost", class: "number extra-cell cost-cell", sort: (row) => row.cost ?? 0, cell: (row, cell) => setText(cell, dollars(row.cost)) },
-    { id: "age", text: "Time", class: "number", sort: age, cell: (row, cell) => setText(cell, row.attempts || row.running ? duration(age(row)) : "") },
+    { id: "age", text: "Time", class: "number time-cell", sort: age, cell: (row, cell) => setText(cell, row.attempts || row.running ? duration(age(row)) : "") },
     { id: "act", text: h("span", { class: "visually-hidden" }, "Actions"), class: "act-cell", cell: (row, cell) => {
       const isWanted = isRetryable(row);
       if (isWanted && !cell.firstChild) cell.append(h("button", { type: "button", class: "small", "aria-label": `Retry ${row.item}`, onclick: () => retryItem(store.id, row.item) }, "Retry"));
