@@ -135,7 +135,7 @@ def test_a_node_that_fails_on_the_same_answer_twice_asks_anew(
     first = run(harness, PARSED)
     assert first.code == 1 and "JSONDecodeError" in first.out, first.out
     second = run(harness, PARSED)
-    assert second.code == 1 and "the next attempt asks the model anew" in second.out, second.out
+    assert second.code == 1 and "the next attempt calls the model again" in second.out, second.out
     assert model.calls == 1, "the code might have been corrected in the meantime"
     third = run(harness, PARSED)
     assert third.code == 0 and written(harness) == "7" and model.calls == 2, third.out
