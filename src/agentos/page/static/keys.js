@@ -27,7 +27,7 @@ export function keysPanel(box, store) {
       h("td", { class: "number" }, String(key.in_use)), h("td", { class: "number" }, String(key.calls)),
       h("td", { class: `number ${key.refusals ? "warn-text" : ""}` }, String(key.refusals)), h("td", { class: "number" }, duration(key.seconds_used)))));
     const open = store.run.breakers ?? [];
-    clear(breakers, open.map((span) => h("p", { class: "notice bad" }, `Circuit breaker open: ${span.label} fails for all calls.`)));
+    clear(breakers, open.map((span) => h("p", { class: "notice bad" }, `Circuit breaker open: ${span.label} is failing for all calls.`)));
   }
 
   function countdown(until) {

@@ -2,7 +2,7 @@
 
 import { follow, get, now, path } from "./api.js";
 import { announce, clear, h, setClass, setText, tabs } from "./dom.js";
-import { cacheText, dollars, duration, folderName, tokens, tone } from "./format.js";
+import { cacheText, clock, dollars, duration, folderName, tokens, tone } from "./format.js";
 import { notifyEnd, showProgress } from "./attention.js";
 import { runControls } from "./controls.js";
 import { itemsPanel } from "./items.js";
@@ -158,7 +158,7 @@ function runHead(store) {
       run.problem ? notice("bad", run.problem) : null,
       parked.length ? notice("warn", `${parked.map((row) => row.item).slice(0, 5).join(", ")}${parked.length > 5 ? ` and ${parked.length - 5} more` : ""} ${parked.length === 1 ? "waits" : "wait"} for a decision. `, h("a", { href: "#/decisions", class: "button" }, `Decide (${parked.length})`)) : null,
       run.state === "suspended" ? notice("warn", "The run is suspended (Ctrl-Z). Type fg in its terminal.") : null,
-      (run.breakers ?? []).map((span) => notice("bad", `${span.label} fails for all calls since ${duration(now() - span.began)}; calls are held back until a probe works.`)),
+      (run.breakers ?? []).map((span) => notice("bad", `${span.label} has been failing for all calls since ${clock(span.began)}; calls are held back until a probe succeeds.`)),
       (run.alerts ?? []).map((span) => notice("warn", span.kind === "pool exhausted" ? "All keys are in use: calls wait for one." : "All keys are rate limited: calls wait.")),
       run.unreadable_lines ? notice("warn", `${run.unreadable_lines} lines of the journal cannot be read and are left out.`) : null,
       (run.next ?? []).map((text) => commandNotice(run, text)));
