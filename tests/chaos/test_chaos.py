@@ -53,6 +53,7 @@ def test_the_same_on_an_overlay_breaks_no_promise(tmp_path: Path) -> None:
     assert done.returncode == 0 and "passed after" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_whatever_is_in_the_place_of_a_file_commands_end_with_one_line(tmp_path: Path) -> None:
     sweep = sweep_replaced_files(tmp_path, random.Random(1), cases=6)
     assert sweep.kills == 6 and not sweep.violations

@@ -312,6 +312,7 @@ def test_headers_have_a_time_limit_at_first_and_between_requests() -> None:
     asyncio.run(try_out())
 
 
+@pytest.mark.slow
 def test_a_refused_connection_and_an_unknown_host_are_told_apart(harness: RunHarness) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

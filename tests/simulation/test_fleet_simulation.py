@@ -38,6 +38,7 @@ def test_every_item_of_a_fleet_is_done_once_whatever_happens() -> None:
     assert totals.lives == LIVES and totals.faults and totals.answered
 
 
+@pytest.mark.slow
 def test_a_seed_reproduces_its_life_in_another_process() -> None:
     """Also with a different hash seed, which changes the order of sets."""
     command = [sys.executable, "-m", "tests.simulation.fleet", "--seed", str(FIXED_SEED + 4)]

@@ -1,5 +1,7 @@
 """The guard in front of every route: host, origin, size of the body, session, and the headers of every answer."""
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentos.page.access import SESSION_HEADER, HostCheck, Sessions, cookie_of, origin_problem
 
 MAX_BODY = 2 * 1024 * 1024  # bytes; a draft edited in the page
+MAX_DISCARDED = 4 * MAX_BODY  # bytes
+DISCARD_TIMEOUT = 5.0  # seconds
 LOGIN_PATHS = frozenset(("/login", "/login/login.js", "/login/login.css"))
 HEADERS = {
     "content-security-policy": (
@@ -58,6 +62,8 @@ class Guard:
             if refusal[0] == 401 and is_navigation:
                 await _send(safe_send, 401, b"text/html", self.login_page())
             else:
+                if refusal[0] == 413:
+                    await _discard(receive)
                 body = json.dumps({"error": refusal[1]}).encode()
                 await _send(safe_send, refusal[0], b"application/json", body)
             return
@@ -107,6 +113,18 @@ def _bounded(receive: Receive) -> Receive:
         return message
 
     return receive_bounded
+
+
+async def _discard(receive: Receive) -> None:
+    """Read a bounded part of a refused body: a client that is still sending would see a reset connection, not the answer."""
+    total = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_TIMEOUT):
+            while total < MAX_DISCARDED:
+                message = await receive()
+                total += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
 
 
 async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
