@@ -75,7 +75,7 @@ async def _calls_per_core_second(gateway: GatewayServer) -> float:
 
 
 async def _callers(target: Target) -> float:
-    """The median time of a call with all callers at once, each started a little later than the one before."""
+    """The median call time with all callers active, their starts staggered."""
     found = await asyncio.gather(
         *(_caller(target, CALLS_EACH, delay=number / CALLERS) for number in range(CALLERS))
     )

@@ -67,7 +67,7 @@ def test_a_death_between_filing_and_recording_files_once(
 
 
 def kill_item_process(worker: int) -> None:
-    """The fork server's youngest child; the fork server itself is the worker's."""
+    """Kill the newest process below the worker: the item's, which the fork server started."""
     os.kill(processes_below(worker)[-1], signal.SIGKILL)
 
 

@@ -82,7 +82,7 @@ class CountingModel:
 
     @property
     def answered(self) -> Counter[str]:
-        """How often each prompt was answered, by its hash."""
+        """Number of answers per prompt, keyed by the hash of the prompt."""
         return Counter(call.prompt for call in self.log)
 
 

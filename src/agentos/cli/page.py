@@ -61,7 +61,7 @@ def _run(
 
 
 def _fleet_place() -> "FleetPlace":
-    """The fleet of the environment; the project of the current folder is one of its projects, if it has a name."""
+    """The fleet that the environment names, with the current project if it has a fleet name."""
     from agentos.cli.fleet import require_fleet
     from agentos.config.settings import Flags, fleet_access, read_settings
     from agentos.page.server import FleetPlace

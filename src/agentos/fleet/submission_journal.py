@@ -46,7 +46,7 @@ class SharedReader:
     reader: SubmissionReader
     lock: threading.RLock = field(default_factory=threading.RLock)
     problem: str = ""
-    """Why Postgres does not answer, in one line; empty while it does."""
+    """One line that says why Postgres is unreachable; empty while it is reachable."""
     _retry_at: float = 0.0
 
     def ask(self, question: Callable[[SubmissionReader], Answer]) -> Answer | None:
@@ -115,7 +115,7 @@ class SubmissionJournal:
         return not self._is_over
 
     def update(self) -> None:
-        """Copy what is new. While Postgres is away, everything stays as it is."""
+        """Copy new events. Does nothing while Postgres is unreachable."""
         now = time.monotonic()
         if self._is_over or now < self._due:
             return

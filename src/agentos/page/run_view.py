@@ -192,7 +192,7 @@ class RunViews(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the list may be out of date, in one line; empty if it is not."""
+        """One line that says why the list may be out of date; empty if it is current."""
         ...
 
     def ids(self) -> list[str]:

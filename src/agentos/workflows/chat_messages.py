@@ -104,7 +104,7 @@ def last_message(response: ModelResponse, *, is_out: bool) -> AIMessageChunk:
 
 
 def parsed_arguments(call: ToolCall) -> dict[str, Any] | None:
-    """None if the model did not write a JSON object."""
+    """The call's arguments, or None if the model did not write them as a JSON object."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):

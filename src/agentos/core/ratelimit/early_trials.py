@@ -36,7 +36,7 @@ class EarlyTrials:
         return self._calls_since >= interval
 
     def share(self, learned: LearnedLimits) -> float:
-        """By which share of a window's length the next trial may come too early."""
+        """How early the next trial may be sent, as a share of the window's length."""
         return max(MIN_EARLY_SHARE, self.profile.early_shares.get(learned.lengths, FIRST_EARLY_SHARE))
 
     def record_send(self, call: Reservation) -> None:

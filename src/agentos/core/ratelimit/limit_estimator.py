@@ -402,7 +402,7 @@ class LimitEstimator:
 
     @property
     def early_share(self) -> float:
-        """By which share of a window's length the next trial may come too early."""
+        """How early the next trial may be sent, as a share of the window's length."""
         assert self.learned is not None
         return self._early.share(self.learned)
 
