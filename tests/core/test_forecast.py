@@ -64,13 +64,13 @@ def test_without_an_earlier_run_there_is_no_forecast() -> None:
 
 def test_code_that_earlier_prompts_did_not_show_is_counted() -> None:
     before = history(item_trace())
-    more = before.showing(8000)
+    more = before.with_code(8000)
     assert more.traces[0].usage.input_tokens == before.traces[0].usage.input_tokens + 8000 * len(
         before.traces[0].calls
     )
     with_code = history(replace(item_trace(), code_tokens=8000))
-    assert with_code.showing(8000) == with_code
-    assert with_code.showing(0) == with_code
+    assert with_code.with_code(8000) == with_code
+    assert with_code.with_code(0) == with_code
 
 
 def test_without_an_enabled_key_there_is_no_forecast() -> None:

@@ -44,7 +44,7 @@ def test_items_that_ended_count_and_interrupted_ones_do_not() -> None:
     )
     assert found.over == 2
     assert [row.status for row in found.rows.values()] == ["approved", "failed", "interrupted"]
-    assert [row.item for row in found.verdicts(Verdict.APPROVED)] == ["LLD-1"]
+    assert [row.item for row in found.with_verdict(Verdict.APPROVED)] == ["LLD-1"]
     assert found.usage == Usage(9, 300, 60)
 
 
@@ -109,9 +109,9 @@ def test_item_time_stops_during_ctrl_z() -> None:
         events.RunSuspended(),
     )
     asleep = stats_of(*received)
-    assert asleep.rows["LLD-1"].age(asleep.present(1000.0)) == 1.0
+    assert asleep.rows["LLD-1"].age(asleep.item_clock(1000.0)) == 1.0
     asleep.handle(events.RunContinued(997.0), 1000.0)
-    assert asleep.rows["LLD-1"].age(asleep.present(1001.0)) == 2.0
+    assert asleep.rows["LLD-1"].age(asleep.item_clock(1001.0)) == 2.0
 
 
 def test_ctrl_z_during_a_pause_counts_once() -> None:

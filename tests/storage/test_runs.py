@@ -165,7 +165,7 @@ def test_the_totals_of_an_ended_run_are_those_of_its_whole_journal(runs: Path, t
         0.25,
         usage,
     )
-    assert totals.ended == stats.ended and totals.verdicts(Verdict.APPROVED)
+    assert totals.ended == stats.ended and totals.with_verdict(Verdict.APPROVED)
 
 
 def test_a_run_that_has_not_ended_has_no_totals(runs: Path, tmp_path: Path) -> None:

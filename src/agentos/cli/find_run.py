@@ -122,7 +122,7 @@ def describe_end(run: Path) -> str:
     if stats.ended is None:
         return f"it was killed. Resume with: {resume_command(stats.started, here)}"
     code = stats.ended.exit_code
-    if parked := [row.item for row in stats.ending(Ending.PARKED)]:
+    if parked := [row.item for row in stats.with_ending(Ending.PARKED)]:
         verb = "is" if len(parked) == 1 else "are"
         command = review_command(stats.started, here)
         return f"{', '.join(parked)} {verb} waiting for a person. Decide with: {command}"

@@ -72,22 +72,22 @@ def _run_json(folder: Path) -> dict[str, object] | None:
 def _outcomes(stats: "RunStats") -> str:
     from agentos.core.protocol.results import Ending, Verdict
 
-    stopped = stats.ending(Ending.INTERRUPTED)
+    stopped = stats.with_ending(Ending.INTERRUPTED)
     always = (
         {
-            "approved": stats.verdicts(Verdict.APPROVED),
-            "need revision": stats.verdicts(Verdict.NEEDS_REVISION),
+            "approved": stats.with_verdict(Verdict.APPROVED),
+            "need revision": stats.with_verdict(Verdict.NEEDS_REVISION),
         }
         if stats.reviewing
-        else {"done": stats.ending(Ending.FINISHED)}
+        else {"done": stats.with_ending(Ending.FINISHED)}
     )
-    always["failed"] = stats.ending(Ending.FAILED)
+    always["failed"] = stats.with_ending(Ending.FAILED)
     if_any = {
-        "waiting for a person": stats.ending(Ending.PARKED),
+        "waiting for a person": stats.with_ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not started": [row for row in stopped if not row.attempts],
-        "finished by other runs": stats.ending(Ending.FINISHED_BY_OTHER_RUN),
-        "held by other runs": stats.ending(Ending.HELD_BY_OTHER_RUN),
+        "finished by other runs": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
+        "held by other runs": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
     }
     if len(always.get("need revision", ())) == 1:
         always = {

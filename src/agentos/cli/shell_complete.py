@@ -79,7 +79,7 @@ def failed_items(ctx: click.Context) -> list[CompletionItem]:
     from agentos.storage.runs import load_run_stats
 
     run = find_live_run(ctx.params.get("run_id"), "retry")
-    return [CompletionItem(row.item) for row in load_run_stats(run).ending(Ending.FAILED)]
+    return [CompletionItem(row.item) for row in load_run_stats(run).with_ending(Ending.FAILED)]
 
 
 def parked_items(ctx: click.Context) -> list[CompletionItem]:

@@ -59,7 +59,7 @@ def _run(
     )
     click.echo(f"  project {stats.started.project}")
     width = max((len(item) for item in stats.rows), default=0)
-    at = stats.present(now) if alive else stats.last
+    at = stats.item_clock(now) if alive else stats.last
     found = _item_list(stats, failed, verbose)
     path, waiting = path_to_project(stats.started, current_folder()), stats.waiting_for_keys
     if found.counts:
@@ -84,7 +84,7 @@ def _item_list(stats: "RunStats", failed: bool, verbose: bool) -> "ItemList":
     from agentos.outputs.item_list import ItemList, item_list
 
     if failed:
-        return ItemList((), tuple(stats.ending(Ending.FAILED)))
+        return ItemList((), tuple(stats.with_ending(Ending.FAILED)))
     rows = tuple(stats.rows.values())
     return ItemList((), rows) if verbose else item_list(rows)
 
@@ -136,7 +136,7 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
             if stats.paused
             else "Watch it: agentos watch; follow one item: agentos logs -f ITEM; control it: agentos pause, set, stop"
         )
-    if stats.started and (parked := stats.ending(Ending.PARKED)):
+    if stats.started and (parked := stats.with_ending(Ending.PARKED)):
         names = ", ".join(row.item for row in parked)
         review = review_command(stats.started, here)
         return f"Waiting for a person: {names}. Decide with: {review}\nThen resume with: {resume}"

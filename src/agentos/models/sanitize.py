@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agentos.core.errors import EmptyAnswer
 from agentos.core.protocol.ports import AnswerPiece, ModelResponse, OnPiece, ToolCall
-from agentos.core.text.line_assembler import clean, one_line, open_escape
+from agentos.core.text.line_assembler import clean, find_open_escape, one_line
 from agentos.core.text.secrets import Redactor
 
 MAX_MODEL_NAME = 200  # characters
@@ -61,7 +61,7 @@ class PieceSanitizer:
         if len(text) > MAX_HELD:
             return len(text)
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
-        end = min(line + open_escape(text[line:]), self._redactor.open_secret(text))
+        end = min(line + find_open_escape(text[line:]), self._redactor.find_open_secret(text))
         # A carriage return may be the first half of a line break.
         return end - 1 if text[:end].endswith("\r") else end
 

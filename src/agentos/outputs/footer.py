@@ -60,7 +60,7 @@ def progress_rows(stats: RunStats, at: float) -> list[str]:
 def item_row(row: ItemStats, stats: RunStats, at: float) -> str:
     """`  LLD-42    N3_review      round 2     12k tokens    $0.03   1m 05s  SLOW`."""
     where = f"{row.node or 'starting':<13}  {f'round {row.round}' if row.round else '':<8}"
-    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(row.age(stats.present(at))):>6}"
+    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(row.age(stats.item_clock(at))):>6}"
     return f"  {row.item:<8}  {where}  {used}  {_note(row, stats)}".rstrip()
 
 
@@ -71,7 +71,7 @@ def _note(row: ItemStats, stats: RunStats) -> str:
 
 def _narrow_item_row(row: ItemStats, stats: RunStats, at: float, columns: int) -> str:
     """The most detailed form of the row that fits; what is slow or waits, and for how long, is dropped last."""
-    age = duration(row.age(stats.present(at)))
+    age = duration(row.age(stats.item_clock(at)))
     note = f"  {_note(row, stats)}".rstrip()
     node = row.node or "starting"
     forms = (

@@ -8,9 +8,9 @@ def run_json(name: str, stats: RunStats, alive: bool) -> dict[str, object]:
     assert stats.started
     end = stats.ended
     results = {
-        "approved": len(stats.verdicts(Verdict.APPROVED)),
-        "needs_revision": len(stats.verdicts(Verdict.NEEDS_REVISION)),
-        **{ending.value.replace(" ", "_"): len(stats.ending(ending)) for ending in Ending},
+        "approved": len(stats.with_verdict(Verdict.APPROVED)),
+        "needs_revision": len(stats.with_verdict(Verdict.NEEDS_REVISION)),
+        **{ending.value.replace(" ", "_"): len(stats.with_ending(ending)) for ending in Ending},
     }
     return {
         "run": name,

@@ -52,11 +52,11 @@ def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
 
 def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
     """The final lines of a run. The last one says what to type next in the folder `here`."""
-    finished, failed = stats.ending(Ending.FINISHED), stats.ending(Ending.FAILED)
+    finished, failed = stats.with_ending(Ending.FINISHED), stats.with_ending(Ending.FAILED)
     lines = _table(stats, here)
     seconds = stats.ended.seconds if stats.ended else 0.0
     lines += [
-        "Execution stopped:" if stats.ending(Ending.INTERRUPTED) else "Execution complete:",
+        "Execution stopped:" if stats.with_ending(Ending.INTERRUPTED) else "Execution complete:",
         f"  Total: {len(stats.rows)}",
         f"  Succeeded: {len(finished)}",
         f"  Failed: {len(failed)}",
@@ -97,7 +97,7 @@ def _cuts(stats: RunStats) -> list[str]:
 
 
 def _parked_lines(stats: RunStats, here: Here) -> list[str]:
-    parked = stats.ending(Ending.PARKED)
+    parked = stats.with_ending(Ending.PARKED)
     if len(parked) > MANY:
         return [f"  Parked: {len(parked)} items are waiting for a person: {_review(stats, here)}"]
     return [
@@ -115,17 +115,17 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
             lines.append("See what is wrong with the keys: agentos keys")
         higher = ", with a higher budget," if stats.stopped.reason == "budget" and not stats.cost else ""
         return [*lines, *_not_redone(stats), f"Everything is saved. Resume{higher} with: {command}"]
-    if limited := [row.outcome.error for row in stats.ending(Ending.INTERRUPTED) if row.outcome]:
+    if limited := [row.outcome.error for row in stats.with_ending(Ending.INTERRUPTED) if row.outcome]:
         return [
             f"Stopped: {limited[0]}",
             *_not_redone(stats),
             f"Everything is saved. Resume with: {command}",
         ]
-    failed = stats.ending(Ending.FAILED)
+    failed = stats.with_ending(Ending.FAILED)
     if failed:
         retry = retry_command(stats.started, here) if stats.started else ""
         return [f"See why: agentos logs {failed[0].item}", f"Retry the failed items: {retry}"]
-    if stats.ending(Ending.PARKED):
+    if stats.with_ending(Ending.PARKED):
         return [f"Decide on the waiting items: {_review(stats, here)}", f"Then resume with: {command}"]
     if any(row.has_workspace for row in stats.rows.values()):
         return ["See what the items changed: agentos worktrees"]
@@ -138,7 +138,9 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
 def _not_redone(stats: RunStats) -> list[str]:
     """The items that `--fresh` did not come to: the resume command finds them finished, as they were."""
     redone = stats.started.redone if stats.started else ()
-    left = [row for row in stats.ending(Ending.INTERRUPTED) if not row.attempts and row.item in set(redone)]
+    left = [
+        row for row in stats.with_ending(Ending.INTERRUPTED) if not row.attempts and row.item in set(redone)
+    ]
     if not left:
         return []
     numbers = " ".join(row.item.partition("-")[2] for row in left)
@@ -264,19 +266,19 @@ def _error(row: ItemStats) -> str:
 
 def _verdicts(stats: RunStats) -> str:
     approved, revise = (
-        stats.verdicts(Verdict.APPROVED),
-        stats.verdicts(Verdict.NEEDS_REVISION),
+        stats.with_verdict(Verdict.APPROVED),
+        stats.with_verdict(Verdict.NEEDS_REVISION),
     )
     verb = "needs" if len(revise) == 1 else "need"
     return f"{len(approved)} approved, {len(revise)} {verb} revision"
 
 
 def _items(stats: RunStats) -> str:
-    parts = [f"{len(stats.ending(Ending.FINISHED))} completed"]
-    stopped = stats.ending(Ending.INTERRUPTED)
+    parts = [f"{len(stats.with_ending(Ending.FINISHED))} completed"]
+    stopped = stats.with_ending(Ending.INTERRUPTED)
     groups = {
-        "failed": stats.ending(Ending.FAILED),
-        "waiting for a person": stats.ending(Ending.PARKED),
+        "failed": stats.with_ending(Ending.FAILED),
+        "waiting for a person": stats.with_ending(Ending.PARKED),
         "interrupted": [row for row in stopped if row.attempts],
         "not started": [row for row in stopped if not row.attempts],
     }
@@ -287,8 +289,8 @@ def _items(stats: RunStats) -> str:
 def _other_runs(stats: RunStats) -> list[str]:
     """What other runs did with this run's items: the lines above count only what this run did itself."""
     groups = {
-        "finished": stats.ending(Ending.FINISHED_BY_OTHER_RUN),
-        "in progress": stats.ending(Ending.HELD_BY_OTHER_RUN),
+        "finished": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
+        "in progress": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
     }
     parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
     return [f"  Other runs: {', '.join(parts)}"] if parts else []

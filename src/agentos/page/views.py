@@ -158,7 +158,7 @@ def _next_steps(view: RunView) -> list[str]:
         return _fleet_next_steps(stats)
     if stats.ended is None:
         return [f"It was killed. Resume with: {resume_command(stats.started, UNKNOWN_FOLDER)}"]
-    if stats.ending(Ending.PARKED) and not stats.ended.exit_code:
+    if stats.with_ending(Ending.PARKED) and not stats.ended.exit_code:
         return [
             f"Waiting for a person. Decide here, or with: {review_command(stats.started, UNKNOWN_FOLDER)}",
             f"Then resume with: {resume_command(stats.started, UNKNOWN_FOLDER)}",
@@ -169,11 +169,11 @@ def _next_steps(view: RunView) -> list[str]:
 def _fleet_next_steps(stats: RunStats) -> list[str]:
     """In whichever folder the project is: a submission does not know it."""
     assert stats.started
-    if stats.ending(Ending.INTERRUPTED):
+    if stats.with_ending(Ending.INTERRUPTED):
         return [
             f"It was stopped, and everything is saved. In the project, go on with: {stats.started.command}"
         ]
-    if stats.ending(Ending.FAILED):
+    if stats.with_ending(Ending.FAILED):
         return [
             f"Retry the failed items here, or in the project with: {retry_command(stats.started, UNKNOWN_FOLDER)}"
         ]

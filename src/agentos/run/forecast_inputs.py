@@ -28,7 +28,7 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
     home = Home(settings.home)
     history = read_run_history(home.runs, RunFilter(workflow, str(settings.project), offline))
     if any(trace.code_tokens < settings.code_tokens for trace in history.traces):
-        history = history.showing(_code_tokens(workflow, settings))
+        history = history.with_code(_code_tokens(workflow, settings))
     exit_code = None
     try:
         credentials = _read_credentials(home, settings, offline)

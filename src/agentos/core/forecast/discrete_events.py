@@ -51,7 +51,7 @@ class EventSimulator:
     """Runs the real scheduler against simulated workers on a virtual clock.
 
     Each step moves the clock to the next event or deadline, so simulated waiting takes no real time. Once a worker
-    has exited, the rest of its scheduled events are dropped. `observe` is called with every event and command.
+    has exited, its remaining events are dropped. `observe` is called with every event and command.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from agentos.core.protocol.peer_notes import BucketLimitsLearned, Note
 from agentos.core.protocol.results import Usage
 from agentos.core.text.secrets import Secret
 
-# The duration of a short run depends on which items are long and which comes last, so it is simulated several times.
+# How long a short run takes depends on which items are long and which one comes last, so it is simulated several times.
 MAX_SIMULATIONS = 9
 ITEMS_IN_ALL_SIMULATIONS = 150
 
@@ -31,7 +31,7 @@ class Unknown(StrEnum):
 class Forecast:
     """What a run is expected to need. A field is None if it is unknown; `unknown` says why.
 
-    `items_ended` counts the items that end before the run stops. `exit_code` is None if the run would last longer
+    `items_ended` counts the items that end before the run stops. `exit_code` is None if the run would take longer
     than the simulation covers. `earlier_items` and `earlier_runs` say how much history the forecast is based on.
     """
 
@@ -59,7 +59,7 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
     unknown = _why_unknown(inputs, history.runs, complete)
     if unknown:
         return Forecast(items=len(inputs.entries), earlier_runs=history.runs, unknown=unknown)
-    inputs = replace(inputs, notes=_temper_estimates(inputs.notes, complete.calls_per_second))
+    inputs = replace(inputs, notes=_lower_unexplained_rates(inputs.notes, complete.calls_per_second))
     expected = _expected(_simulate(inputs, complete))
     one_more_worker = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
     is_auto = inputs.limits.parallel == AUTO_PARALLEL
@@ -91,24 +91,24 @@ def _why_unknown(inputs: SimulationInputs, runs: int, complete: RunHistory) -> U
     return None if complete.traces else Unknown.NO_MATCHING_RUN
 
 
-def _temper_estimates(notes: tuple[Note, ...], calls_per_second: float | None) -> tuple[Note, ...]:
-    """Lower the learned rates that no fitted limit backs up.
+def _lower_unexplained_rates(notes: tuple[Note, ...], calls_per_second: float | None) -> tuple[Note, ...]:
+    """Lower the learned rates that explain no refusal.
 
     Such a rate may be too high, while the rate that earlier runs achieved is below what the provider allows; the
     geometric mean of the two is the best guess.
     """
-    unsettled = [note for note in notes if isinstance(note, BucketLimitsLearned) and _is_unsettled(note)]
-    if calls_per_second is None or not unsettled:
+    unexplained = [
+        note
+        for note in notes
+        if isinstance(note, BucketLimitsLearned) and note.learned is not None and note.learned.refusals == 0
+    ]
+    if calls_per_second is None or not unexplained:
         return notes
-    measured = calls_per_second / len(unsettled)
-    return tuple(_tempered(note, measured) if note in unsettled else note for note in notes)
+    measured = calls_per_second / len(unexplained)
+    return tuple(_with_lower_rates(note, measured) if note in unexplained else note for note in notes)
 
 
-def _is_unsettled(note: BucketLimitsLearned) -> bool:
-    return note.learned is not None and note.learned.refusals == 0
-
-
-def _tempered(note: Note, measured: float) -> Note:
+def _with_lower_rates(note: Note, measured: float) -> Note:
     if not isinstance(note, BucketLimitsLearned) or note.learned is None:
         return note
     limits = tuple(
@@ -129,7 +129,7 @@ def _simulate(inputs: SimulationInputs, history: RunHistory) -> list[SimulationR
 
 
 def _expected(results: Sequence[SimulationResult]) -> SimulationResult:
-    """The result with the median duration, with the mean usage and cost of all results."""
+    """The result with the median duration, but with the mean usage and cost of all results."""
     median = results[len(results) // 2]
     costs = [result.cost for result in results if result.cost is not None]
     usage = Usage(

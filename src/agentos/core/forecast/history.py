@@ -20,7 +20,7 @@ class CallTrace:
     usage: Usage
 
     def with_input(self, tokens: int) -> "CallTrace":
-        """The same call with so many more tokens in its prompt."""
+        """The same call with this many more tokens in its prompt."""
         return replace(
             self,
             request=replace(self.request, input_tokens=self.request.input_tokens + tokens),
@@ -41,14 +41,14 @@ class ItemTrace:
     after: float = 0.0
     nodes: tuple[tuple[str, int], ...] = ()
     code_tokens: int = 0
-    """The most code that each of its prompts showed."""
+    """The most code that a prompt of the item's run could contain."""
 
     @property
     def usage(self) -> Usage:
         return sum((call.usage for call in self.calls), Usage())
 
-    def showing(self, code_tokens: int) -> "ItemTrace":
-        """The trace as if every prompt showed this much code; less than it did counts as much as it did."""
+    def with_code(self, code_tokens: int) -> "ItemTrace":
+        """The trace as if every prompt contained at least this much code."""
         more = code_tokens - self.code_tokens
         if more <= 0:
             return self
@@ -81,12 +81,12 @@ class RunHistory:
         traces = tuple(trace for trace in self.traces if trace.nodes and trace.nodes[0][0] not in later_nodes)
         return replace(self, traces=traces)
 
-    def showing(self, code_tokens: int) -> "RunHistory":
+    def with_code(self, code_tokens: int) -> "RunHistory":
         """The same items with at least this much code in every prompt, so that a forecast is not too low."""
-        return replace(self, traces=tuple(trace.showing(code_tokens) for trace in self.traces))
+        return replace(self, traces=tuple(trace.with_code(code_tokens) for trace in self.traces))
 
     def using_only(self, models: ModelSet) -> "RunHistory":
-        """Only the items whose calls went to these models."""
+        """Only the items whose calls all asked for these models."""
         traces = tuple(
             trace for trace in self.traces if all(_models_of(call) <= models for call in trace.calls)
         )

@@ -22,7 +22,7 @@ from agentos.core.scheduling.scheduler import Scheduler
 MAX_SIMULATED_ITEMS = 600
 SAMPLE_SIZE = 150  # items simulated of a larger run
 MAX_SIMULATED_TIME = 3 * DAY  # seconds
-MIN_WAIT_SHARE = 0.05  # of the workers' time; keys are no bottleneck below it
+MIN_WAIT_SHARE = 0.05  # of the workers' time; below it, keys are not the bottleneck
 
 
 class WaitCause(StrEnum):
@@ -86,7 +86,7 @@ class RunSimulation:
         workers = ReplayWorkers(dict(zip(ids, self._traces, strict=False)), history.warm_up)
         self._simulator = EventSimulator(scheduler, workers, inputs.now, self._observe)
         self._workers = scheduler.choose_workers(inputs.now)
-        """The most that the run has had so far."""
+        """The highest number of workers so far."""
         self._usage = Usage()
         self._cost: float | None = 0.0
         self._end_times: list[float] = []
@@ -165,7 +165,7 @@ class RunSimulation:
         return (self._end_times[last] - self._end_times[first]) / (last - first)
 
     def _seconds_by_daily_limits(self, calls: int) -> float:
-        """The shortest time for so many calls under the daily limits alone; 0 if a bucket has none."""
+        """The shortest time for this many calls under the daily limits alone; 0 if a bucket has none."""
         rates = [bucket.limiter.rates.get(Dimension.DAY) for bucket in self._pool.buckets().values()]
         if not rates or None in rates:
             return 0.0
@@ -228,21 +228,21 @@ def _assign_traces(entries: Sequence[PlanEntry], traces: tuple[ItemTrace, ...], 
 
 
 def _fitted(entry: PlanEntry, trace: ItemTrace) -> ItemTrace:
-    """The part of the trace that is left for the item; an invalid item fails after its start."""
+    """The part of the trace that the item still has to do; an invalid item fails right after its start."""
     if entry.problems:
         return ItemTrace(trace.start)
     return trace.remaining_from(entry.node) if entry.node else trace
 
 
 def _build_pool(inputs: SimulationInputs) -> Pool:
-    """A pool that knows the notes about its keys; learned rates count as announced limits."""
+    """A pool to which the notes about its keys were applied; learned limits are taken for stated ones."""
     pool = Pool(inputs.credentials)
     for note in inputs.notes:
-        pool.apply_note(_as_announced(note))
+        pool.apply_note(_as_stated(note))
     return pool
 
 
-def _as_announced(note: Note) -> Note:
+def _as_stated(note: Note) -> Note:
     if not isinstance(note, BucketLimitsLearned):
         return note
     if note.learned is None or not note.learned.limits:

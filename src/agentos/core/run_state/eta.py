@@ -10,18 +10,19 @@ MIN_SHARE_LEFT = 0.25  # of a call, and of the time that an overdue call or item
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """None means unknown: before the first item has finished, or without a price."""
+    """None means unknown: no item has finished yet, or a price is missing."""
 
     seconds_left: float | None = None
     cost: float | None = None
 
 
 def estimate(stats: RunStats, at: float) -> Estimate:
-    """Assume that the remaining items need as many calls as the finished ones; running items are partly done.
+    """Estimate the time left and the cost of the whole run.
 
-    Calls that an item made in an earlier run count as done, so that a resumed run is not taken for a fast one. An item that
-    needs more calls than usual is compared with the finished ones that needed as many. While the run is paused, the estimate
-    does not change.
+    The remaining items are assumed to need as many calls as the finished ones; running items are partly done. Calls
+    that an item made in an earlier run count as done, so that a resumed run does not look faster than it is. An item
+    that has made more calls than usual is compared only with finished items that needed even more. While the run is
+    paused, the estimate does not change.
     """
     at = at if stats.paused_since is None else stats.paused_since
     left = len(stats.rows) - stats.closed
@@ -46,7 +47,7 @@ def estimate(stats: RunStats, at: float) -> Estimate:
 
 
 def _calls_left(row: ItemStats, stats: RunStats) -> float:
-    """Calls that a running item still needs: at least the one that it is at."""
+    """How many calls a running item still needs, at least the current one."""
     longer = {calls: items for calls, items in stats.finished_totals.items() if calls > row.calls_made}
     if not longer:
         return 1.0
@@ -60,7 +61,7 @@ def _left_in_calls(row: ItemStats, stats: RunStats, seconds_per_call: float, at:
 
 
 def _left_in_time(row: ItemStats, stats: RunStats, at: float) -> float:
-    """The same for items without calls, such as those of `agentos exec`."""
+    """The time left of an item that makes no calls, such as one of `agentos exec`."""
     age = row.age(at)
     longer = [seconds for seconds in stats.recent_seconds if seconds > age]
     usual = _mean(longer or stats.recent_seconds)
@@ -68,7 +69,7 @@ def _left_in_time(row: ItemStats, stats: RunStats, at: float) -> float:
 
 
 def _at_call_rate(stats: RunStats, calls_left: float, at: float) -> float:
-    """Seconds left at the call rate so far, which matters when there are fewer keys than workers."""
+    """Seconds left at the call rate so far, which is the limit when there are fewer keys than workers."""
     elapsed = at - stats.began - (stats.warm_up or 0.0) - stats.paused_seconds
     # Calls in flight are half done, on average.
     done = stats.usage.calls + len(stats.held) / 2
@@ -76,7 +77,7 @@ def _at_call_rate(stats: RunStats, calls_left: float, at: float) -> float:
 
 
 def _blocked(stats: RunStats, at: float) -> float:
-    """Seconds in which nothing happens because every running item waits for keys that cool down."""
+    """Seconds until anything can continue, if every running item waits for keys that are cooling down."""
     if stats.held or not stats.running or len(stats.waiting_for_keys) < len(stats.running):
         return 0.0
     ends = [until for until in (stats.paced_until, *stats.cooling_down.values()) if until > at]

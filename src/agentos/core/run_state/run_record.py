@@ -1,4 +1,4 @@
-"""The record of one run for reports: statistics, timeline, notable events, unreadable lines."""
+"""Run record: what a report needs to know about one run, built from its events."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -18,7 +18,12 @@ class TimedEvent:
 
 @dataclass(slots=True)
 class RunRecord:
-    """Pass every event of a run to `handle`, in order. `alive`: the run's process still holds its lock."""
+    """Pass every event of a run to `handle`, in order.
+
+    alive: the run's process still holds its lock.
+    unread: how many lines of the journal could not be read.
+    torn: the journal ends in the middle of a line.
+    """
 
     run: str
     alive: bool = False
@@ -54,7 +59,7 @@ class RunRecord:
 
     @property
     def seconds(self) -> float:
-        """From the start to the end, or to the last event."""
+        """From the start of the run to its end, or to its last event."""
         return self.stats.ended.seconds if self.stats.ended else max(0.0, self.stats.last - self.stats.began)
 
     def status_of(self, row: ItemStats) -> str:
@@ -63,7 +68,7 @@ class RunRecord:
         return "killed" if died else row.status
 
     def seconds_of(self, row: ItemStats) -> float:
-        return row.age(self.stats.present(self.stats.last))
+        return row.age(self.stats.item_clock(self.stats.last))
 
     @property
     def titles(self) -> dict[str, str]:

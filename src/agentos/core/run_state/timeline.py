@@ -64,7 +64,7 @@ class Lane:
         self.spans = [span for span in self.spans if not _too_short(span)]
 
     def close_labelled(self, at: float, kind: SpanKind, label: str) -> None:
-        """End the open span of this kind that has this label: several models may fail at a time."""
+        """End the open span of this kind with this label: several models may be failing at the same time."""
         for span in self.of(kind):
             if span.ended is None and span.label == label:
                 span.ended = at

@@ -1,4 +1,4 @@
-"""What a model wraps around its answer, taken off; and revisions of a document, applied section by section."""
+"""Removes what models wrap around an answer, and applies a revision to a document section by section."""
 
 import difflib
 import re
@@ -8,12 +8,12 @@ _THOUGHT = re.compile(r"\s*<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IG
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})[\w+-]*[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*\s*", re.DOTALL)
 _SECTION = re.compile(r"##[ \t]+(\S.*)")
 _SUBSECTION = re.compile(r"^###+[ \t]+(\S.*)$", re.MULTILINE)
-_NAMED = re.compile(r"\bR[0-9]+\b|`[^`\n]+`")  # labels of requirements, and what stands in back-quotes
+_REFERENCE = re.compile(r"\bR[0-9]+\b|`[^`\n]+`")  # requirement labels, and text in backquotes
 _TITLE = "title"
 
 
 def unwrap(text: str) -> str:
-    """The answer without a leading block of thoughts and without one code fence around the whole."""
+    """Remove a leading block of thoughts, and the code fence if one encloses the whole answer."""
     text = _THOUGHT.sub("", text, count=1) if _THOUGHT.match(text) else text
     fenced = _FENCE.fullmatch(text)
     return (fenced[2] if fenced and fenced[1] not in fenced[2] else text).strip("\n")
@@ -24,48 +24,48 @@ def has_sections(text: str) -> bool:
 
 
 def apply_revision(document: str, revision: str) -> str:
-    """The document with the `## Heading` sections of the revision in place of its own; the rest is kept word for word.
+    """Replace the `## Heading` sections of the document that the revision contains; keep everything else verbatim.
 
-    A section that the document does not have follows the one that it follows in the revision. The title changes only if
-    the revision has one; other text before its first section is a remark and left out. A document without
-    sections is replaced as a whole.
+    A new section is inserted after the section that precedes it in the revision. The title changes only if the
+    revision has one; any other text before the revision's first section is a comment and is dropped. A document
+    without sections is replaced as a whole.
     """
     kept, changed = _blocks(document), _blocks(revision)
     if len(kept) == 1:
         return revision.strip("\n") + "\n"
     if changed[0][1].lstrip().startswith("# "):
         kept[0] = changed[0]
-    place = 0
+    position = 0
     for heading, block in changed[1:]:
         names = [name for name, _ in kept]
         if heading in names[1:]:
-            place = names.index(heading, 1)
-            kept[place] = (heading, block)
+            position = names.index(heading, 1)
+            kept[position] = (heading, block)
         else:
-            place = place + 1 if place else len(kept)
-            kept.insert(place, (heading, block))
+            position = position + 1 if position else len(kept)
+            kept.insert(position, (heading, block))
     return "\n\n".join(block.strip("\n") for _, block in kept if block.strip()) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Two versions of a document. Says whether a remark on the later one is about something that changed."""
+    """Two versions of a document; tells whether a comment on the later one is about something that changed."""
 
     before: str
     after: str
 
     def concerns(self, section: str, description: str) -> bool:
-        """Whether the remark names a section that changed, or a label or name that stands on a changed line."""
+        """Whether the comment refers to a changed section, or mentions a label or name that is on a changed line."""
         return bool(
-            self._sections_named(section) & self._changed_sections() or self._changed_names(description)
+            self._find_sections(section) & self._changed_sections() or self._changed_references(description)
         )
 
     def _changed_sections(self) -> set[str]:
         before, after = dict(_blocks(self.before)), dict(_blocks(self.after))
         return {name for name in before | after if _words(before.get(name)) != _words(after.get(name))}
 
-    def _sections_named(self, section: str) -> set[str]:
-        """The sections that a reviewer's words stand for: by name, by a subsection, or by a similar name."""
+    def _find_sections(self, section: str) -> set[str]:
+        """The sections that a reviewer refers to: by heading, by the heading of a subsection, or by a similar one."""
         owners = {_TITLE: ""}
         for name, block in (*_blocks(self.before), *_blocks(self.after)):
             owners |= {_heading(found): name for found in _SUBSECTION.findall(block)}
@@ -74,9 +74,9 @@ class Revision:
         named = {owner for name, owner in owners.items() if re.search(rf"\b{re.escape(name)}\b", wanted)}
         return named or {owners[name] for name in difflib.get_close_matches(wanted, owners, 1)}
 
-    def _changed_names(self, description: str) -> set[str]:
+    def _changed_references(self, description: str) -> set[str]:
         lines = set(self.before.splitlines()) ^ set(self.after.splitlines())
-        return set(_NAMED.findall(description)) & set(_NAMED.findall("\n".join(lines)))
+        return set(_REFERENCE.findall(description)) & set(_REFERENCE.findall("\n".join(lines)))
 
 
 def _words(text: str | None) -> list[str] | None:
@@ -88,7 +88,10 @@ def _heading(text: str) -> str:
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """The text before the first `##` heading under the name "", then each section with its heading in lower case."""
+    """Split into (heading, text) pairs: first the text before any `##` heading, with an empty heading, then each section.
+
+    Headings are in lower case.
+    """
     blocks: list[tuple[str, list[str]]] = [("", [])]
     fence = ""
     for line in text.split("\n"):

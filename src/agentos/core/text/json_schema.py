@@ -1,9 +1,9 @@
-"""Compares a JSON value with a JSON schema, as far as the schemas of tools and structured answers go."""
+"""Validates a JSON value against the part of JSON Schema that tools and structured answers use."""
 
 from collections.abc import Iterator
 from typing import Any
 
-MAX_DEPTH = 50  # of schemas inside each other
+MAX_DEPTH = 50  # nested schemas
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -16,10 +16,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def schema_problem(value: object, schema: Any) -> str:
-    """The first way in which the value does not follow the schema, with its place; empty if it does.
+    """The first violation of the schema, with its path in the value; empty if the value is valid.
 
-    Knows types, enumerations, required and additional properties, items, sizes, references and alternatives. Other
-    keywords, such as formats, are not checked.
+    Checks types, enumerations, required and additional properties, items, sizes, references and alternatives, and
+    ignores other keywords, such as formats.
     """
     return next(_problems(value, schema, schema, "", 0), "")
 
@@ -28,7 +28,7 @@ def _problems(value: Any, schema: Any, root: Any, place: str, depth: int) -> Ite
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return
     if "type" in schema and not _has_type(value, schema["type"]):
-        yield _at(place, f"expected {_words(schema['type'])}, found {_type_of(value)}")
+        yield _at(place, f"expected {_type_names(schema['type'])}, found {_type_of(value)}")
         return
     yield from _value_problems(value, schema, place)
     yield from _size_problems(value, schema, place)
@@ -48,10 +48,10 @@ def _value_problems(value: Any, schema: dict[str, Any], place: str) -> Iterator[
 
 
 def _other_schemas(value: Any, schema: dict[str, Any], root: Any, place: str, depth: int) -> Iterator[str]:
-    """The schemas that this one refers to: all must fit, or one of several."""
+    """Problems with the schemas that this one refers to: all of `$ref` and `allOf` must match, one of the others."""
     reference = schema.get("$ref")
-    referred = [_referred(reference, root)] if isinstance(reference, str) else []
-    for part in (*referred, *(schema.get("allOf") or ())):
+    resolved = [_resolve(reference, root)] if isinstance(reference, str) else []
+    for part in (*resolved, *(schema.get("allOf") or ())):
         yield from _problems(value, part, root, place, depth + 1)
     for keyword in ("anyOf", "oneOf"):
         parts = schema.get(keyword) or ()
@@ -97,7 +97,7 @@ def _has_type(value: object, wanted: object) -> bool:
     return any(isinstance(value, _TYPES.get(str(name), (object,))) for name in names)
 
 
-def _referred(reference: str, root: Any) -> Any:
+def _resolve(reference: str, root: Any) -> Any:
     found = root
     for part in reference.removeprefix("#/").split("/"):
         found = found.get(part) if isinstance(found, dict) else None
@@ -108,7 +108,7 @@ def _type_of(value: object) -> str:
     return next(name for name in ("boolean", *_TYPES) if _has_type(value, name))
 
 
-def _words(wanted: object) -> str:
+def _type_names(wanted: object) -> str:
     return " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)
 
 

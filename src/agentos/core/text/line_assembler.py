@@ -28,8 +28,8 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", segments[-1]) if segments else ""
 
 
-def open_escape(text: str) -> int:
-    """Where an escape sequence begins that the text does not end; its length if there is none."""
+def find_open_escape(text: str) -> int:
+    """Where an escape sequence starts that is incomplete at the end of the text; the text's length if none does."""
     found = _OPEN_ESCAPE.search(text)
     return found.start() if found else len(text)
 

@@ -26,7 +26,7 @@ class Secret:
 
 
 class Redactor:
-    """Replaces every known secret in a text by a mask: plain, JSON-escaped, URL-quoted or Base64-encoded."""
+    """Masks every known secret in a text, be it plain, JSON-escaped, URL-quoted or Base64-encoded."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._forms: list[str] = []
@@ -44,13 +44,13 @@ class Redactor:
                 text = text.replace(form, MASK)
         return text
 
-    def open_secret(self, text: str) -> int:
-        """Where a secret may begin of which the text has only the first characters; its length if there is none."""
+    def find_open_secret(self, text: str) -> int:
+        """Where a secret may start that is incomplete at the end of the text; the text's length if none may."""
         return len(text) - max((_overlap(text, form) for form in self._forms), default=0)
 
 
 def _overlap(text: str, form: str) -> int:
-    """The length of the longest beginning of `form` that the text ends with."""
+    """The length of the longest prefix of `form` that the text ends with."""
     longest = min(len(form) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(form[:size])), 0)
 

@@ -1,4 +1,4 @@
-"""Values from outside, such as those of environment variables: read without raising, shown at bounded length."""
+"""Shows values and errors from outside at bounded length, and parses addresses without raising."""
 
 import signal
 import sysconfig
@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 MAX_SHOWN = 80  # characters
-MAX_DETAILS = 20  # lines of an error's text
+MAX_DETAILS = 20  # lines of an error's message
 _LIBRARIES = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[2]) + "/")
 MORE_PROCESSES = "raise the limit of processes (ulimit -u 256)"
 # Invisible, although Unicode does not classify them as format characters: fillers and the like.
@@ -20,12 +20,12 @@ def shortened(value: str) -> str:
 
 
 def without_accents(text: str) -> str:
-    """The text with plain letters in place of accented ones, as far as they can be taken apart."""
+    """The text with accented letters replaced by plain ones, where Unicode can decompose them."""
     return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
 
 
 def split_url(url: str) -> SplitResult | None:
-    """The parts of an address; None if it is not one, such as `http://[`, or has a port that is not a number."""
+    """The parts of an address; None if it is invalid, such as `http://[`, or its port is not a number."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -42,7 +42,7 @@ def is_web_address(url: str) -> bool:
 
 
 def exit_cause(status: int) -> str:
-    """How a process ended, by its exit status; negative if a signal killed it."""
+    """How a process ended. A negative status is the number of the signal that killed it."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -52,19 +52,19 @@ def exit_cause(status: int) -> str:
 
 
 def too_many_processes(error: Exception) -> str:
-    """A process or thread could not be started: what to change."""
+    """Why a process or thread could not be started, and what to change."""
     return f"{getattr(error, 'strerror', None) or error}: {MORE_PROCESSES}"
 
 
 def error_location(error: BaseException) -> str:
-    """An error on one line, with the file and line of the user's code that led to it, or else that raised it."""
+    """An error on one line, with the file and line of the user's code that led to it, or else where it was raised."""
     frame = _own_frame(error)
     location = f" ({Path(frame.filename).name}, line {frame.lineno})" if frame else ""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
 def error_details(error: BaseException) -> tuple[str, ...]:
-    """The rest of the error's text, then the line of the user's code, then where in a library it was raised."""
+    """The other lines of the error's message, then the line of the user's code, then where a library raised it."""
     frames, own = traceback.extract_tb(error.__traceback__), _own_frame(error)
     details = str(error).splitlines()[1:MAX_DETAILS]
     if own and not _is_library(own.filename):
@@ -84,7 +84,7 @@ def _own_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _is_library(filename: str) -> bool:
-    """Whether this is code of Python, of an installed package or of agentos, rather than the user's."""
+    """Whether this file belongs to Python, an installed package or agentos rather than to the user."""
     return filename.startswith(("<", *_LIBRARIES)) or "site-packages" in Path(filename).parts
 
 

@@ -71,9 +71,9 @@ def _figures(first: RunRecord, second: RunRecord) -> Iterator[_Figure]:
     yield _count("workers", (record.stats.started.workers if record.stats.started else 0 for record in both))
     yield _count("keys", (len(record.timeline.keys) for record in both))
     yield _count("items", (len(record.stats.rows) for record in both))
-    yield _count("approved", (len(record.stats.verdicts(Verdict.APPROVED)) for record in both))
-    yield _count("need revision", (len(record.stats.verdicts(Verdict.NEEDS_REVISION)) for record in both))
-    yield _count("failed", (len(record.stats.ending(Ending.FAILED)) for record in both))
+    yield _count("approved", (len(record.stats.with_verdict(Verdict.APPROVED)) for record in both))
+    yield _count("need revision", (len(record.stats.with_verdict(Verdict.NEEDS_REVISION)) for record in both))
+    yield _count("failed", (len(record.stats.with_ending(Ending.FAILED)) for record in both))
     yield _Figure("time", _pair(duration(record.seconds) for record in both), (first.seconds, second.seconds))
     yield _Figure(
         "waited for keys", _pair(duration(waited(record)) for record in both), (waited(first), waited(second))

@@ -234,13 +234,13 @@ def _waited(record: RunRecord, item: str) -> float:
 
 
 def _verdicts(record: RunRecord) -> str:
-    approved, revise = (len(record.stats.verdicts(verdict)) for verdict in Verdict)
+    approved, revise = (len(record.stats.with_verdict(verdict)) for verdict in Verdict)
     return f"{approved} approved, {revise} {'needs' if revise == 1 else 'need'} revision"
 
 
 def _endings(record: RunRecord) -> str:
     states = [record.status_of(row) for row in record.stats.rows.values()]
-    finished = len(record.stats.ending(Ending.FINISHED))
+    finished = len(record.stats.with_ending(Ending.FINISHED))
     others = [state for state in dict.fromkeys(states) if state and state not in list(Verdict)]
     return ", ".join([f"{finished} finished", *(f"{states.count(state)} {state}" for state in others)])
 
