@@ -1,12 +1,16 @@
 """Budgets of tokens and submissions at the gateway: which call is made, which waits, and which is refused."""
 
 import asyncio
+import contextlib
+import json
+import resource
+import signal
 from pathlib import Path
 
 import pytest
 
 from agentos.core.quota.budget import Price, PriceList
-from agentos.gateway.accounts import Account, Accounts, budget_header
+from agentos.gateway.accounts import FILE_NAME, Account, Accounts, budget_header
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import GatewayError
 from agentos.gateway.request_parser import ProxyRequest
@@ -61,6 +65,49 @@ def test_the_words_of_a_budget_too_low_for_one_call_are_those_of_a_run(tmp_path:
         accounts.close()
 
     asyncio.run(ask())
+
+
+def spend(folder: Path, *costs: float) -> float:
+    """What the account has spent after these calls, in a process of its own as far as the file can tell."""
+
+    async def call() -> None:
+        for cost in costs:
+            assert await accounts.admit([SUBMISSION], REQUEST, 5) is None
+            accounts.settle([SUBMISSION], REQUEST, cost)
+
+    with contextlib.closing(Accounts(folder, PRICES)) as accounts:
+        asyncio.run(call())
+        return accounts.spent(SUBMISSION.name)
+
+
+def test_a_torn_line_costs_no_other_call(tmp_path: Path) -> None:
+    spend(tmp_path, 0.5)
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.write(b'{"account": "submis')
+    spend(tmp_path, 0.75)
+    assert spend(tmp_path) == 1.25
+
+
+def test_what_a_full_disk_does_not_take_is_written_later(tmp_path: Path) -> None:
+    record = len(json.dumps({"account": SUBMISSION.name, "cost": 0.5})) + 1
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    async def call() -> None:
+        # As on a full disk, a record is cut short, then nothing is written any more.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (record + 10, before[1]))
+        for _ in range(3):
+            accounts.settle([SUBMISSION], REQUEST, 0.5)
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        accounts.settle([SUBMISSION], REQUEST, 0.5)
+
+    try:
+        with contextlib.closing(Accounts(tmp_path, PRICES)) as accounts:
+            asyncio.run(call())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert spend(tmp_path) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import signal
 import socket
+import ssl
 import stat
 import urllib.request
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.gateway.harness import MODELS, gemini_body
 from tests.gateway.shared import Certificates, issue_token, shared_gateway
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
@@ -225,6 +227,26 @@ def test_a_submission_brings_its_budget_with_its_calls(
         reply = gate.ask(token, agentos_budget="17=0.000001")
         assert reply.status == 402 and "of submission 17" in reply.json["error"]["message"]
         assert gate.ask(token).status == 200
+
+
+def test_a_call_whose_client_leaves_before_the_answer_counts_as_estimated(
+    harness: RunHarness, certificates: Certificates
+) -> None:
+    server = harness.server("--latency", "60,60")
+    token = issue_token(harness, "ci", "--budget", "5").strip()
+    with shared_gateway(harness, certificates) as gate:
+        body, target = gemini_body(), f"/gemini/v1beta/models/{MODELS['gemini']}:generateContent"
+        head = f"POST {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-goog-api-key: {token}\r\ncontent-length: {len(body)}\r\n\r\n"
+        trust, address = ssl.create_default_context(cafile=str(certificates.authority)), urlsplit(gate.url)
+        with (
+            socket.create_connection((address.hostname, address.port), timeout=10) as plain,
+            trust.wrap_socket(plain, server_hostname=address.hostname) as wire,
+        ):
+            wire.sendall(head.encode() + body)
+            wait_until(lambda: len(server.calls()) == 1)
+        wait_until(lambda: "client disconnected" in gate.running.err)
+    (record,) = map(json.loads, (harness.home / "gateway/spending.jsonl").read_text().splitlines())
+    assert record["account"] == "token ci" and record["cost"] > 0
 
 
 def test_metrics_and_health_are_told_without_a_token(harness: RunHarness, certificates: Certificates) -> None:

@@ -43,8 +43,9 @@ class Accounts:
     """Adds up the cost of calls by account, and refuses a call that would exceed a budget.
 
     A call is admitted only if it fits together with those in flight, each at its estimated cost. Each cost is appended to a
-    file before the next call is admitted, so a gateway that was killed goes on where it stopped. As in a run, a call is
-    refused for good only when it would not fit even if those in flight cost nothing.
+    file before the next call is admitted, so a gateway that was killed goes on where it stopped; while the disk is full, the
+    costs wait in memory. As in a run, a call is refused for good only when it would not fit even if those in flight cost
+    nothing.
     """
 
     def __init__(self, folder: Path, prices: PriceList) -> None:
@@ -53,7 +54,7 @@ class Accounts:
         self._in_flight: dict[str, float] = {}
         self._settled = asyncio.Event()
         self._path = private_folder(folder) / FILE_NAME
-        self._read()
+        self._unwritten = b"\n" if self._read() else b""
         self._file = private_file(self._path)
 
     def close(self) -> None:
@@ -98,13 +99,18 @@ class Accounts:
         return None
 
     def settle(self, accounts: list[Account], request: ProxyRequest, cost: float | None) -> None:
-        """Replaces the reservation of a call by what it cost."""
+        """Replaces the reservation of a call by what it cost; a cost of None is not known, and counts as estimated."""
+        estimate = self._estimate(request) or 0.0
+        cost = estimate if cost is None else cost
         for account in accounts:
-            left = self._in_flight.get(account.name, 0.0) - (self._estimate(request) or 0.0)
+            left = self._in_flight.get(account.name, 0.0) - estimate
             self._in_flight[account.name] = max(0.0, left)
             if cost:
                 self._spent[account.name] = self.spent(account.name) + cost
-                os.write(self._file, json.dumps({"account": account.name, "cost": cost}).encode() + b"\n")
+                self._unwritten += json.dumps({"account": account.name, "cost": cost}).encode() + b"\n"
+        with contextlib.suppress(OSError):
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._file, self._unwritten) :]
         self._settled.set()
         self._settled = asyncio.Event()
 
@@ -114,14 +120,17 @@ class Accounts:
         price = self._prices.of(request.model)
         return price.cost_of(Usage(1, request.input_tokens, EXPECTED_OUTPUT)) if price else None
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Returns whether the last line is torn: the next one must not be appended to it."""
+        content = b""
         with contextlib.suppress(FileNotFoundError):
-            for line in read_regular(self._path, limit=MAX_FILE_BYTES).splitlines():
-                # The last line may be torn.
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    entry = json.loads(line)
-                    name = str(entry["account"])
-                    self._spent[name] = self.spent(name) + float(entry["cost"])
+            content = read_regular(self._path, limit=MAX_FILE_BYTES)
+        for line in content.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                name = str(entry["account"])
+                self._spent[name] = self.spent(name) + float(entry["cost"])
+        return not content.endswith(b"\n") and bool(content)
 
 
 def budget_header(value: str) -> Account | None:

@@ -110,7 +110,7 @@ class LeaseGuard:
             self.release(None)
         else:
             # The real usage is unknown, so the estimate stays booked.
-            self._released = True
+            self._released = self._record.is_abandoned = True
             self._context.broker.forget(self._context.holder)
 
     def _usage(self) -> Usage:

@@ -165,5 +165,5 @@ class RequestHandler:
             send_error(connection, request.dialect, error.error, str(error), error.retry_after)
         finally:
             record.seconds = self._clocks.host() - started_at
-            self._policy.settle(request, accounts, record.cost)
+            self._policy.settle(request, accounts, None if record.is_abandoned else record.cost)
             self._policy.on_end(record)

@@ -51,6 +51,8 @@ class CallRecord:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     is_estimate: bool = False
+    is_abandoned: bool = False
+    """Whether the client left before the response began: the provider may have run the model all the same."""
     traceparent: str = ""
     """The header with which the caller says which span the call belongs to."""
 
