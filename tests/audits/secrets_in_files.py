@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from .tree import ROOT, tracked
 
 FORMATS = {
-    "a Google API key": re.compile(rb"AIza[0-9A-Za-z_-]{35}"),
+    "a Google API key": re.compile(rb"\b(?:AIza[0-9A-Za-z_-]{35}|AQ\.[0-9A-Za-z_-]{40})"),
     "an Anthropic key": re.compile(rb"sk-ant-[0-9A-Za-z_-]{24,}"),
     "an OpenAI key": re.compile(rb"sk-(?:proj-)?[0-9A-Za-z]{32,}"),
     "a GitHub token": re.compile(rb"(?:gh[pousr]_|github_pat_)[0-9A-Za-z_]{30,}"),

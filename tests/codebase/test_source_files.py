@@ -107,6 +107,7 @@ def test_the_backlog_and_its_documents_are_not_code(tmp_path: Path) -> None:
         ("server.pem", b"x", "may hold secrets"),
         ("config/credentials.json", b"{}", "may hold secrets"),
         ("settings.py", b'KEY = "AKIA' + b"ABCDEFGHIJKLMNOP" + b'"', "may hold secrets"),
+        ("client.go", b'key := "AQ.' + b"Ab8RN6J-" * 5 + b'"', "may hold secrets"),
         ("logo.png", b"\x89PNG", "binary"),
         ("data.bin", b"a\0b", "binary"),
         ("package-lock.json", b"{}", "generated"),

@@ -19,7 +19,12 @@ def tables(harness: RunHarness) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize(
     ("key", "provider"),
-    [("AIzaSyExample-1", "gemini"), ("sk-ant-api03-example", "anthropic"), ("sk-proj-example", "openai")],
+    [
+        ("AIzaSyExample-1", "gemini"),
+        ("AQ.Ab8RN6Example", "gemini"),
+        ("sk-ant-api03-example", "anthropic"),
+        ("sk-proj-example", "openai"),
+    ],
 )
 def test_the_provider_is_recognised_by_the_form_of_the_key(
     harness: RunHarness, key: str, provider: str
@@ -30,14 +35,20 @@ def test_the_provider_is_recognised_by_the_form_of_the_key(
     assert tables(harness) == [{"provider": provider, "key": key}]
 
 
+def test_quotes_around_a_pasted_key_do_not_belong_to_it(harness: RunHarness) -> None:
+    assert keys(harness, "add", "--no-check", typed='"AIzaSyExample-1"').code == 0
+    assert tables(harness) == [{"provider": "gemini", "key": "AIzaSyExample-1"}]
+
+
 def test_a_key_of_another_provider_is_not_taken(harness: RunHarness) -> None:
     refused = keys(harness, "add", "--provider", "gemini", "--no-check", typed="sk-ant-api03-example")
     assert refused.code == 2 and "looks like a key for anthropic, not for gemini" in refused.err
     assert "--provider anthropic" in refused.err and tables(harness) == []
 
 
-def test_where_nobody_can_be_asked_the_flag_to_give_is_named(harness: RunHarness) -> None:
-    refused = keys(harness, "add", typed="of-no-known-form")
+@pytest.mark.parametrize("key", ["of-no-known-form", "sk-or-v1-of-openrouter"])
+def test_where_nobody_can_be_asked_the_flag_to_give_is_named(harness: RunHarness, key: str) -> None:
+    refused = keys(harness, "add", typed=key)
     assert refused.code == 2 and "--provider gemini|anthropic|openai" in refused.err
     assert tables(harness) == []
 

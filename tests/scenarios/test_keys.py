@@ -334,3 +334,17 @@ def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(
     assert "call_timeout = 900 for key-" in text
     assert "  Cut: 2 answers (LLD-1), no token within call_timeout" in text
     assert "[LLD-2] Approved after 1 review" in text
+
+
+def test_a_key_whose_sdk_is_missing_matters_only_if_a_role_uses_it(harness: RunHarness) -> None:
+    harness.issues(40)
+    harness.server()
+    (harness.root / "site").mkdir()
+    (harness.root / "site/sitecustomize.py").write_text("import sys\nsys.modules['anthropic'] = None\n")
+    env = {"PYTHONPATH": str(harness.root / "site"), "ANTHROPIC_API_KEY": "sk-ant-api03-not-a-real-key"}
+    refused = harness.run("--all", **env)
+    assert refused.code == 3 and "Traceback" not in refused.err
+    assert "there is a key for anthropic, but its SDK is not installed" in refused.err
+    (harness.project / "agentos.toml").write_text('drafter = "gemini-2.5-pro"\nreviewer = "gemini-2.5-pro"\n')
+    done = harness.run("--all", **env)
+    assert (done.code, done.err) == (0, "")

@@ -32,7 +32,10 @@ VALUES = (
     "Authorization: Bearer abcdefgh1234",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.x",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
-    *(start + "0a1b2c3d4e5f" * 3 for start in ("sk-", "sk-ant-", "AIza", "ghp_", "glpat-", "AKIA", "hf_")),
+    *(
+        start + "0a1b2c3d4e5f" * 3
+        for start in ("sk-", "sk-ant-", "AIza", "AQ.", "ghp_", "glpat-", "AKIA", "hf_")
+    ),
     "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ3v8EaWk1",
     "dGhpcyBpcyBhIHNlY3JldCB0aGF0IGlzIGxvbmc5",
 )

@@ -1,5 +1,6 @@
 """`agentos keys`: shows the state of the API keys, and adds, checks, enables, disables, forgets and removes them."""
 
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def _add(provider: str | None, name: str | None, base_url: str | None, no_check:
     from agentos.storage.home import Home
 
     typed = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
-    key = typed.strip()
+    key = re.sub(r"""^(["'])(.*)\1$""", r"\2", typed.strip())  # pasted as a shell or a file writes it
     check_new_key(key, name)
     chosen = _provider(key, provider, base_url)
     added = add_key(NewCredential(chosen, key, name, base_url, **limits), check=not no_check)

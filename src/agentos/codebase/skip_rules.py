@@ -26,6 +26,7 @@ _SECRET_NAMES = re.compile(
 )
 _SECRET_TEXT = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{40}|\bAKIA[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{35}\b|"
+    rb"\bAQ\.[0-9A-Za-z_-]{40}|"
     rb"\bsk-ant-[0-9A-Za-z_-]{24}|\bsk-(?:proj-)?[0-9A-Za-z]{32}|\bgh[pousr]_[0-9A-Za-z]{36}\b|"
     rb"\bgithub_pat_[0-9A-Za-z_]{40}|\bxox[abpr]-[0-9A-Za-z-]{20}|\bglpat-[0-9A-Za-z_-]{20}\b"
 )

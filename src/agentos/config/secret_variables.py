@@ -43,7 +43,7 @@ _CREDENTIAL_FORMS = re.compile(
 )
 # How the keys of well-known services begin.
 _KEY_FORMS = re.compile(
-    r"(?<![A-Za-z0-9])(sk-|sk_live_|rk_live_|AIza|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|pypi-|dop_v1_)"
+    r"(?<![A-Za-z0-9])(sk-|sk_live_|rk_live_|AIza|AQ\.|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|pypi-|dop_v1_)"
     r"[\w-]{16,}"
 )
 _RANDOM_WORD = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+_-][A-Za-z0-9+/_-]{23,}={0,2}")

@@ -262,7 +262,7 @@ def _check_roles(settings: Settings) -> Iterator[Finding]:
 def _check_models(settings: Settings, credentials: list[Credential]) -> Finding:
     """Whether every role has a model with a key, an SDK and, with a budget, a price."""
     try:
-        check_sdks(credentials)
+        check_sdks(settings, credentials)
         selection = select_models(settings, tuple(dict.fromkeys(key.provider for key in credentials)))
         check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:

@@ -219,7 +219,7 @@ class RunBuilder:
         self._redact.add(self._pool_secrets)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
-        check_sdks(credentials)
+        check_sdks(self._settings, credentials)
         return credentials
 
     def _select_models(self, pool: Pool) -> None:

@@ -36,7 +36,7 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
         selection = select_models(settings, providers, offline=offline)
         problem = selection.problem if providers else ""
         if not offline:
-            check_sdks(credentials)
+            check_sdks(settings, credentials)
             check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:
         # The run would not start, but its plan can still be shown.

@@ -3,7 +3,6 @@
 Used by the run itself and by everything that predicts one: forecast and doctor.
 """
 
-import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -12,10 +11,10 @@ from agentos.core.errors import PreflightError
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.quota.budget import PriceList
 from agentos.core.quota.credentials import Credential
+from agentos.models import has_sdk
 
 DEFAULT_MODELS = {"gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5", "openai": "gpt-5"}
 _PREFIXES = {"gemini": "gemini", "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai"}
-_SDK_PACKAGES = {"gemini": "google.genai", "anthropic": "anthropic", "openai": "openai"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +87,18 @@ def check_prices(settings: Settings, roles: Iterable[RoleModel], prices: PriceLi
         )
 
 
-def check_sdks(credentials: Iterable[Credential]) -> None:
-    """Every provider with an enabled key needs its SDK."""
-    for provider in {credential.provider for credential in credentials if credential.enabled}:
-        if importlib.util.find_spec(_SDK_PACKAGES[provider]) is None:
+def check_sdks(settings: Settings, credentials: Iterable[Credential]) -> None:
+    """Every provider that has an enabled key and serves a role needs its SDK."""
+    providers = tuple(dict.fromkeys(key.provider for key in credentials if key.enabled))
+    if all(map(has_sdk, providers)):
+        return
+    serving = {provider for role in select_models(settings, providers).roles for provider in role.providers}
+    for provider in providers:
+        if provider in serving and not has_sdk(provider):
             raise PreflightError(
                 f"there is a key for {provider}, but its SDK is not installed: "
-                f"type pip install 'agentos-runner[{provider}]'"
+                f"type pip install 'agentos-runner[{provider}]', or choose models of other providers "
+                f"(drafter and reviewer in agentos.toml)"
             )
 
 

@@ -16,6 +16,7 @@ from agentos.core.errors import PreflightError
 from agentos.core.quota.credentials import Credential
 from agentos.core.text.secrets import Secret
 from agentos.engines.template_client import ForkServerProcess, WorkerSpec
+from agentos.models import has_sdk
 from agentos.offline.child import OfflineServer, start_offline_server
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
@@ -71,9 +72,10 @@ def prestart(request: "RunRequest") -> Iterator[Prestarted]:
 
 def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerSpec:
     providers = {credential.provider for credential in credentials} or {"gemini"}
+    # Without its SDK a client cannot be imported; whether a run needs it is checked later, with the roles.
     return WorkerSpec(
         WORKER,
-        preload=tuple(f"agentos.models.{provider}.client" for provider in sorted(providers)),
+        preload=tuple(f"agentos.models.{name}.client" for name in sorted(providers) if has_sdk(name)),
         environment=worker_environment((*(credential.secret for credential in credentials), *tokens)),
         lazy=LAZY_PACKAGES,
         warm_up=WARM_UP,

@@ -8,8 +8,14 @@ from enum import StrEnum
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
 
-# Longer beginnings first: every Anthropic key also begins as an OpenAI key does.
-_BEGINNINGS = (("sk-ant-", "anthropic"), ("AIza", "gemini"), ("sk-", "openai"))
+# Longer beginnings first: the keys of others also begin as an OpenAI key does. OpenRouter's are of none of our providers.
+_BEGINNINGS = {
+    "sk-ant-": "anthropic",
+    "sk-or-": None,
+    "sk-": "openai",
+    "AIza": "gemini",
+    "AQ.": "gemini",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +77,4 @@ class KeyState(StrEnum):
 
 def provider_of(key: str) -> str | None:
     """The provider whose keys look like this one; None if it could be anybody's."""
-    return next((provider for beginning, provider in _BEGINNINGS if key.startswith(beginning)), None)
+    return next((provider for beginning, provider in _BEGINNINGS.items() if key.startswith(beginning)), None)
