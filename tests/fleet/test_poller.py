@@ -26,6 +26,7 @@ LOADED = LoadedTask(
     SharedTask("shop", "lld", 5, 2, 1800.0, (), (), ()),
     ItemTask(Item("LLD-1", "lld", 1, "Title", "issues/1.md", digest="d1")),
     "",
+    1.0,
 )
 
 

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,11 +14,14 @@ from tests.fleet.collector import ReceivedSpan, running_collector
 from tests.fleet.harness import Fleet
 from tests.fleet.servers import free_port
 
+SLACK = 50_000_000  # nanoseconds; Postgres's clock and ours are read at different moments
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_an_item_is_one_trace_over_two_workers_and_the_gateway(fleet: Fleet) -> None:
     fleet.issues(1, 2)
+    began = time.time_ns()
     slow = ("--latency", "1,1")
     with (
         running_collector() as collector,
@@ -53,14 +57,14 @@ def test_an_item_is_one_trace_over_two_workers_and_the_gateway(fleet: Fleet) -> 
         assert all(by_span[node.parent].name.startswith("turn ") for node in own if node.name[:4] == "node")
         assert all(by_span[turn.parent] is root for turn in own if turn.name.startswith("turn "))
         assert all(_is_within(span, root) for span in own)
+        assert began <= root.start + SLACK
         assert sum(int(call.attributes["gen_ai.usage.output_tokens"]) for call in calls) > 0
     machines = {span.attributes["agentos.machine"] for span in collector.named("turn ")}
     assert len(machines) == 2
 
 
 def _is_within(span: ReceivedSpan, root: ReceivedSpan) -> bool:
-    slack = 50_000_000  # nanoseconds; Postgres's clock and ours are read at different moments
-    return root.start - slack <= span.start <= span.end <= root.end + slack
+    return root.start - SLACK <= span.start <= span.end <= root.end + SLACK
 
 
 @pytest.mark.slow

@@ -1,12 +1,12 @@
 """What the workers have written about items so far, read from the start of each item's newest submission."""
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
 from agentos.core.run_state.run_stats import RunStats
 from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
+from agentos.storage.postgres.submissions import SubmissionReader
 
 _COMMANDS = {"lld": "lld-workflow", "issue": "issue-workflow"}
 
@@ -34,9 +34,8 @@ def load_stats(database: FleetDatabase, started: events.RunStarted, rows: Sequen
     stats.handle(started, 0.0)
 
     def handle(entry: FleetEvent) -> None:
-        with contextlib.suppress(KeyError):  # an event that this version does not know
-            stats.handle(entry.event, entry.at)
-            stats.began = stats.began or entry.at
+        stats.handle(entry.event, entry.at)
+        stats.began = stats.began or entry.at
 
     replay(database, {row.item: row.submission for row in rows}, handle)
     return stats
@@ -49,7 +48,7 @@ def as_run(
     names = tuple(row.item for row in rows)
     workflows = sorted({row.workflow for row in rows})
     commands = [f"{_COMMANDS.get(name, f'agentos run {name}')} --all --fleet" for name in workflows]
-    titles = _titles(database, project, names)
+    titles = SubmissionReader(database).titles(thread_id(project, name) for name in names)
     return events.RunStarted(
         run=", ".join(sorted({f"S{row.submission}" for row in rows})),
         workflow=", ".join(workflows),
@@ -62,11 +61,3 @@ def as_run(
         titles=tuple(titles.get(name, "") for name in names),
         has_review=any(name in _COMMANDS for name in workflows),
     )
-
-
-def _titles(database: FleetDatabase, project: str, names: Sequence[str]) -> dict[str, str]:
-    rows = database.connection.execute(
-        "SELECT item, task -> 'item' ->> 'title' AS title FROM agentos_items WHERE thread_id = ANY(%s)",
-        ([thread_id(project, name) for name in names],),
-    )
-    return {str(row["item"]): row["title"] or "" for row in rows}

@@ -171,7 +171,7 @@ class SimulatedFleetDatabase:
     async def load(self, thread: str, submission: int) -> LoadedTask | None:
         await self._postgres.read(self._machine)
         row = self._postgres.rows.get(thread)
-        return LoadedTask(self._shared, ItemTask(item_named(row.item)), "") if row else None
+        return LoadedTask(self._shared, ItemTask(item_named(row.item)), "", 0.0) if row else None
 
     async def claim(self, thread: str, claim: ClaimNumber, machine: str) -> None:
         def take(row: ItemRow) -> None:

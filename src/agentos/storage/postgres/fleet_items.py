@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
-from agentos.core.protocol.codec import decode, pack, unpack
+from agentos.core.protocol.codec import CodecError, decode, pack, unpack
 from agentos.core.protocol.events import Event
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.secrets import Secret
@@ -55,7 +55,7 @@ class LoadedTask:
     shared: SharedTask
     task: ItemTask
     verdict_digest: str
-    submitted_at: float = 0.0  # wall time in seconds
+    submitted_at: float  # wall time in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +141,17 @@ class FleetDatabase(LastingConnection):
 
     def load(self, thread: str, submission: int) -> LoadedTask | None:
         row = self.connection.execute(
-            "SELECT shared, task, verdict_digest, extract(epoch FROM submitted_at)::float8 AS submitted_at FROM agentos_items JOIN agentos_submissions ON id = %s "
-            "WHERE thread_id = %s",
+            "SELECT shared, task, verdict_digest, extract(epoch FROM submitted_at)::float8 AS submitted_at "
+            "FROM agentos_items JOIN agentos_submissions ON id = %s WHERE thread_id = %s",
             (submission, thread),
         ).fetchone()
         if row is None:
             return None
         return LoadedTask(
-            unpack(SharedTask, row["shared"]), unpack(ItemTask, row["task"]), row["verdict_digest"] or ""
+            unpack(SharedTask, row["shared"]),
+            unpack(ItemTask, row["task"]),
+            row["verdict_digest"] or "",
+            float(row["submitted_at"]),
         )
 
     def claim(self, thread: str, claim: tuple[int, int, int], machine: str) -> None:
@@ -178,7 +181,10 @@ class FleetDatabase(LastingConnection):
     def events_after(
         self, cursor: EventCursor, items: Sequence[str], limit: int = 2000
     ) -> tuple[list[FleetEvent], EventCursor]:
-        """The events that follow, in an order that never changes any more, and the new cursor."""
+        """The events that follow, in an order that never changes any more, and the new cursor.
+
+        Those that a newer version has written, and this one cannot read, are left out.
+        """
         rows = self.connection.execute(
             "SELECT id, written::text AS transaction, thread_id, at, event::text AS event, "
             "pg_snapshot_xmin(pg_current_snapshot())::text AS horizon FROM agentos_events "
@@ -192,7 +198,10 @@ class FleetDatabase(LastingConnection):
         ).fetchall()
         numbered = [EventCursor(int(row["transaction"]), int(row["id"])) for row in rows]
         count = count_settled(numbered, int(rows[0]["horizon"])) if rows else 0
-        return [_fleet_event(row) for row in rows[:count]], numbered[count - 1] if count else cursor
+        found = [event for row in rows[:count] if (event := _fleet_event(row))]
+        if count and not found:
+            return self.events_after(numbered[count - 1], items, limit)
+        return found, numbered[count - 1] if count else cursor
 
     # Collecting.
 
@@ -253,10 +262,13 @@ def _item_row(shared: SharedTask, submission: int, task: ItemTask) -> tuple[Any,
     )
 
 
-def _fleet_event(row: DictRow) -> FleetEvent:
+def _fleet_event(row: DictRow) -> FleetEvent | None:
     record = json.loads(row["event"])
     item = str(row["thread_id"]).partition("/")[2]
-    return FleetEvent(item, float(row["at"]), decode(record), int(record.get("submission", 0)))
+    try:
+        return FleetEvent(item, float(row["at"]), decode(record), int(record.get("submission", 0)))
+    except CodecError:
+        return None
 
 
 def _fleet_item(row: DictRow) -> FleetItem:
