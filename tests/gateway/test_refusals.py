@@ -12,7 +12,15 @@ from google.genai import errors
 
 from agentos.http.connection import Connection, HttpRequest
 from tests.gateway import scripted
-from tests.gateway.harness import PROVIDERS, RunningGateway, ask_streamed, ask_whole, gateway, gemini_body
+from tests.gateway.harness import (
+    PROVIDERS,
+    Reply,
+    RunningGateway,
+    ask_streamed,
+    ask_whole,
+    gateway,
+    gemini_body,
+)
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 OVERLOADED = (
@@ -28,6 +36,7 @@ DELTA = (
     b'event: message_delta\ndata: {"type": "message_delta", "delta": {"stop_reason": "end_turn", '
     b'"stop_sequence": null}, "usage": {"output_tokens": 70}}\n\nevent: message_stop\ndata: {"type": "message_stop"}\n\n'
 )
+TWO_ITEMS = ("--item", "a", "--item", "b")
 MESSAGE = b'{"model": "claude-haiku-4-5", "max_tokens": 9, "stream": true, "messages": []}'
 
 
@@ -116,6 +125,10 @@ def test_transient_provider_errors_are_retried_and_lasting_ones_passed_on(harnes
         assert (reply.status, reply.json["error"]["status"]) == (500, "INTERNAL")
         assert [call["status"] for call in server.calls()] == [503, 200, 500, 500, 500, 500]
         gate.wait_for("500, error passed on")
+        assert (
+            "Waiting for a key: gemini gemini-2.5-pro failed; the call is repeated after a pause"
+            in gate.stderr
+        )
 
 
 def test_a_bad_request_is_passed_on_without_a_retry(harness: RunHarness) -> None:
@@ -224,12 +237,54 @@ def test_a_model_that_no_key_may_use_gets_the_providers_own_answer_and_others_ar
         scripted.whole(out, 403 if forbidden else 200, json.dumps(body if forbidden else {}).encode())
 
     harness.keys = KEYS[:3]
-    with scripted.provider(respond) as url, gateway(harness, url=url) as gate:
-        ask = partial(gate.call, "POST", body=gemini_body(), x_goog_api_key=gate.token)
-        refused = ask("/gemini/v1beta/models/secret-model:generateContent")
-        assert refused.status == 403 and b"ask your administrator" in refused.body
+    with scripted.provider(respond) as url, gateway(harness, *TWO_ITEMS, url=url) as gate:
+        ask = partial(_ask_gemini, gate)
+        for item in ("a", "b"):
+            refused = ask(item, "secret-model")
+            assert refused.status == 403 and refused.json["error"]["message"] == "ask your administrator"
         told = "may not use secret-model (403 ask your administrator)"
         wait_until(lambda: gate.stderr.count(told) == 3)
-        assert ask("/gemini/v1beta/models/open-model:generateContent").status == 200
-        again = ask("/gemini/v1beta/models/secret-model:generateContent")
-        assert again.status == 403 and b"ask your administrator" in again.body
+        assert ask("a", "open-model").status == 200
+        again = ask("a", "secret-model")
+        assert (
+            again.status == 403 and "no gemini key may use secret-model (" in again.json["error"]["message"]
+        )
+        assert "key-1, key-2, key-3: 403 ask your administrator" in again.json["error"]["message"]
+
+
+@pytest.mark.parametrize("is_served_before", [True, False], ids=["known-model", "new-model"])
+def test_a_file_that_no_key_may_read_takes_neither_the_model_nor_files_from_other_agents(
+    harness: RunHarness, is_served_before: bool
+) -> None:
+    words = "You do not have permission to access the File or it may not exist."
+    asked = []
+
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
+        asked.append(dict(incoming.headers)["x-goog-api-key"])
+        forbidden = b"files/foreign" in incoming.body or "files/foreign" in incoming.target
+        body = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": words}} if forbidden else {}
+        scripted.whole(out, 403 if forbidden else 200, json.dumps(body).encode())
+
+    harness.keys = KEYS[:3]
+    with scripted.provider(respond) as url, gateway(harness, *TWO_ITEMS, url=url) as gate:
+        if is_served_before:
+            assert _ask_gemini(gate, "b").status == 200
+        for _ in range(2):
+            asked.clear()
+            refused = _ask_gemini(gate, "a", text="files/foreign")
+            assert refused.status == 403 and refused.json["error"]["message"] == words
+            assert sorted(asked) == sorted(KEYS[:3]), "each key was asked once"
+            assert _read_file(gate, "a", "foreign").json["error"]["message"] == words
+            assert _read_file(gate, "b", "own").status == 200
+            assert _ask_gemini(gate, "b").status == 200
+        assert "may not use" not in gate.stderr
+
+
+def _ask_gemini(gate: RunningGateway, item: str, model: str = "gemini-2.5-pro", text: str = "Hello") -> Reply:
+    path = f"/gemini/v1beta/models/{model}:generateContent"
+    return gate.call("POST", path, gemini_body(text), x_goog_api_key=gate.items[item]["GEMINI_API_KEY"])
+
+
+def _read_file(gate: RunningGateway, item: str, name: str) -> Reply:
+    token = gate.items[item]["GEMINI_API_KEY"]
+    return gate.call("GET", f"/gemini/v1beta/files/{name}", x_goog_api_key=token)

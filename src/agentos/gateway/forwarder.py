@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Usage
@@ -10,6 +10,7 @@ from agentos.core.quota.budget import add_costs
 from agentos.core.quota.lease import Lease
 from agentos.core.ratelimit.limits import LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
+from agentos.gateway.access_denials import AccessDenials
 from agentos.gateway.dialects.base import GatewayError, send_error, send_response
 from agentos.gateway.lease_broker import LeaseBroker, NoKey
 from agentos.gateway.request_parser import ProxyRequest
@@ -19,8 +20,10 @@ from agentos.gateway.usage import CallEnding, CallRecord, UsageReader, json_or_n
 from agentos.http.connection import Connection, Headers
 
 MAX_PROVIDER_ERRORS = 4
+MAX_DENIALS = 8  # keys that a call tries when each may not do it
 MIN_COUNTED_WAIT = 0.1  # seconds; handing a key over takes less
 MAX_REFUSAL_BYTES = 1 << 20
+DENIED = (RefusalKind.NO_ACCESS, RefusalKind.CALL_DENIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class CallContext:
     broker: LeaseBroker
     upstream: Upstream
     clocks: Clocks
+    denials: AccessDenials
     since: float | None = None
     """When the call first asked for a key, if it was told to come back."""
 
@@ -123,8 +127,8 @@ class LeaseGuard:
 class Forwarder:
     """Forwards one request, streams the response back, and keeps `record` up to date even when cancelled.
 
-    An attempt that is refused before the first byte is repeated with another key; after MAX_PROVIDER_ERRORS errors
-    of the provider itself the last one is passed on.
+    An attempt that is refused before the first byte is repeated with another key. The provider's own error is passed on
+    after MAX_PROVIDER_ERRORS errors of the provider itself, and when no key, or not one of MAX_DENIALS, may do the call.
     """
 
     def __init__(
@@ -141,6 +145,7 @@ class Forwarder:
         self._connection = connection
         self._waits = waits
         self._urls: UrlRewriter | None = None
+        self._denied: tuple[str, ...] = ()  # names of keys
 
     async def forward(self, deadline: float) -> None:
         """Raises NoKey if no key can be leased before `deadline`."""
@@ -150,7 +155,7 @@ class Forwarder:
             try:
                 lease = await self._acquire(deadline)
             except NoKey:
-                if refused is None or refused.refusal.kind is not RefusalKind.NO_ACCESS:
+                if refused is None or refused.refusal.kind not in DENIED:
                     raise
                 # Every key was told the same: what the provider says helps more than what we could.
                 self._pass_on(refused)
@@ -160,7 +165,7 @@ class Forwarder:
                 return
             self._record.refused += 1
             provider_errors += refused.refusal.kind is RefusalKind.PROVIDER_ERROR
-            if provider_errors == MAX_PROVIDER_ERRORS:
+            if provider_errors == MAX_PROVIDER_ERRORS or len(self._denied) == MAX_DENIALS:
                 self._pass_on(refused)
                 return
 
@@ -184,7 +189,9 @@ class Forwarder:
 
         late = asyncio.get_running_loop().call_later(MIN_COUNTED_WAIT, start_wait)
         try:
-            return await context.broker.acquire(wanted, deadline, self._waits.on_reason, context.since)
+            return await context.broker.acquire(
+                wanted, deadline, self._waits.on_reason, context.since, self._denied
+            )
         finally:
             self._record.waited += context.clocks.host() - started_at
             late.cancel()
@@ -240,6 +247,7 @@ class Forwarder:
 
     def _start_response(self, response: UpstreamResponse, guard: LeaseGuard) -> None:
         guard.started = True
+        self._context.denials.record_success(guard.key, self._request.model)
         self._record.status, self._record.key = response.status, guard.key
         rewriter = UrlRewriter(response.base_url, self._request.gateway_url, self._request.token)
         headers = rewriter.headers(guard.redactor.redact_headers(response.headers))
@@ -265,6 +273,8 @@ class Forwarder:
             body += chunk[: MAX_REFUSAL_BYTES - len(body)]
         guard.limits = self._request.dialect.limits(response.header_map)
         refusal = self._refusal(response.status, json_or_none(bytes(body)), response)
+        if refusal and response.status == 403 and refusal.kind is RefusalKind.NO_ACCESS:
+            refusal = self._denial(refusal, guard.key)
         guard.release(refusal)
         headers = guard.redactor.redact_headers(response.headers)
         redacted = guard.redactor.redact(bytes(body))
@@ -274,6 +284,16 @@ class Forwarder:
         self._send_upstream_error(response.status, headers, redacted)
         self._record.ending = CallEnding.COMPLETE
         return None
+
+    def _denial(self, refusal: Refusal, key: str) -> Refusal:
+        """What a 403 means: that the key may not use the model, or not do this call, for which other keys are tried."""
+        request = self._request
+        if not request.is_unmetered and self._context.denials.is_about_key(
+            key, request.model, self._record.item
+        ):
+            return refusal
+        self._denied += (key,)
+        return replace(refusal, kind=RefusalKind.CALL_DENIED)
 
     def _pass_on(self, refused: RefusedAttempt) -> None:
         """Sends the provider's error, or one of our own if the provider sent none."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agentos.core.protocol.trace_context import TRACEPARENT
+from agentos.gateway.access_denials import AccessDenials
 from agentos.gateway.accounts import Account, Declined
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
@@ -75,6 +76,7 @@ class RequestHandler:
         self._clocks = clocks
         self._policy = policy
         self._positions = RetryPositions(clocks.host)
+        self._denials = AccessDenials()
         self._call_ids = itertools.count(1)
 
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
@@ -145,7 +147,7 @@ class RequestHandler:
         holder = f"{item} {next(self._call_ids)}"
         started_at, since = self._clocks.host(), self._positions.take(request)
         broker = self._brokers.for_request(request)
-        context = CallContext(holder, broker, self._upstream, self._clocks, since)
+        context = CallContext(holder, broker, self._upstream, self._clocks, self._denials, since)
         forwarder = Forwarder(
             context,
             record,

@@ -71,14 +71,16 @@ class LeaseBroker:
         deadline: float,
         on_wait: Callable[[str], None],
         since: float | None = None,
+        excluded: tuple[str, ...] = (),
     ) -> Lease:
         """Leases a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT.
 
-        `since` is when the call first asked, if it was told to come back: that decides its place.
+        `since` is when the call first asked, if it was told to come back: that decides its place. `excluded` are the keys
+        that have refused it.
         """
         pending = _PendingLease(asyncio.get_running_loop().create_future(), deadline)
         self._waiting[wanted.item] = pending
-        self._update(lambda now: self._lease_manager.request(wanted, now, since))
+        self._update(lambda now: self._lease_manager.request(wanted, now, since, excluded))
         try:
             return await self._wait_for_grant(wanted, pending, on_wait)
         except BaseException:
@@ -95,7 +97,12 @@ class LeaseBroker:
         if not pending.granted.done():
             await asyncio.wait([pending.granted], timeout=min(QUIET_WAIT, self._time_left(pending)))
         if not pending.granted.done():
-            on_wait(self._wait_reason(provider, model))
+            is_backing_off = self._lease_manager.pool.is_backing_off(wanted.item, self._clock())
+            on_wait(
+                f"{f'{provider} {model}'.rstrip()} failed; the call is repeated after a pause"
+                if is_backing_off and not self._breaker_open(provider, model)
+                else self._wait_reason(provider, model)
+            )
             await asyncio.wait([pending.granted], timeout=self._time_left(pending))
         if not pending.granted.done():
             error = GatewayError.FAILING if self._breaker_open(provider, model) else GatewayError.LIMITED
@@ -177,9 +184,7 @@ class LeaseBroker:
             return _Problem(NoKey(GatewayError.UNPAID, message))
         back = pool.recovery_for(request, now)
         if back is None:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in pool.keys.unusable(provider).items())
-            found = f"no usable {provider} key{f' ({reasons})' if reasons else ''}"
-            return _Problem(NoKey(GatewayError.NO_KEY, f'{found}; add one with "agentos keys add"'))
+            return _Problem(NoKey(GatewayError.NO_KEY, self._no_key_text(request)))
         if back.at <= now:
             return None
         seconds = back.at - now
@@ -187,6 +192,18 @@ class LeaseBroker:
             f"all {provider} keys are rate limited; {back.name} is the first available, in {seconds:.0f} s"
         )
         return _Problem(NoKey(GatewayError.LIMITED, message, seconds), back.at)
+
+    def _no_key_text(self, request: LeaseRequest) -> str:
+        """Names the keys by what the provider said about them, and what to do unless only the model is the problem."""
+        pool, provider = self._lease_manager.pool, request.providers[0]
+        names: dict[str, list[str]] = {}
+        for name, reason in pool.denials(request).items():
+            names.setdefault(reason, []).append(name)
+        reasons = "; ".join(f"{', '.join(sorted(who))}: {reason}" for reason, who in names.items())
+        found = f" ({reasons})" if reasons else ""
+        if any(key.active and key.credential.provider == provider for key in pool.keys):
+            return f"no {provider} key may use {request.models[0] or 'this'}{found}"
+        return f'no usable {provider} key{found}; add one with "agentos keys add"'
 
     def _wait_reason(self, provider: str, model: str) -> str:
         """Why calls to a model wait; cached and shared by all waiting calls, because finding it scans every key."""

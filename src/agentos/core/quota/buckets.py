@@ -93,7 +93,9 @@ class Buckets:
         if is_first:
             target.limiter.configure(dict(credential.rates))
         old = bucket.cooldown
-        target.cooldown.merge(old.until, old.exhausted_until, old.reason, old.refused_at)
+        target.cooldown.merge(
+            old.until, old.exhausted_until, old.reason, old.refused_at, no_access=old.no_access
+        )
 
     def _add(self, key: tuple[str, str], bucket: Bucket) -> None:
         self._buckets[key] = bucket

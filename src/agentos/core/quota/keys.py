@@ -148,14 +148,13 @@ class Keys:
         """The reasons of all quarantines, by key name."""
         return {key.credential.name: key.quarantine for key in self if key.quarantine}
 
-    def unusable(self, provider: str = "") -> dict[str, str]:
-        """Why keys, of one provider or of all, are not used: rejected, or without access to the requested models."""
+    def unusable(self) -> dict[str, str]:
+        """Why keys are not used: rejected, or without access to the requested models."""
         found = {}
         for key in self:
-            if provider in ("", key.credential.provider):
-                denied = [cooldown.reason for cooldown in key.relevant_cooldowns if cooldown.no_access]
-                if reason := key.quarantine or "; ".join(dict.fromkeys(denied)):
-                    found[key.credential.name] = reason
+            denied = [cooldown.reason for cooldown in key.relevant_cooldowns if cooldown.no_access]
+            if reason := key.quarantine or "; ".join(dict.fromkeys(denied)):
+                found[key.credential.name] = reason
         return found
 
     def usable_slots(self, now: float, providers: Collection[str] | None = None) -> int:
@@ -258,8 +257,9 @@ class RequestedModels:
         self._requests: dict[tuple[tuple[str, ...], tuple[str, ...]], LeaseRequest] = {}
 
     def add(self, request: LeaseRequest) -> None:
-        if request.kind not in self._requests:
-            self._requests[request.kind] = request
+        models = (request.providers, request.models)
+        if models not in self._requests:
+            self._requests[models] = request
             self._register(request)
 
     def rebuild(self) -> None:

@@ -10,8 +10,8 @@ from agentos.core.ratelimit.windows import Reservation
 HEAD_START = 2.0  # seconds of priority for each call that an item has finished
 
 
-Kind = tuple[tuple[str, ...], tuple[str, ...]]
-"""The providers and models of a request: those of one kind can be served by the same keys."""
+Kind = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Providers, models and excluded keys of a request: those of one kind can be served by the same keys."""
 
 
 class LeaseRequest(NamedTuple):
@@ -21,7 +21,8 @@ class LeaseRequest(NamedTuple):
     `priority`: the time of the request, less a head start for every call that the item has finished,
     so that items are finished rather than all left half done. The head start has no upper bound: an item that finishes
     calls faster than one every HEAD_START seconds stays ahead of a new one until it ends.
-    Requests with the same `affinity` prefer the key that the last of them got.
+    Requests with the same `affinity` prefer the key that the last of them got. `excluded` names the keys that have refused
+    this very call.
     """
 
     holder: str
@@ -33,6 +34,7 @@ class LeaseRequest(NamedTuple):
     cost: CallCost = CallCost()
     calls_done: int = 0
     affinity: str = ""
+    excluded: tuple[str, ...] = ()
 
     @property
     def priority(self) -> float:
@@ -40,7 +42,7 @@ class LeaseRequest(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        return (self.providers, self.models)
+        return (self.providers, self.models, self.excluded)
 
     def model_for(self, credential: Credential) -> str:
         if credential.model or not self.models:

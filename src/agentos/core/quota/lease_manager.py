@@ -62,8 +62,14 @@ class LeaseManager:
         self._average_output: dict[tuple[str, ...], float] = {}
         self._open_breakers: dict[tuple[str, str], float] = {}
 
-    def request(self, event: events.LeaseRequested, now: float, since: float | None = None) -> None:
-        """Queue a call; `since` is when it began to wait, if that was earlier."""
+    def request(
+        self,
+        event: events.LeaseRequested,
+        now: float,
+        since: float | None = None,
+        excluded: tuple[str, ...] = (),
+    ) -> None:
+        """Queue a call; `since` is when it began to wait, if that was earlier, `excluded` the keys that refused it."""
         failures = self._failures.get((event.item, event.call), 0)
         delay = backoff(failures, self._jitter) if failures else 0.0
         delay = max(delay, self._not_before.pop((event.item, event.call), now) - now)
@@ -79,6 +85,7 @@ class LeaseManager:
                 cost=CallCost(event.input_tokens, event.output_tokens or expected_output),
                 calls_done=event.calls_done,
                 affinity=event.affinity,
+                excluded=excluded,
             )
         )
 
@@ -246,6 +253,10 @@ class LeaseManager:
                 bucket.cooldown.start_no_access(now, refusal.reason)
                 self._note_cooldown(lease, bucket)
                 return [events.ModelForbidden(name, lease.model, refusal.reason)]
+            case RefusalKind.CALL_DENIED:
+                self.pool.mark_proven(name)
+                bucket.limiter.drop(lease.reservation, now)
+                return []
             case RefusalKind.NOT_YET | RefusalKind.OVER_BUDGET:
                 self.pool.mark_proven(name)
                 bucket.limiter.drop(lease.reservation, now)

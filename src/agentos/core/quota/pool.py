@@ -74,6 +74,10 @@ class Pool:
             self._requested_models.add(request)
         self._new_requests.append(request)
 
+    def is_backing_off(self, holder: str, now: float) -> bool:
+        """Whether a request of this holder is held back because its last attempt failed."""
+        return self._waiting.is_delayed(holder, now)
+
     def skip_backoff(self, provider: str, now: float) -> None:
         """End the backoff of all requests that may use this provider: it serves again."""
         self._waiting.end_delays_of(provider, now)
@@ -241,7 +245,7 @@ class Pool:
         return None
 
     def _pick_key_of(self, provider: str, request: LeaseRequest, now: float) -> Key | None:
-        if provider in self._indexes:
+        if provider in self._indexes and not request.excluded:
             pick = self._indexes[provider].pick(request, now, self._buckets.revision(provider))
             self._next_grant_at = min(self._next_grant_at, pick.next_at)
             return pick.key
@@ -278,7 +282,7 @@ class Pool:
         for key in itertools.islice(self.keys, PROBED_KEYS if self._indexes else None):
             if not (key.active and key.proven and key.free):
                 continue
-            if key.credential.provider not in request.providers:
+            if key.credential.provider not in request.providers or key.credential.name in request.excluded:
                 continue
             model = request.model_for(key.credential)
             if self.breaker(key.credential.provider, model).opened_at is not None:
@@ -317,6 +321,8 @@ class Pool:
         credential = key.credential
         # As `key.active` and `key.free`; this is the hot path, where a call counts.
         if not credential.enabled or key.quarantine or len(key.leases) >= credential.concurrency:
+            return NEVER
+        if request.excluded and credential.name in request.excluded:
             return NEVER
         bucket = self._bucket(key, request.model_for(credential))
         cooldown = bucket.cooldown
@@ -374,14 +380,31 @@ class Pool:
     def recovery_for(self, request: LeaseRequest, now: float) -> KeyTime | None:
         """When the first key for this request has no cooldown; None if no key can serve it by waiting."""
         times = []
-        for key in self.keys:
-            if key.active and key.credential.provider in request.providers:
+        for key in self._candidates(request):
+            if key.active:
                 cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
                 if not cooldown.blocks(now):
                     return KeyTime(now, key.credential.name)
                 if not cooldown.no_access:
                     times.append(KeyTime(max(now, cooldown.ends_at()), key.credential.name))
         return min(times, default=None)
+
+    def denials(self, request: LeaseRequest) -> dict[str, str]:
+        """Why keys cannot serve this request however long it waits, by key name: rejected, or without access to the model."""
+        found = {}
+        for key in self._candidates(request):
+            cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
+            if reason := key.quarantine or (cooldown.reason if cooldown.no_access else ""):
+                found[key.credential.name] = reason
+        return found
+
+    def _candidates(self, request: LeaseRequest) -> list[Key]:
+        """The keys of the request's providers, without those that it excludes."""
+        return [
+            key
+            for key in self.keys
+            if key.credential.provider in request.providers and key.credential.name not in request.excluded
+        ]
 
     def next_allowed_for(self, request: LeaseRequest, now: float) -> KeyTime:
         """When the first key with a free slot may serve this request."""

@@ -68,6 +68,10 @@ class RequestQueue:
         found = {entry[2].kind: entry[2] for at, entry in self._delayed if at <= now}
         return list((found | {kind: queue[0][2] for kind, queue in self._queues.items() if queue}).values())
 
+    def is_delayed(self, holder: str, now: float) -> bool:
+        """Whether a request of this holder waits for its own delay to end."""
+        return any(at > now and entry[2].holder == holder for at, entry in self._delayed)
+
     def any_due(self, now: float) -> bool:
         return self.count > len(self._delayed) or self.next_delayed_at <= now
 

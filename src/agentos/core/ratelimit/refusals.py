@@ -19,6 +19,8 @@ class RefusalKind(StrEnum):
     """The key is invalid or unpaid: it is quarantined."""
     NO_ACCESS = "no access"
     """The key may not use this model: it is not asked for it again for a while; its other models are unaffected."""
+    CALL_DENIED = "call denied"
+    """The key may not do this one call, such as use a file of another account: nothing is learned about the key."""
     PROVIDER_ERROR = "provider error"
     """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
     NOT_YET = "not yet"
