@@ -269,7 +269,9 @@ def test_a_head_request_without_a_token_is_answered(harness: RunHarness) -> None
     harness.server()
     with gateway(harness) as gate:
         assert gate.call("HEAD", "/anthropic").status == 200
+        assert gate.call("HEAD", "/").status == 404
         assert gate.call("GET", "/anthropic/v1/models").status == 401
+        assert "Traceback" not in gate.stderr
 
 
 def test_the_body_of_a_request_without_a_token_is_not_kept_in_memory(harness: RunHarness) -> None:

@@ -363,6 +363,7 @@ def test_files_and_batches_are_not_model_calls(path: str, unmetered: bool) -> No
         "v1/%252e%252e/x",
         "v1/a%25252fb",
         "v1/..%253bx",
+        "v1/%c0%ae%C0%AE/x",
     ],
 )
 def test_paths_that_might_escape_the_provider_are_rejected(path: str) -> None:

@@ -43,7 +43,7 @@ _JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
 _MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
 # A server behind us might resolve any of these to a path outside of the provider's.
 _UNSAFE_PATH = re.compile(
-    r"(?:^|/)(?:\.|%(?:25)*2e){1,2}(?:;|%(?:25)*3b|/|$)|%(?:25)*(?:2f|5c)|\\", re.IGNORECASE
+    r"(?:^|/)(?:\.|%(?:25)*(?:2e|c0%(?:25)*ae)){1,2}(?:;|%(?:25)*3b|/|$)|%(?:25)*(?:2f|5c)|\\", re.IGNORECASE
 )
 # Base64 of an image or a file: its length says nothing about tokens.
 _ENCODED = re.compile(rb"[A-Za-z0-9+/=_-]{4096,}")

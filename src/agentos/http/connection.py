@@ -115,7 +115,8 @@ class Connection(asyncio.Protocol):
         self._write(h11.Response(status_code=status, headers=encoded))
 
     def put(self, chunk: bytes) -> None:
-        if chunk:
+        """Adds to the body; the response to a HEAD request has none."""
+        if chunk and not (self._head and self._head.method == b"HEAD"):
             self._write(h11.Data(data=chunk))
 
     async def flush(self) -> None:
