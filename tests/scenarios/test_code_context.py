@@ -89,7 +89,7 @@ def test_a_run_starts_while_its_index_is_built_and_drafts_wait_for_it(harness: R
     private_folder(database.parent)
     with index_lock(database):
         run = harness.start("1", "--offline")
-        run.wait_for("Indexing continues beside the run; drafts wait for it.")
+        run.wait_for("Indexing continues in the background; drafts wait for it.")
         run.wait_for("Waiting for the code index")
         assert ">>> Executing: N1_design" in run.out and "Draft 1 written" not in run.out
 

@@ -338,7 +338,7 @@ def test_models_that_a_graph_makes_itself_use_the_pool_through_the_gateway(
     keys = {"SEARCH_API_KEY": "search-1234567", "OTHER_TOKEN": "other-1234567"}
     done = run(harness, "flow:workflow", "--all", "--parallel", "3", **keys)
     assert done.code == 0, done.out + done.err
-    assert "as they look like credentials: OTHER_TOKEN. To pass one: --env OTHER_TOKEN" in done.out
+    assert "because they look like credentials: OTHER_TOKEN. To pass one: --env OTHER_TOKEN" in done.out
     assert "tool 7654321-hcraes none" in done.lines_of("NOTES-2")
     assert len(server.answered()) == 3
     items = harness.summary()["items"]

@@ -68,7 +68,7 @@ def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
         ("max_output_tokens = 0", "a whole number from 16"),
         ("max_output_tokens = { writer = 500 }", "a table with drafter and reviewer, or one value for all"),
         ("roles = 'planner'", "a table such as [roles]"),
-        ("roles = { drafter = 'gpt-5' }", "drafter and reviewer are settings of their own"),
+        ("roles = { drafter = 'gpt-5' }", "drafter and reviewer are separate settings"),
         ("roles = { 'Two Words' = 'gpt-5' }", "a table such as [roles]"),
         ("roles = { planner = 7 }", "a model, or a list of models"),
         ("effort = 'a lot'", "one of minimal, low, medium, high, xhigh, max, or a number of tokens"),

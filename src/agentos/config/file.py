@@ -1,4 +1,4 @@
-"""Reads and checks a settings file, agentos.toml or config.toml, and the price list that is shipped."""
+"""Reads and checks a settings file, agentos.toml or config.toml, and the built-in price list."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ from agentos.regular_files import read_regular
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """A value for one role or model; with an empty name, for all."""
+    """A value for one role or model, or with an empty name for all."""
 
     name: str
     value: int | str
@@ -38,7 +38,7 @@ class OwnRole:
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """The `[fleet]` table: the name under which the machines of a fleet know the project, and the gateway's address."""
+    """The `[fleet]` table: the project's name on the fleet, and the gateway's address."""
 
     project: str = ""
     gateway: str = ""
@@ -95,7 +95,7 @@ MAX_LINES = 2000  # lines of a file that are searched
 
 
 def read_file(path: Path, root: Path | None = None) -> dict[str, object]:
-    """The settings in the file, checked; none if there is no file. With a `root`, no link may lead to it."""
+    """The settings in the file, checked; empty if there is no file. With a `root`, links below it are refused."""
     try:
         text = read_regular(path, root).decode("utf-8")
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _number(location: _SettingLocation, kind: type, value: object) -> object:
         with contextlib.suppress(OverflowError):
             value = float(value)
     least, most = _BOUNDS.get(location.name, (0, None))
-    # Written so that nan is out of bounds.
+    # Written this way, nan is out of bounds.
     in_bounds = isinstance(value, int | float) and value >= least and (most is None or value <= most)
     if type(value) is kind and in_bounds:
         return value
@@ -211,14 +211,14 @@ def _own_roles(location: _SettingLocation, value: object) -> tuple[OwnRole, ...]
     if not isinstance(value, dict):
         raise location.invalid(value, example)
     if wrong := [name for name in value if name in ROLES or not _ROLE_NAME.fullmatch(name)]:
-        raise location.invalid(wrong[0], f"{example}; {' and '.join(ROLES)} are settings of their own")
+        raise location.invalid(wrong[0], f"{example}; {' and '.join(ROLES)} are separate settings")
     return tuple(OwnRole(name, _models(location, models)) for name, models in value.items())
 
 
 def _paths(location: _SettingLocation, value: object) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(path, str) and is_project_path(path) for path in value):
         return tuple(value)
-    raise location.invalid(value, "a list of files in the project, by their paths from its folder")
+    raise location.invalid(value, "a list of files, as paths from the project's folder")
 
 
 def is_project_path(path: str) -> bool:

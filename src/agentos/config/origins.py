@@ -35,7 +35,7 @@ class SettingOrigin:
 
 
 def origins(flags: Flags, variables: Mapping[str, str] | None = None) -> list[SettingOrigin]:
-    """Every setting as a run with these flags would have it; raises what that run would."""
+    """Every setting as a run with these flags would have it. Raises the errors that such a run would raise."""
     env = environment() if variables is None else variables
     settings = read_settings(flags, env)
     files = (settings.project / PROJECT_FILE, home_folder(env) / "config.toml")

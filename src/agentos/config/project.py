@@ -13,10 +13,10 @@ BACKLOG_FOLDERS = ("issues", "ideas/active")
 
 
 def find_project(start: Path, environment: Mapping[str, str]) -> Path:
-    """The nearest folder upward with an agentos.toml, else with a backlog; `start` itself if there is none.
+    """The nearest folder upward with an agentos.toml, else the nearest one with a backlog, else `start` itself.
 
-    A `start` that has either is the project, whatever is above it. The search ends at a folder with .git. It looks
-    neither into the home directory, the root and shared folders such as /tmp nor above them, unless it starts there.
+    If `start` has either, it is the project, whatever is above it. The search ends at a folder with .git. It does not
+    look into the home directory, the root or shared folders such as /tmp, nor above them, unless it starts there.
     """
     folders = list(_upward(start, os.path.realpath(environment.get("HOME") or "/")))
     if _has_backlog(start):
@@ -33,7 +33,7 @@ def working_folder() -> Path:
 
 
 def path_from_here(path: Path) -> str:
-    """The path as the user would type it: relative if the current folder is above it or in its folder or deeper."""
+    """The path as the user would type it: relative if it is near the current folder, otherwise as it is."""
     try:
         here = Path.cwd()
     except OSError:
@@ -44,7 +44,7 @@ def path_from_here(path: Path) -> str:
 
 
 def with_paths_from_here(text: str, environment: Mapping[str, str]) -> str:
-    """The text with paths in the current folder, and in a project found above it, relative to the current folder."""
+    """Replace absolute paths in the current folder, or in a project found above it, with relative ones."""
     try:
         here = Path.cwd()
     except OSError:
@@ -54,7 +54,7 @@ def with_paths_from_here(text: str, environment: Mapping[str, str]) -> str:
         if folder != folder.parent:
             relative = os.path.relpath(folder, here)
             prefix = "" if relative == "." else f"{relative}/"
-            # A path behind = is the value of a variable or an option, which may be typed in another folder.
+            # A path after = is the value of a variable or an option, which may be typed in another folder.
             path = rf"(?<![\w./=-]){re.escape(str(folder))}/(?=\S)"
             text = re.sub(path, lambda found, prefix=prefix: prefix, text)  # type: ignore[misc]
     return text
@@ -75,7 +75,7 @@ def _has_backlog(folder: Path) -> bool:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether everyone may create files there, as in /tmp: an agentos.toml in it could be anybody's."""
+    """Whether everyone may create files there, as in /tmp, so that an agentos.toml in it could be anybody's."""
     try:
         mode = folder.stat().st_mode
     except OSError:

@@ -1,7 +1,7 @@
-"""Recognises environment variables that hold a credential, or lead to one, by their name and by the form of their value.
+"""Recognises environment variables that hold a credential, or lead to one, by their name or by the form of their value.
 
-Workers inherit no variable that the name rule matches. Programs under `agentos exec` are written by others, so for them
-the value counts too: a database URL contains a password whatever its variable is called.
+Workers inherit no variable with such a name. Programs under `agentos exec` are third-party code, so for them the value
+is checked too: a database URL contains a password whatever its variable is called.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
-# Replaced by agentos itself: settings of its own, of the providers and of tracing.
+# agentos sets these itself: its own settings, those of the providers and of tracing.
 OWN_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *TRACING_PREFIXES, "AGENTOS_")
 _PARTS_OF_NAMES = ("API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL")
 # Only as a whole word between underscores: PWD and SSH_TTY are not secrets, MYSQL_PWD is.
@@ -41,7 +41,7 @@ _CREDENTIAL_FORMS = re.compile(
     ),
     re.IGNORECASE,
 )
-# How the keys of well-known services begin.
+# Prefixes of the keys of well-known services.
 _KEY_FORMS = re.compile(
     r"(?<![A-Za-z0-9])(sk-|sk_live_|rk_live_|AIza|AQ\.|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|pypi-|dop_v1_)"
     r"[\w-]{16,}"
@@ -50,7 +50,7 @@ _RANDOM_WORD = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+_-][A-Za
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name is likely to hold a secret or to lead to one, or must not reach a worker."""
+    """Whether a variable with this name probably holds a secret or leads to one, or must not reach a worker."""
     upper = name.upper()
     words = upper.split("_")
     return (
@@ -72,19 +72,19 @@ def is_secret_value(value: str) -> bool:
 
 
 def _is_mixed(word: str) -> bool:
-    """Whether capitals, small letters and digits alternate as they do in a random key, not as in a name."""
+    """Whether upper case, lower case and digits alternate as often as in a random key, unlike in a name."""
     kinds = [part.isdigit() + 2 * part.isupper() for part in word if part.isalnum()]
     return sum(kind != following for kind, following in itertools.pairwise(kinds)) * 3 >= len(word)
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether a variable is a known setting of agents, although its name looks like ours or like a secret's."""
+    """Whether a variable is a known, harmless setting of agents, although its name looks like ours or like a secret."""
     is_limit = _TOKEN_LIMIT.fullmatch(name) is not None and value.isdigit() and len(value) < 10
     return (is_limit or _HARMLESS.fullmatch(name) is not None) and not is_secret_value(value)
 
 
 def withheld_variables(environment: Mapping[str, str]) -> list[str]:
-    """The variables that a program does not inherit, without those that agentos replaces by its own."""
+    """The variables that a program does not inherit, except those that agentos replaces with its own."""
     return sorted(
         name
         for name, value in environment.items()
@@ -100,12 +100,12 @@ def _is_replaced(name: str) -> bool:
 
 
 def withheld_from_workers(environment: Mapping[str, str]) -> list[str]:
-    """The variables that a worker does not inherit for their name, without those that agentos replaces by its own."""
+    """The variables that a worker does not inherit because of their name, except those that agentos replaces."""
     return sorted(name for name in environment if is_secret_name(name) and not _is_replaced(name.upper()))
 
 
 def credential_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that may hold a credential, with their values; settings of agentos are none."""
+    """The variables that may hold a credential, with their values; settings of agentos are left out."""
     return {
         name: value
         for name, value in environment.items()

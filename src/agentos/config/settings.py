@@ -1,6 +1,6 @@
-"""Settings: flags, then environment, then the project's file, then the user's file.
+"""Settings, merged from flags, environment, the project's file and the user's file, in this order of precedence.
 
-The only module that reads the environment.
+This is the only module that reads the environment.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class Settings:
         )
 
     def call_timeouts(self) -> dict[str, float]:
-        """Seconds without a token by model; "" stands for all others."""
+        """How many seconds a call may go without a token, by model; "" stands for all other models."""
         default = {"": DEFAULT_CALL_TIMEOUT}
         return default | {entry.name: float(entry.value) for entry in self.call_timeout}
 
@@ -208,7 +208,7 @@ _reader_folder: str | None = None
 
 
 def enter_folder(folder: str) -> None:
-    """Go to another folder to run a command there, while the user who reads its output stays in this one."""
+    """Change to another folder to run a command there, while the user who reads its output remains in this one."""
     global _reader_folder
     here = current_folder()
     os.chdir(folder)
@@ -245,7 +245,7 @@ def worker_environment(
 def program_environment(
     secrets: tuple[Secret, ...], environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of programs under `agentos exec`: that of workers, without values that look like credentials."""
+    """The environment of programs under `agentos exec`: like that of workers, but without credential-like values."""
     env = os.environ if environment is None else environment
     found = {name: value for name, value in env.items() if is_harmless(name, value)}
     found |= worker_environment(secrets, env)
@@ -272,16 +272,16 @@ def direct_loopback(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def reach_loopback_directly() -> None:
-    """The same for calls that this process makes itself."""
+    """Keep calls that this process makes to this machine away from a proxy."""
     os.environ.update(direct_loopback(os.environ))
 
 
 @contextlib.contextmanager
 def placeholder_keys() -> Iterator[None]:
-    """While a user's module is loaded: the SDKs of models that it makes refuse to be created without some key.
+    """Set placeholder keys while a user's module is loaded: SDK clients that it creates would refuse to start without one.
 
-    In a worker the variables lead to the run's gateway. In the coordinator, which only asks a workflow for its items, a key
-    is never used; nor is it for a provider without one, to whom a call says so.
+    In a worker, the variables lead to the run's gateway. The coordinator only asks a workflow for its items and never uses
+    a key. A call to a provider without a key sends the placeholder, whose text says what is missing.
     """
     missing = [name for name in CLIENT_KEYS if not os.environ.get(name)]
     os.environ.update(dict.fromkeys(missing, PLACEHOLDER_KEY))
@@ -294,7 +294,7 @@ def placeholder_keys() -> Iterator[None]:
 
 
 def set_variables(variables: Mapping[str, str]) -> None:
-    """Set variables of this process, which is a worker's."""
+    """Set environment variables of this process, which must be a worker."""
     os.environ.update(variables)
 
 
@@ -312,7 +312,7 @@ class TerminalInfo:
 
     colours: forced on or off; None if the environment does not say.
     is_simple: no cursor movement: a dumb terminal or a CI log.
-    reflows: whether lines are wrapped anew when the terminal becomes narrower.
+    reflows: whether lines are rewrapped when the terminal becomes narrower.
     titles: whether its title can be set, and restored.
     progress: whether it shows progress, in the task bar or a tab (OSC 9;4).
     bell: whether it should ring when a long run ends.
@@ -344,7 +344,7 @@ def terminal_info(environment: Mapping[str, str] | None = None) -> TerminalInfo:
 
 
 def _shows_progress(env: Mapping[str, str]) -> bool:
-    """Terminals that are known to: others take the same sequence for a notification. tmux and screen pass nothing on."""
+    """Only terminals known to show it: others display the same sequence as a notification. tmux and screen drop it."""
     if env.get("TERM", "").startswith(("tmux", "screen")):
         return False
     vte = env.get("VTE_VERSION", "")
@@ -366,7 +366,7 @@ class FleetAccess:
 
 
 def fleet_access(environment: Mapping[str, str] | None = None) -> FleetAccess:
-    """An empty connection string leaves everything to libpq's own variables and files (PGHOST, PGSERVICE, .pgpass)."""
+    """Read the access to a fleet. With an empty connection string, libpq uses its own variables and files (PGHOST, ...)."""
     env = os.environ if environment is None else environment
     token = env.get("AGENTOS_GATEWAY_TOKEN", "").strip()
     return FleetAccess(
@@ -382,12 +382,12 @@ def wants_traceback() -> bool:
 
 
 def show_tracebacks() -> None:
-    """What `AGENTOS_DEBUG=1` does, for this process and those that it starts."""
+    """Act as with `AGENTOS_DEBUG=1`, in this process and those that it starts."""
     os.environ[DEBUG] = "1"
 
 
 def wants_portable_calls() -> bool:
-    """Whether the calls that only Linux has are to be avoided, as on another system."""
+    """Whether to avoid Linux-only calls, as on another system."""
     return _switch(os.environ, PORTABLE)
 
 
@@ -410,7 +410,7 @@ def calls_before_429(env: Mapping[str, str], default: int) -> int | None:
 
 
 def _project_settings(home: Path, project: Path, user: dict[str, object], trusted: bool) -> VettedSettings:
-    """The settings of the project file that hold for this user."""
+    """The settings of the project file that apply for this user."""
     path = project / PROJECT_FILE
     found = read_file(path, project)
     if not trusted and not NEEDS_TRUST.keys().isdisjoint(found) and not is_trusted(home, project, path):
@@ -438,7 +438,7 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
 
 
 def _api_url(env: Mapping[str, str]) -> str:
-    """The token is sent there, so it has to be HTTPS or this machine."""
+    """The GitHub API's address. The token is sent there, so it must be HTTPS or on this machine."""
     url = env.get("GITHUB_API_URL") or GITHUB_URL
     parts = split_url(url)
     if parts and (

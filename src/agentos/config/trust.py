@@ -1,9 +1,9 @@
 """Trust: what a project's agentos.toml may decide before the user has trusted the project.
 
-A project file may say how its documents are made. It may not choose where the user's credentials are used (the repository
-that their token writes to), loosen a limit that protects them (budget, prices) or delete their records, until the user
-has run `agentos trust` in it. Trust is remembered with the project's real path and the hash of its agentos.toml: an edited file
-has to be trusted again.
+A project file may say how the project's documents are made. Until the user has run `agentos trust` there, it may not
+choose where the user's credentials are used (such as the repository that a token writes to), loosen a limit that protects
+the user (budget, prices) or delete records. Trust is stored with the project's real path and the hash of its agentos.toml,
+so an edited file has to be trusted again.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def _count(settings: Mapping[str, object]) -> int:
 
 
 def is_trusted(home: Path, project: Path, project_file: Path) -> bool:
-    """Whether the user has trusted this project with its settings as they are now."""
+    """Whether the user has trusted this project with its current settings."""
     return trusted_projects(home).get(os.path.realpath(project)) == _digest(project_file)
 
 

@@ -19,7 +19,7 @@ class NotListening(Exception):
 
 
 def ask(folder: Path, request: events.Request, timeout: float = REPLY_TIMEOUT) -> list[events.SchedulerEvent]:
-    """The events that the request caused. Raises NotListening, or UsageError if the run does not reply in time."""
+    """Send the request and return the events that it caused. Raises NotListening, or UsageError without a timely reply."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
         try:

@@ -16,13 +16,13 @@ from agentos.platform_support import platform
 SOCKET_NAME = "control.sock"
 MAX_REQUEST = 4096  # bytes
 MAX_CONNECTIONS = 16
-LINK_LENGTH = 40  # bytes that a temporary folder, the link in it and the socket's name add
-MAX_PATH = 103  # bytes; macOS accepts no longer path, Linux 107
+LINK_LENGTH = 40  # bytes added by a temporary folder, the link in it and the socket's name
+MAX_PATH = 103  # bytes; the maximum on macOS (Linux: 107)
 
 
 @contextlib.contextmanager
 def socket_path(folder: Path) -> Iterator[str]:
-    """A path to the socket for bind and connect, short enough however deep the folder is."""
+    """A path to the socket that is short enough for bind and connect, however deep the folder is."""
     path = str(folder / SOCKET_NAME)
     if len(os.fsencode(path)) <= MAX_PATH:
         yield path
@@ -57,8 +57,8 @@ class PendingRequest:
 class ControlSocket:
     """Accepts requests from the run's owner and from root only.
 
-    The folder is 0700 and the socket 0600; in addition, the kernel tells who is at the other end. Wait on `fileno`,
-    then call `receive`.
+    The folder is 0700 and the socket 0600; in addition, the kernel says which user is at the other end. Wait on
+    `fileno`, then call `receive`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class ControlSocket:
             self._selector.close()
             raise
         self._selector.register(self._listening, selectors.EVENT_READ)
-        # epoll and kqueue have a descriptor that can itself be waited for.
+        # The descriptor of epoll or kqueue can itself be waited on.
         self._descriptor = self._selector.fileno()
 
     def fileno(self) -> int:
@@ -132,7 +132,7 @@ class ControlSocket:
         return None
 
     def _parse(self, connection: socket.socket, line: bytes) -> PendingRequest | None:
-        # The sender may have given up while this process was suspended: then its request is void.
+        # If the sender gave up while this process was suspended, its request no longer counts.
         if not _is_open(connection):
             connection.close()
             return None
@@ -148,14 +148,14 @@ class ControlSocket:
         return None
 
     def _forget(self, connection: _Connection) -> socket.socket:
-        """Stop reading from it; it can still be replied to."""
+        """Stop reading from the connection; a reply can still be sent."""
         self._selector.unregister(connection.socket)
         del self._connections[connection.socket.fileno()]
         return connection.socket
 
 
 def _reply_and_close(connection: socket.socket, answer: Sequence[events.SchedulerEvent]) -> None:
-    """Best effort: a sender that is gone or does not read misses it."""
+    """Best effort: a sender that is gone or does not read misses the reply."""
     content = "".join(f"{dumps(event)}\n" for event in answer).encode()
     with contextlib.suppress(OSError):
         connection.sendall(content)

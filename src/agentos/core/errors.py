@@ -4,7 +4,7 @@ AgentosError
 ├── UsageError          invalid command line                     exit 2
 ├── PreflightError      config, project or home is unusable      exit 3
 │   ├── UnsupportedFormat  the journal of a run was written by another version of agentos
-│   ├── ServiceAway  Postgres or Temporal does not answer for now; another attempt may succeed
+│   ├── ServiceAway  Postgres or Temporal does not answer at the moment; another attempt may succeed
 │   └── BrokenWorkflow  a user's workflow is invalid
 ├── NoCredentials       no usable key                            exit 4
 ├── NothingMatches      no item or run matches                   exit 5
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AgentosError(Exception):
-    """Base of the tree; `exit_code` is what a command ends with."""
+    """Base of the tree; `exit_code` is the exit code of the command that it ends."""
 
     exit_code = 1
 
@@ -64,7 +64,7 @@ class LimitReached(AgentosError):
 
 
 class TrackerError(AgentosError):
-    """`retryable` when trying again could help."""
+    """`retryable`: trying again could help."""
 
     exit_code = 3
 
@@ -91,7 +91,7 @@ class ModelError(AgentosError):
 
 
 class CallRefused(ModelError):
-    """`is_unreachable`: no connection was made, so the call itself cannot be the reason."""
+    """`is_unreachable`: no connection was made, so the call itself cannot be the cause."""
 
     def __init__(self, refusal: "Refusal", *, is_unreachable: bool = False) -> None:
         super().__init__(refusal.reason)

@@ -1,1 +1,1 @@
-"""Engines: they start workers and carry messages between workers and coordinator."""
+"""Engines, which start workers and carry messages between workers and coordinator."""

@@ -9,7 +9,7 @@ from agentos.core.ratelimit.refusals import DEFAULT_WAIT, Refusal, RefusalKind
 
 
 class Inject429Engine:
-    """Withholds the grant that follows `after` others and reports a 429 without Retry-After in the worker's place."""
+    """Withholds one grant, after `after` others, and reports a 429 without Retry-After on the worker's behalf."""
 
     def __init__(self, engine: Engine, after: int) -> None:
         self._engine = engine

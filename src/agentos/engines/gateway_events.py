@@ -14,12 +14,12 @@ from agentos.core.protocol.events import EngineEvent, WorkerEvent
 from agentos.core.protocol.ports import Engine
 from agentos.core.protocol.results import Ending
 
-SETTLE_DEADLINE = 3.0  # seconds; longer than the gateway takes for it
+SETTLE_DEADLINE = 3.0  # seconds; longer than the gateway needs to settle
 
 
 @dataclass(frozen=True, slots=True)
 class CallsSettled:
-    """The gateway's answer to `settle`: every call of the item has ended and its event was sent before this."""
+    """The gateway's answer to `settle`: every call of the item has ended, and its events were sent before this one."""
 
     item: str
 
@@ -33,8 +33,8 @@ class _HeldExit:
 class GatewayAwareEngine:
     """Reports the calls that a gateway makes for an item as if the item's worker had made them.
 
-    While the gateway is down, no program is started. A program that fails after its gateway died is retried. The end
-    of a program is held until `settle(item)` is answered by CallsSettled, so that its last call counts for it.
+    While the gateway is down, no program is started. A program that fails after its gateway died is retried. The exit
+    of a program is held back until CallsSettled answers `settle(item)`, so that its last call is counted for it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class GatewayAwareEngine:
             self._engine.execute(command)
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        # The engine first: when a program fails because the gateway died, the gateway's event is already queued.
+        # Ask the engine first: if a program failed because the gateway died, the gateway's event is already queued.
         received = self._engine.receive(self._until_deadline(timeout))
         gateway_events = self._gateway_events()
         if not self._is_down:
@@ -134,7 +134,7 @@ class GatewayAwareEngine:
     def _count_wait(
         self, event: events.KeyWaitStarted | events.KeyWaitEnded
     ) -> list[events.KeyWaitStarted | events.KeyWaitEnded]:
-        """A program with several calls waits from the first that has no key to the last one's."""
+        """A program with several calls waits as long as any of them has no key."""
         before = self._waits[event.item]
         self._waits[event.item] = max(0, before + (1 if isinstance(event, events.KeyWaitStarted) else -1))
         changed = bool(before) is not bool(self._waits[event.item])

@@ -85,7 +85,7 @@ class InlineEngine:
     """Runs one function for every item, each in a thread.
 
     A thread cannot be killed: async work is cancelled, other work should check `channel.cancelled`. A thread that
-    does not end soon is abandoned and its later events are dropped.
+    does not end soon is abandoned, and its later events are dropped.
     """
 
     def __init__(self, work: SyncWorkerFunction, redact: Callable[[str], str] = str) -> None:

@@ -1,4 +1,4 @@
-"""Lazy packages: their code runs at the first attribute access, not at import.
+"""Lazy packages, whose code runs at the first attribute access instead of at import.
 
 `import a.b` runs all of `a` first, however little of it `b` needs. A lazy `a` is an empty module whose submodules can
 be imported; when an attribute is missing, its code is run and it becomes an ordinary module.
@@ -48,7 +48,7 @@ class _LazyModule(ModuleType):
 
 
 class _LoadingModule(ModuleType):
-    """A lazy module while its code runs: other threads wait, its own code sees what is defined so far."""
+    """A lazy module while its code runs: other threads wait, and its own code sees what is defined so far."""
 
     def __getattr__(self, name: str) -> Any:
         if _import_lock.acquire(timeout=MAX_IMPORT_WAIT):

@@ -46,7 +46,7 @@ class _ProcessWorker:
 class ProcessEngine:
     """Starts and kills workers through the fork server, and reads their events and output.
 
-    It may be given a fork server that was started earlier with the same spec; it then owns that one.
+    It may be given a fork server that was started earlier with the same spec, and then owns it.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProcessEngine:
         return received
 
     def wake(self) -> None:
-        # A signal may still arrive after `close`; by then the number may stand for another file.
+        # A signal may still arrive after `close`, when the descriptor may already belong to another file.
         if self._wakeup_w >= 0:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._wakeup_w, b"!")
@@ -129,7 +129,7 @@ class ProcessEngine:
         self._is_ready = False
         self._is_connected = True
         self._selector.register(fork_server, selectors.EVENT_READ, self._read_fork_server)
-        # First of all messages, so that every worker inherits the descriptors.
+        # This is the first message, so that every worker inherits the descriptors.
         if self._spec.inherited:
             fork_server.send({"hold": "this"}, self._spec.inherited)
 
@@ -156,7 +156,7 @@ class ProcessEngine:
                 self._report_exit_if_over(self._workers[item])
 
     def _stop_early(self, item: str) -> None:
-        """While the fork server is still importing and every worker is to stop, kill it instead of waiting for it."""
+        """If the fork server is still importing and every worker is to stop, kill it instead of waiting for it."""
         if worker := self._workers.get(item):
             worker.is_stopping = True
         if (
@@ -209,14 +209,14 @@ class ProcessEngine:
         self._send(command.item, self._task_for(command))
 
     def _listen(self, worker: _ProcessWorker) -> None:
-        """Read a worker only once it is known to have started: it may write before the fork server reports it."""
+        """Start reading a worker, only once it is known to have started: it may write before the fork server reports it."""
         if not worker.is_listened_to:
             worker.is_listened_to = True
             self._selector.register(worker.channel, _interest(worker), lambda: self._serve_channel(worker))
             self._selector.register(worker.output, selectors.EVENT_READ, lambda: self._read_output(worker))
 
     def _send(self, item: str, line: str) -> None:
-        """Without blocking; what the socket has no room for is sent as the worker reads. One that is gone misses it."""
+        """Send without blocking; what the socket has no room for is sent later. A worker that is gone misses it."""
         worker = self._workers.get(item)
         if worker and worker.channel.fileno() in worker.open:
             worker.unsent += line.encode() + b"\n"

@@ -1,12 +1,12 @@
-"""The reaper: a small process that kills worker processes whose parents are gone, where the kernel does not do that.
+"""The reaper: a small process that kills workers whose parents are gone, on systems where the kernel does not.
 
-It watches pipes. Each end of file tells that a process has ended, however that happened:
+It watches pipes. An end of file means that a process has ended, however that happened:
 
 - the pipe of a worker: kill its process group, and with it the program that the worker ran;
 - the socket of the fork server: kill the groups of all its workers;
 - the lifeline of the coordinator: kill the fork server's group too, even if the fork server is suspended.
 
-The fork server forks it before its first worker and shares almost all memory with it.
+The fork server forks the reaper before its first worker and shares almost all memory with it.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Reaper:
     """The fork server's end of the reaper."""
 
     def __init__(self, lifeline: int, not_for_it: tuple[int, ...]) -> None:
-        """Start it. `lifeline` ends with the coordinator; the descriptors that are not for it would be kept open by it."""
+        """Start it. `lifeline` closes with the coordinator. The reaper closes its copies of `not_for_it` at once."""
         self._socket, theirs = socket.socketpair()
         fork_server = os.getpid()
         try:

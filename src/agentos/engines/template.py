@@ -34,7 +34,7 @@ class ForkServer:
     def __init__(
         self, control: socket.socket, entry: Entry, lifeline: int, idle_work: Iterator[object]
     ) -> None:
-        """`idle_work` makes later workers cheaper; it is done step by step while there is nothing else to do."""
+        """`idle_work` makes later workers cheaper; one step is done whenever there is nothing else to do."""
         self._control = control
         self._entry = entry
         self._lifeline = lifeline
@@ -85,7 +85,7 @@ class ForkServer:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         for line in lines:
             self._handle_message(json.loads(line))
-        if flags & socket.MSG_CTRUNC:  # out of descriptors: some are lost, and it is not known whose
+        if flags & socket.MSG_CTRUNC:  # out of descriptors: some are lost, and it is unknown which
             self._close_all(self._descriptors)
         return True
 
@@ -94,7 +94,7 @@ class ForkServer:
             case {"start": str(item), "descriptors": int(count)}:
                 self._start(item, [self._descriptors.pop(0) for _ in self._descriptors[:count]])
             case {"hold": _, "descriptors": int(count)}:
-                # They stay open here and in every worker forked from now on.
+                # These descriptors remain open here and in every worker forked from now on.
                 del self._descriptors[:count]
             case {"kill": str(item)}:
                 self._signal(item, signal.SIGKILL)
@@ -124,7 +124,7 @@ class ForkServer:
             self._close_all([reading, writing])
             raise
         if pid == 0:
-            # The worker keeps `writing` open until it ends; that is what the reaper waits for.
+            # The worker keeps `writing` open until it ends, which is what the reaper waits for.
             self._close_all([reading])
             self._become_worker(parent, descriptors)
         if self._reaper:
@@ -179,7 +179,7 @@ class ForkServer:
                 self._send({"ended": item, "status": child.status})
 
     def _kill_orphans(self) -> None:
-        """Kill what a worker left behind in another session: this process has adopted it."""
+        """Kill processes that a worker left behind in another session, which this process has adopted."""
         for pid in platform().children():
             if pid not in self._children:
                 with contextlib.suppress(ProcessLookupError):
@@ -214,7 +214,7 @@ def main() -> None:
     if platform().has_parent_death_signal:
         platform().die_with_parent(int(coordinator))
         platform().adopt_orphans()
-    # Collections during these imports take a tenth of their time and find nothing.
+    # Garbage collection would take a tenth of the time of these imports and find nothing.
     gc.disable()
     make_lazy(_names(lazy))
     for name in _names(preload):
@@ -223,7 +223,7 @@ def main() -> None:
     if warm_up:
         _function(warm_up)()
     idle_work: Iterator[object] = _function(idle)() if idle else iter(())
-    # No collection here either: workers would allocate in the gaps, and each page they touch is copied.
+    # No collection here either: workers would allocate in the gaps that it leaves, and copy each page they touch.
     gc.freeze()
     gc.enable()
     ForkServer(socket.socket(fileno=int(control_fd)), worker, int(lifeline), idle_work).serve()

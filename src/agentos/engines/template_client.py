@@ -44,7 +44,7 @@ class ForkServerProcess:
     def __init__(self, spec: WorkerSpec) -> None:
         self._unread = b""
         self._control, control = socket.socketpair()
-        # Its only use is that it closes when this process ends, which the reaper waits for.
+        # Its only purpose is to close when this process ends, which the reaper waits for.
         self._lifeline, lifeline = socket.socketpair()
         with control, lifeline:
             try:
@@ -57,7 +57,7 @@ class ForkServerProcess:
         return self._control.fileno()
 
     def send(self, message: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        """Best effort: a fork server that has died misses it, and `receive` reports that."""
+        """Best effort: a fork server that has died misses the message, and `receive` reports its death."""
         with contextlib.suppress(ConnectionError):
             text = json.dumps({**message, "descriptors": len(descriptors)})
             socket.send_fds(self._control, [f"{text}\n".encode()], descriptors)

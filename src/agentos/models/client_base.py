@@ -1,4 +1,4 @@
-"""Base of the vendors' clients: streamed answers with a timeout between tokens, bounded, errors translated to ours."""
+"""Base of the vendors' clients: bounded, streamed answers with a timeout between tokens, and translated errors."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from agentos.core.text.values import split_url
 from agentos.models.partial_answer import PartialAnswer
 
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
-# Of one event of a stream: an SDK that waits for its end copies it again with every chunk.
+# Limits one event of a stream, because an SDK that waits for its end copies it again with every chunk.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 PLACEHOLDER_KEY = "given-per-call"
 
@@ -26,7 +26,7 @@ class VendorClient(Generic[SdkClient]):
     """Calls a vendor's API through its SDK. One SDK client per base URL serves all keys.
 
     `complete` returns a response, or raises CallRefused (try another key, or later) or BadRequest (never retry).
-    Answers are streamed, so that a slow one is cut only when no token has come for the key's `call_timeout`.
+    Answers are streamed, so that a slow one is cut only when no token has arrived for the key's `call_timeout`.
     `transport` replaces the network. A subclass says how to connect, how to read the stream and what errors mean.
     """
 
@@ -53,8 +53,8 @@ class VendorClient(Generic[SdkClient]):
             refusal = Refusal(RefusalKind.PROVIDER_ERROR, "no response: nested too deeply to be read")
             raise CallRefused(refusal) from error
         except Exception as error:
-            # The SDKs do not wrap all errors of their HTTP library, and a body that is not an answer, such as a proxy's
-            # error page, fails wherever a field is missing: none of it is a response.
+            # Not every error means a response: the SDKs do not wrap all errors of their HTTP library, and a body that is
+            # not an answer, such as a proxy's error page, fails wherever a field is missing.
             if unacceptable := _unacceptable_behind(error):
                 raise BadRequest(f"{_host(key)} {unacceptable}") from error
             if (translated := self._translate(error)) is not None:
@@ -83,11 +83,11 @@ class VendorClient(Generic[SdkClient]):
     def _read(
         self, client: SdkClient, request: ModelRequest, key: LeasedKey, answer: PartialAnswer
     ) -> AsyncGenerator[None]:
-        """Sends the request and adds what comes back to the answer, piece by piece."""
+        """Send the request and add the response to the answer, piece by piece."""
         raise NotImplementedError
 
     def _translate(self, error: Exception) -> CallRefused | BadRequest | None:
-        """An error response as one of our errors; None if there was no response."""
+        """Translate an error response into one of our errors; None if there was no response."""
         raise NotImplementedError
 
 
@@ -100,7 +100,7 @@ def lower_case(headers: Any) -> dict[str, str]:
 
 
 def whole_body(response: Any) -> dict[str, Any] | None:
-    """The JSON object of a server that does not stream; None if the response is a stream of events."""
+    """The JSON object from a server that does not stream; None if the response is a stream of events."""
     if is_event_stream(response) or not response.content.lstrip().startswith((b"{", b"[")):
         return None
     body = response.json()
@@ -119,7 +119,7 @@ def _cut_reason(answer: PartialAnswer, key: LeasedKey) -> str:
 
 
 class UnacceptableResponse(ValueError):
-    """A response that no other key and no later call would improve: a redirect, or more than any model writes."""
+    """A response that neither another key nor a later call would change: a redirect, or more than any model writes."""
 
 
 async def refuse_redirect(response: Any) -> None:
@@ -130,12 +130,12 @@ async def refuse_redirect(response: Any) -> None:
     await response.aclose()
     raise UnacceptableResponse(
         f"answered with a redirect ({response.status_code}) to {target or '?'}: model calls "
-        "follow none, so that the key stays where you sent it; set the base URL that the provider gives"
+        "follow none, so that the key reaches no other host; set the base URL that the provider documents"
     )
 
 
 def connection_problem(error: BaseException, host: str) -> str:
-    """What went wrong on the way to a host, told by the error that started it rather than by its message."""
+    """What went wrong on the way to a host, judged by the type of the original error, not by its message."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -175,17 +175,17 @@ def _host(key: LeasedKey) -> str:
 
 
 def _unacceptable_behind(error: BaseException | None) -> UnacceptableResponse | None:
-    """Our own error that an SDK's exception hides."""
+    """Our own error behind an SDK's exception, if there is one."""
     while error is not None and not isinstance(error, UnacceptableResponse):
         error = error.__cause__ or error.__context__
     return error
 
 
 async def bound_body(response: Any) -> None:
-    """Response hook for the SDKs' HTTP clients: at most MAX_RESPONSE_BYTES of a body are read.
+    """Response hook for the SDKs' HTTP clients: reads at most MAX_RESPONSE_BYTES of a body.
 
-    The limit applies to the decompressed body, so that a small one cannot expand without end; in a stream, one event has
-    a limit too. A stream of events is left to the SDK to read; anything else is read here.
+    The limit applies to the decompressed body, so that a small one cannot expand endlessly; in a stream, each event has
+    a limit too. The SDK reads a stream of events itself; anything else is read here.
     """
     read = response.aiter_bytes
     is_stream = is_event_stream(response)
@@ -211,7 +211,7 @@ async def bound_body(response: Any) -> None:
     if is_stream:
         response.aiter_bytes = bounded
     else:
-        # The HTTP libraries keep a body that was read here, and do not read it again.
+        # The HTTP libraries keep the body that is read here and do not read it again.
         response._content = b"".join([chunk async for chunk in bounded()])
 
 
@@ -227,7 +227,7 @@ def closed(schema: Any) -> Any:
 
 
 def without_limits(schema: Any) -> Any:
-    """The schema with sizes stated in the descriptions, for a vendor that refuses them as keywords."""
+    """The schema with size limits moved to the descriptions, for a vendor that refuses them as keywords."""
     if isinstance(schema, list):
         return [without_limits(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Model access of a worker: each call leases a key, and repeats with another one when it is refused."""
+"""Model access of a worker: each call leases a key and is repeated with another one when it is refused."""
 
 import asyncio
 import re
@@ -36,11 +36,11 @@ _REQUEST_ID = re.compile(r"[0-9a-fA-F-]{6,}|\d+")
 class LeasedModel:
     """Leases a key from the coordinator for each call, and returns it with usage, limits and refusal.
 
-    Grants arrive through `grant`. A call ends with a response, with BadRequest, with its cancellation, with LimitReached
-    when the budget of its submission is spent, or with an ItemError when retrying is pointless: no token came in time twice
-    in a row, or the provider answers other calls but fails this one repeatedly with the same error. Other refusals never
-    end it, unless a part of the answer has been passed on to `on_piece`: then the call ends with StreamCut, because another
-    answer would be a different one.
+    Grants arrive through `grant`. A call ends with a response, with BadRequest, by cancellation, with LimitReached when the
+    budget of its submission is spent, or with an ItemError when retrying is pointless: twice in a row no token arrived in
+    time, or the provider answers other calls but fails this one repeatedly with the same error. Other refusals never end
+    it, unless part of the answer has been passed to `on_piece`: then the call ends with StreamCut, because another attempt
+    would give a different answer.
     """
 
     def __init__(  # noqa: PLR0913 - built in one place
@@ -53,8 +53,8 @@ class LeasedModel:
         clock: Callable[[], float] = time.monotonic,
         headers: Callable[[str], tuple[tuple[str, str], ...]] = lambda lease: (),
     ) -> None:
-        """`call_timeouts` are the seconds without a token by model; "" stands for all others. `headers` are sent with the
-        call of a lease."""
+        """`call_timeouts` are the seconds that a call may go without a token, by model; "" stands for all other models.
+        `headers` gives the headers to send with the call of a lease."""
         self._headers = headers
         self._clock = clock
         self._item = item
@@ -68,11 +68,11 @@ class LeasedModel:
         self._active: set[str] = set()
         self._calls_begun = 0
         self.calls_done = 0
-        """Calls that the item has made, including earlier runs if the creator of this object sets them."""
+        """Calls that the item has made; the creator of this object may add those of earlier runs."""
         self._last_output_tokens: dict[str, int] = {}
 
     def grant(self, command: GrantLease) -> None:
-        """Hands a granted key to the call that waits for it; if there is none, returns it unused."""
+        """Pass a granted key to the call that waits for it; if no call does, return it unused."""
         waiting = self._grants.pop(command.call, None)
         if waiting is None or waiting.done():
             self._send_event(LeaseReleased(self._item, command.lease, 0.0))
@@ -80,7 +80,7 @@ class LeasedModel:
             waiting.set_result(command)
 
     def stop_waiting(self) -> None:
-        """Cancels the calls that wait for a key, and every later call."""
+        """Cancel the calls that wait for a key, and every later call."""
         self._stopped = True
         for waiting in self._grants.values():
             waiting.cancel()
@@ -88,7 +88,7 @@ class LeasedModel:
     async def complete(
         self, call: str, request: ModelRequest, on_piece: OnPiece | None = None
     ) -> ModelResponse:
-        """Returns the response, however many keys it takes; `on_piece` gets its pieces as they arrive."""
+        """Return the response, however many keys it takes; `on_piece` gets its pieces as they arrive."""
         if (role := self._roles.get(request.role)) is None:
             raise BadRequest(
                 f"unknown role {request.role!r}: choose one of {', '.join(self._roles)}, "
@@ -101,7 +101,7 @@ class LeasedModel:
         )
         failures = _CallFailures()
         self._calls_begun += 1
-        # Calls of parallel branches may have the same name; leases are granted by it.
+        # Calls of parallel branches may have the same name, but leases are granted by name.
         call = f"{call}#{self._calls_begun}" if call in self._active else call
         self._active.add(call)
         try:
@@ -156,7 +156,7 @@ class LeasedModel:
         timeout = lease.call_timeout or self._call_timeout(model)
         headers = self._headers(lease.lease)
         key = LeasedKey(lease.key, lease.secret.reveal(), lease.base_url, model, timeout, headers)
-        # The provider may echo the key; it must not get into a document, an error or a checkpoint.
+        # The provider may echo the key, which must not get into a document, an error or a checkpoint.
         redact = Redactor((lease.secret,))
         pieces = PieceSanitizer(redact, on_piece) if on_piece else None
         try:
@@ -252,6 +252,4 @@ class _CallFailures:
             self.error, self.same_errors, self.answered_before = error, 0, lease.answers
         self.same_errors += 1
         if self.same_errors >= MAX_SAME_ERRORS and lease.answers > self.answered_before:
-            raise ItemError(
-                f"{lease.provider} answers this call with an error, and others as usual: {refusal.reason}"
-            )
+            raise ItemError(f"{lease.provider} fails this call but answers others: {refusal.reason}")

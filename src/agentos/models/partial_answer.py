@@ -1,4 +1,4 @@
-"""What has arrived of a model's answer while its stream is read."""
+"""A model's answer while its stream is being read."""
 
 import math
 import secrets
@@ -17,10 +17,10 @@ UNFINISHED = "the stream ended before the answer did"
 
 @dataclass(slots=True)
 class PartialAnswer:
-    """What has arrived of an answer so far. A vendor's client fills it in while it reads the stream.
+    """The part of an answer that has arrived so far. A vendor's client fills it in while it reads the stream.
 
-    `characters` counts everything the model wrote, thoughts too. Tokens are the server's own counts; where it gives
-    none, or has not yet, they are estimated.
+    `characters` counts everything the model wrote, including thoughts. Tokens are the server's own counts; where it
+    has given none so far, they are estimated.
     """
 
     prompt_characters: int
@@ -53,14 +53,14 @@ class PartialAnswer:
     def add_tool_call(
         self, index: object, name: object = None, arguments: object = None, identifier: object = None
     ) -> None:
-        """Adds a call, or more of its arguments, which arrive in pieces."""
+        """Add a call, or more of its arguments, which arrive in pieces."""
         position = index if type(index) is int else len(self.tool_calls)
         call = self.tool_calls.get(position, ToolCall("", "", ""))
         piece = checked_text(arguments) if arguments else ""
         self.add_thought(piece)
         new = replace(
             call,
-            # Where the server gives no id, one is made: results refer to calls by it.
+            # If the server gives no id, one is generated, because results refer to calls by id.
             id=call.id or checked_text(identifier or "") or f"call_{secrets.token_hex(8)}",
             name=call.name or checked_text(name or ""),
             arguments=call.arguments + piece,
@@ -110,7 +110,7 @@ class PartialAnswer:
             checked_text(self.model or key.model),
             self.usage(),
             self.limits,
-            # Each vendor has a word of its own for an answer that ends with tool calls.
+            # Each vendor has its own word for an answer that ends with tool calls.
             FinishReason.STOP if self.tool_calls and self.finish is FinishReason.OTHER else self.finish,
             self.detail,
             tuple(replace(call, arguments=call.arguments or "{}") for call in self.tool_calls.values()),
@@ -118,12 +118,12 @@ class PartialAnswer:
 
 
 def checked_text(value: object) -> str:
-    """The SDKs do not validate responses: what should be text may be anything."""
+    """Return the value if it is text. The SDKs do not validate responses, so it may be anything."""
     if not isinstance(value, str):
         raise TypeError(f"expected text, found {type(value).__name__}")
     return value
 
 
 def positive_int(value: object) -> int:
-    """The value if it is a positive integer that can be a number of tokens, else 0."""
+    """The value if it is a plausible, positive number of tokens, else 0."""
     return value if type(value) is int and 0 < value <= MAX_TOKEN_COUNT else 0

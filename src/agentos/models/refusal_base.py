@@ -24,7 +24,7 @@ BUDGET_HEADER = "agentos-budget"
 
 
 def gateway_refusal(headers: Mapping[str, str], wall: float) -> Refusal | None:
-    """The refusal of a shared gateway that has no free key yet, and keeps the call's place; or whose budget is spent."""
+    """The refusal of a shared gateway that has no free key yet and keeps the call's place, or whose budget is spent."""
     if reason := headers.get(OVER_BUDGET_HEADER):
         return Refusal(RefusalKind.OVER_BUDGET, reason)
     if NOT_YET_HEADER not in headers:
@@ -49,7 +49,7 @@ def no_access(status: int, body: Any) -> Refusal | None:
 def provider_error(
     status: int, reason: str, headers: Mapping[str, str], wall: float, message: str = ""
 ) -> Refusal | None:
-    """The refusal for a timeout or a server error, with the server's own sentence."""
+    """The refusal for a timeout or a server error, with the server's own message."""
     if status != 408 and status < 500:
         return None
     words = f"{reason}: {message}" if message else reason
@@ -71,7 +71,7 @@ def _body_of(response: Any) -> Any:
 
 
 def _sentence(body: Any, levels: int = 4) -> str:
-    """Looks where servers put it: error.message (the vendors), detail and detail[].msg (FastAPI), error, message."""
+    """Look where servers put the message: error.message (the vendors), detail, detail[].msg (FastAPI), error, message."""
     if isinstance(body, str):
         return " ".join(body[: 10 * MAX_SENTENCE].split())[:MAX_SENTENCE]
     if not levels:
@@ -94,7 +94,7 @@ def error_object(body: Any, default: Any = None) -> dict[str, Any]:
 def limits_in_headers(
     headers: Mapping[str, str], pattern: str, dimensions: Mapping[str, Dimension]
 ) -> tuple[LimitSeen, ...]:
-    """The limits per minute that headers state; `pattern` makes a header's name of a dimension's."""
+    """The limits per minute that headers state; `pattern` turns the name of a dimension into that of a header."""
     found = []
     for name, dimension in dimensions.items():
         value = headers.get(pattern.format(name), "")
@@ -104,7 +104,7 @@ def limits_in_headers(
 
 
 def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
-    """Seconds to wait by the Retry-After header, whether it holds milliseconds, seconds or a date."""
+    """The seconds to wait according to Retry-After or retry-after-ms, given as milliseconds, seconds or a date."""
     if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after", "").strip()

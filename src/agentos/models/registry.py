@@ -31,12 +31,12 @@ def _openai(transport: Any = None) -> Provider:
 
 Providers = Mapping[str, Callable[[], Provider]]
 PROVIDERS = {"gemini": _gemini, "anthropic": _anthropic, "openai": _openai}
-"""Each takes a transport that replaces the network, for tests and for warming up."""
+"""Each factory takes a transport that replaces the network, for tests and for warming up."""
 
 
 @functools.cache
 def tls_context() -> ssl.SSLContext | bool:
-    """The context that the SDKs' HTTP library would create for each client; loading it dominates a client's start."""
+    """The TLS context that the SDKs' HTTP library would otherwise create for each client, which is slow."""
     try:
         import httpx2
     except ImportError:

@@ -1,4 +1,4 @@
-"""The one place that everything a model server says passes before anything else sees it."""
+"""Sanitizes everything that a model server sends, before anything else sees it."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _LOCAL_PATH = re.compile(r"(?:[A-Za-z]:)?[\\/~.].*[\\/]|.*[\\/](?=[^\\/]+\.(?:gg
 
 
 def model_label(model: str) -> str:
-    """A model's name for documents and logs: of a file on the server's disk only the file's name."""
+    """A model's name for documents and logs; if it is a path on the server's disk, only the file name."""
     return _LOCAL_PATH.sub("", model[:MAX_MODEL_NAME]) or model[:MAX_MODEL_NAME]
 
 
@@ -31,7 +31,7 @@ class PieceSanitizer:
         self._redactor = redactor
         self._on_piece = on_piece
         self._held: dict[int | None, str] = {}
-        """What waits, of the text and of the arguments of each tool call."""
+        """What is held back, of the text and of the arguments of each tool call."""
 
     def __call__(self, piece: AnswerPiece) -> None:
         channel = piece.position if piece.call else None
@@ -57,7 +57,7 @@ class PieceSanitizer:
             self._on_piece(piece)
 
     def _settled(self, text: str) -> int:
-        """How much of the text stays the same, whatever follows."""
+        """How much of the text is final, whatever follows."""
         if len(text) > MAX_HELD:
             return len(text)
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
@@ -70,10 +70,9 @@ class PieceSanitizer:
 
 
 def sanitize(response: ModelResponse, redact: Callable[[str], str], *, may_be_empty: bool) -> ModelResponse:
-    """The one place that everything a server says passes before anything else sees it.
+    """Mask keys and make all text storable.
 
-    Keys are masked. Text is made storable: no terminal escapes, no control characters, no half characters, which
-    could neither be written to a document nor kept in a checkpoint.
+    Terminal escapes, control characters and lone surrogates could not be written to a document or a checkpoint.
     """
     text = _storable(response.text, redact)
     if not text.strip() and not may_be_empty:

@@ -1,7 +1,7 @@
 """Warm-up calls that make a vendor's SDK build its caches before workers are forked.
 
-An SDK builds most of what a call needs at its first call. Made in the fork server, that work is done once and shared
-by all workers. No connection is opened: a mock transport returns a canned stream.
+An SDK builds most of what a call needs during its first call. In the fork server, that work is done once and shared by
+all workers. No connection is opened: a mock transport returns a canned stream.
 """
 
 import importlib
@@ -70,7 +70,7 @@ def imported_vendors() -> list[str]:
 
 
 def warm_up_sdk(vendor: str) -> bool:
-    """Whether the SDK accepted the canned response; if not, each worker's first call is slower, nothing else."""
+    """Return whether the SDK accepted the canned response; if not, only each worker's first call is slower."""
     return any(_accepts(vendor, library) for library in HTTP_LIBRARIES)
 
 
@@ -93,7 +93,7 @@ def canned_provider(vendor: str, library: str, stream: Stream) -> Provider:
 
 
 def event_stream(events: Sequence[dict[str, Any]]) -> bytes:
-    """Server-sent events, named after their `type` if they have one."""
+    """The events as server-sent events, named after their `type` if they have one."""
     names = (f"event: {event['type']}\n" if "type" in event else "" for event in events)
     return "".join(
         f"{name}data: {json.dumps(event)}\n\n" for name, event in zip(names, events, strict=True)

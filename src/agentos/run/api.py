@@ -53,7 +53,7 @@ class RunOrigin:
     json: stdout carries JSON events, so text for people goes to stderr.
     on_done: a command line to run when the run has ended.
     notify: whether the terminal shows progress in its title and rings when a long run ends.
-    keep_order: the output of an item is shown after that of the items before it.
+    keep_order: show the output of each item after that of the items before it.
     """
 
     command: str
@@ -70,7 +70,7 @@ class RunOrigin:
 
 
 def plan_run(request: RunRequest, echo: Callable[[str], None]) -> "Plan":
-    """What would run. Writes nothing; `echo` reports slow reads."""
+    """Plan the run without writing anything; `echo` reports slow reads."""
     from agentos.run.builder import plan_only
 
     return plan_only(request, echo)
@@ -106,8 +106,8 @@ def run_workflow(request: RunRequest, echo: Callable[[str], None]) -> int:
 
 
 def run_with_signals(origin: RunOrigin, run: Callable[[Signals], int]) -> int:
-    """Call `run`; a signal that arrives before its event loop is answered at once and ends it."""
-    # The keys are in this process's environment and memory, and the programs that it starts run as the same user.
+    """Call `run`; a signal that arrives before its event loop starts is acknowledged at once and ends it."""
+    # The keys are in this process's environment and memory, and programs that it starts run as the same user.
     platform().disable_core_dumps()
     acknowledge = partial(write_at_once, origin.text_fd, "[COORDINATOR] Shutting down...")
     with Signals(acknowledge).caught() as signals:

@@ -53,7 +53,7 @@ from agentos.workflows.registry import find_workflow
 
 
 def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
-    """What would run. Writes nothing; `echo` reports slow reads."""
+    """Plan the run without writing anything; `echo` reports slow reads."""
     workflow = _find_workflow(request)
     if request.offline:
         refuse_offline(request.settings)
@@ -184,7 +184,7 @@ class RunBuilder:
         self._origin.echo(f"[COORDINATOR] {text}")
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
-        """Of these items, those that another run holds or has finished. Reads the locks and the documents' status."""
+        """Those of these items that another run holds or has finished, according to locks and documents."""
         project = self._settings.project
         locks = [ItemLocks(project), ItemLocks.inside(self._home.locks(project))]
         found = ((item, self._outcome_of_other_run(self._items[item], locks)) for item in items)
@@ -195,14 +195,14 @@ class RunBuilder:
             if folder.is_held(item.id):
                 return held_outcome(folder.holder(item.id))
         holder, database = locks[0].holder(item.id), self._database(item)
-        # Items that only this run has touched are free. A checkpoint is left to a worker, which resumes or deletes it.
+        # An item that only this run has touched is free. One with a checkpoint is left to its worker to resume or delete.
         if holder is None or holder.run == self._run_id or item.id in self._redone or database.exists():
             return None
         try:
             if item.problems:
                 return None
             verdict = verdict_of(self._workflow.status(self._settings.project, item), database)
-        except Exception:  # a workflow of the user's: the item's worker reports what is wrong with it
+        except Exception:  # from the user's own workflow; the item's worker reports it
             return None
         if verdict is None:
             return None
@@ -214,7 +214,7 @@ class RunBuilder:
         return Pool(self._check_credentials(credentials))
 
     def _check_credentials(self, credentials: list[Credential]) -> list[Credential]:
-        """The same credentials, if a run can use them; their secrets are redacted from now on."""
+        """Return the credentials if a run can use them, and redact their secrets from now on."""
         self._pool_secrets = [credential.secret for credential in credentials]
         self._redact.add(self._pool_secrets)
         if not any(credential.enabled for credential in credentials):
@@ -223,7 +223,7 @@ class RunBuilder:
         return credentials
 
     def _select_models(self, pool: Pool) -> None:
-        """Every role needs a key and, with a budget, a price."""
+        """Select the models. Every role needs a key and, with a budget, a price."""
         providers = tuple(dict.fromkeys(pool.keys.providers()))
         selection = select_models(self._settings, providers, offline=self._request.offline)
         if selection.unserved_role:
@@ -316,7 +316,7 @@ class RunBuilder:
 
 
 def _path_prefix(project: Path) -> str:
-    """What to put before a path in the project when typed in the current folder; empty in the project itself."""
+    """The prefix that makes a project path valid in the current folder; empty in the project itself."""
     relative = os.path.relpath(project)
     if relative == ".":
         return ""

@@ -1,4 +1,4 @@
-"""Makes the project's code available to a run: takes a snapshot, brings its index up to date, says what is going on."""
+"""Makes the project's code available to a run: takes a snapshot, updates its index, reports progress."""
 
 import contextlib
 import difflib
@@ -19,25 +19,25 @@ from agentos.storage.files import private_folder
 from agentos.storage.home import Home
 
 START_WAIT = 10.0  # seconds a run waits for its index before it starts without it
-QUIET = 1.0  # seconds before anything is said
-SAY_INTERVAL = 5.0  # seconds between two lines
+QUIET_PERIOD = 1.0  # seconds before the first progress line
+PROGRESS_INTERVAL = 5.0  # seconds between two progress lines
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCode:
-    """What workers are told about the code, and the process that may still be indexing it."""
+    """How workers access the code, and the process that may still be indexing it."""
 
     access: CodeAccess
     process: IndexProcess | None = None
 
     def look_after(self) -> None:
-        """Restarts the process if a file killed it. Never blocks."""
+        """Restart the process if a file crashed it. Never blocks."""
         if self.process:
             self.process.poll()
 
 
 class CodeSetup:
-    """Prepares the code of one project. `environment` is what git and the indexing process run with."""
+    """Prepares the code of one project. `environment` is that of git and of the indexing process."""
 
     def __init__(
         self, settings: Settings, environment: Mapping[str, str], echo: Callable[[str], None]
@@ -49,9 +49,9 @@ class CodeSetup:
     def prepare(
         self, stack: contextlib.ExitStack, check: Callable[[], None], wait: float = START_WAIT
     ) -> PreparedCode | None:
-        """The code, indexed or being indexed after `wait` seconds; None if it is switched off or there is none.
+        """Return the code, indexed or (after `wait` seconds) still being indexed; None if it is switched off or missing.
 
-        `stack` ends the process, `check` may raise to stop. Raises PreflightError for a named file that cannot be shown.
+        `stack` ends the process; `check` may raise to stop. Raises PreflightError for a named file that cannot be shown.
         """
         settings = self._settings
         if settings.code_tokens == 0:
@@ -77,25 +77,25 @@ class CodeSetup:
         return PreparedCode(access, self._await(process, check, wait))
 
     def _await(self, process: IndexProcess, check: Callable[[], None], wait: float) -> IndexProcess | None:
-        next_line = time.monotonic() + QUIET
+        next_line = time.monotonic() + QUIET_PERIOD
 
         def on_progress(progress: IndexProgress) -> None:
             nonlocal next_line
             check()
             if progress.total and time.monotonic() >= next_line:
-                next_line = time.monotonic() + SAY_INTERVAL
+                next_line = time.monotonic() + PROGRESS_INTERVAL
                 self._echo(f"[COORDINATOR] Indexing the code: {progress.done:,} of {progress.total:,} files")
 
         match process.wait(wait, on_progress):
             case IndexState.READY:
                 return None
             case IndexState.BUILDING:
-                self._echo("[COORDINATOR] Indexing continues beside the run; drafts wait for it.")
+                self._echo("[COORDINATOR] Indexing continues in the background; drafts wait for it.")
                 return process
             case IndexState.FAILED:
                 raise PreflightError(
-                    "the code cannot be indexed: free space in the home, or go without it by setting "
-                    "code_tokens = 0 in agentos.toml"
+                    "the code cannot be indexed: free space in the home, or set code_tokens = 0 in agentos.toml "
+                    "to work without it"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Builds what a run would show of the project's code for one issue, without starting it."""
+"""Previews the part of the project's code that a run would show the models for one issue."""
 
 import contextlib
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _FOREVER = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class CallPrice:
-    """What the context adds to each call of a role, in dollars; None if the model's price is not known."""
+    """What the context adds to the cost of each call of a role, in dollars; None if the model's price is unknown."""
 
     role: str
     model: str
@@ -45,7 +45,7 @@ class ContextPreview:
 
 
 def preview_context(settings: Settings, word: str, echo: Callable[[str], None]) -> ContextPreview:
-    """What would be sent for the issue that `word` names. Indexes the code first; `echo` reports progress."""
+    """The context that would be sent for the issue that `word` names. Indexes the code; `echo` reports progress."""
     item, text = _find_issue(settings, word, echo)
     if settings.code_tokens == 0:
         raise PreflightError("code_tokens = 0: no code is sent; set it to 8000 in agentos.toml, or remove it")
@@ -54,7 +54,7 @@ def preview_context(settings: Settings, word: str, echo: Callable[[str], None]) 
         code = CodeSetup(settings, worker_environment(), echo).prepare(stack, lambda: None, wait=_FOREVER)
     if code is None:
         raise PreflightError(
-            f"{settings.project} has no files besides its issues and documents: nothing is sent"
+            f"{settings.project} has no files except its issues and documents: nothing would be sent"
         )
     context = ProjectCode(code.access, settings.project).context(item.title, text, design_path(item.number))
     with CodeIndex(Path(code.access.index), code.access.snapshot) as index:
@@ -78,7 +78,7 @@ def _find_issue(settings: Settings, word: str, echo: Callable[[str], None]) -> t
 
 
 def _prices(settings: Settings, token_count: int) -> tuple[CallPrice, ...]:
-    """For the first model of each role; with the default models of Gemini if there is no key yet."""
+    """Prices for the first model of each role; for Gemini's default models if there is no key yet."""
     known = price_list(settings.prices)
     try:
         source = CredentialSource(Home(settings.home).credentials, environment(), None, None)
@@ -88,7 +88,7 @@ def _prices(settings: Settings, token_count: int) -> tuple[CallPrice, ...]:
         return ()
     found = []
     for role in roles:
-        if role.role in ROLES and role.models:  # those of the built-in workflows
+        if role.role in ROLES and role.models:  # only the roles of the built-in workflows
             price = known.of(role.models[0])
             cost = price.cost_of(Usage(1, token_count)) if price else None
             found.append(CallPrice(role.role, role.models[0], cost))

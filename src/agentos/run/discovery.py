@@ -43,9 +43,9 @@ def discover(
 
 
 def check_project(workflow: WorkflowMembers, project: Path) -> None:
-    """Raise PreflightError unless the folder has a place for the workflow's items and documents.
+    """Raise PreflightError unless the project has the folders for the workflow's items and documents.
 
-    A link in place of a folder could lead out of the project, so it is neither read nor written through.
+    A link in place of a folder could lead out of the project, so it is refused.
     """
     for folder in (*workflow.folders, *DOCUMENTS):
         check_folder(project / folder, project)

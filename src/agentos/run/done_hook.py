@@ -16,7 +16,7 @@ class DoneHook:
     """A listener that gathers the figures; call `run` once the screen and the run's files are closed.
 
     The command is run by the shell. The figures are never part of its text, so nothing that a model or an issue says
-    can become a command. Whatever it does, the exit code of the run stays the same.
+    can become a command. Whatever it does, it does not change the exit code of the run.
     """
 
     def __init__(self, command: str, echo: Callable[[str], None], *, to_stderr: bool = False) -> None:
@@ -48,7 +48,7 @@ class DoneHook:
             )
             problem = f"exited with {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
-            problem = f"took longer than {TIMEOUT:.0f} s and was killed; end a long one with &"
+            problem = f"took longer than {TIMEOUT:.0f} s and was killed; append & to a long one"
         except OSError as error:
             problem = f"could not be started: {error.strerror}"
         if problem:
@@ -56,7 +56,7 @@ class DoneHook:
 
 
 def figures(stats: RunStats, folder: Path) -> Mapping[str, str]:
-    """The variables that the command gets; what is unknown is empty."""
+    """The variables that the command gets; unknown values are empty."""
     assert stats.started is not None
     assert stats.ended is not None
     home = moved_home(folder.parents[2]) if len(folder.parents) > 2 else ""

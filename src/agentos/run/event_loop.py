@@ -30,16 +30,16 @@ CredentialUpdate = list[Credential] | events.CredentialsRejected | None
 
 @dataclass(frozen=True, slots=True)
 class ExternalInputs:
-    """What reaches a run from outside its workers. None of these calls may block.
+    """Everything that reaches a run from outside its workers. None of these calls may block.
 
     signals: names of received signals; the loop removes each as it handles it.
     credentials: the new credentials if the file has changed, or why it was rejected.
-    decisions: given the ids of the parked items, those that a person has decided on.
+    decisions: takes the ids of the parked items, returns those that a person has decided on.
     requests: requests that arrived on the control socket.
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
-    taken: given the ids of the items about to start, those that another run holds or has finished.
-    background: looks after work that goes on beside the run.
-    membership: the items of a fleet that have come to this worker or are to leave it.
+    taken: takes the ids of the items about to start, returns those that another run holds or has finished.
+    background: checks on background processes of the run.
+    membership: fleet items that were assigned to this worker or withdrawn from it.
     machine: what the machine can spare.
     """
 
@@ -123,9 +123,9 @@ class EventLoop:
             self._scheduler.set_machine_load(inputs.machine())
 
     def _poll_decisions(self, inputs: ExternalInputs) -> None:
-        """By time, not by event: each poll costs a stat per parked item, and events may come by the thousand."""
+        """Poll by time, not after each event: a poll costs a stat per parked item, and there may be thousands of events."""
         now = self._clock.monotonic()
-        # Always once more before the run ends: a late decision keeps it going.
+        # Always poll once more before the run ends: a late decision keeps it going.
         if now < self._next_decision_poll and not self._scheduler.over:
             return
         self._next_decision_poll = now + DECISION_POLL_INTERVAL
@@ -140,9 +140,9 @@ class EventLoop:
         self._handle([events.RunContinued(self._clock.monotonic() - before)], inputs)
 
     def _skip_taken(self, inputs: ExternalInputs) -> None:
-        """Other runs may have taken items since the plan: check each one right before its worker starts.
+        """Skip items that other runs have taken since the plan; each is checked right before its worker starts.
 
-        A signal ends the search: a long backlog must not delay a shutdown.
+        A signal ends the check: a long backlog must not delay a shutdown.
         """
         while not inputs.signals:
             due = self._scheduler.next_items(self._clock.monotonic())
@@ -154,7 +154,7 @@ class EventLoop:
     def _handle(
         self, received: Sequence[events.Event], inputs: ExternalInputs
     ) -> list[events.SchedulerEvent]:
-        """Handle everything received at once as one step; an empty step lets the scheduler act on the time."""
+        """Handle everything received together as one step; in an empty step, the scheduler acts on the time alone."""
         exited = {event.item for event in received if isinstance(event, events.WorkerExited)}
         self._pending_grants = [grant for grant in self._pending_grants if grant.item not in exited]
         for event in received:

@@ -64,7 +64,7 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
 
 
 def _code_tokens(workflow: str, settings: Settings) -> int:
-    """The most code that a prompt of the run would show: what the settings allow, or all there is."""
+    """The most code that a prompt of the run would show, in tokens: what the settings allow, or all there is."""
     if not find_workflow(workflow, settings.project).uses_code:
         return 0
     snapshot = ProjectSource(settings.project, worker_environment()).take_snapshot()

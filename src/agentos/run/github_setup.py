@@ -49,7 +49,7 @@ class GitHubIssues:
     index: str = ""
 
     def workflow(self, workflow: Plugin) -> Plugin:
-        """The workflow itself, or one that takes its items from the open issues if they are its input."""
+        """The workflow itself, or for `lld` one that takes its items from the open issues."""
         if workflow.origin != BUILT_IN["lld"]:
             return workflow
         from agentos.workflows.github.tracker import open_pages
@@ -60,9 +60,9 @@ class GitHubIssues:
         return Plugin.of(workflow.origin, LldWorkflow(pages))
 
     def read_issues(self, workflow: Plugin, index: Path) -> None:
-        """Read every issue once for all items: which ones earlier runs filed, and what might be filed twice.
+        """Read every issue once for all items, to know which ones earlier runs filed and to find duplicates.
 
-        The texts go to the file `index`, where the workers search them.
+        The texts are written to the file `index`, where the workers search them.
         """
         if workflow.origin != BUILT_IN["issue"]:
             return
@@ -80,7 +80,7 @@ class GitHubIssues:
         self.filed, self.since, self.index = found.filed, found.since, str(index)
 
     def filed_issue(self, item: Item) -> FiledIssue | None:
-        """None unless the workflow files issues: only then does a worker get the token."""
+        """What the worker needs to file the item; None unless the workflow files issues, as only then it gets the token."""
         if not self.since:
             return None
         from agentos.workflows.github.tracker import marker_of
@@ -109,7 +109,7 @@ def connect_github(
     echo: Callable[[str], None],
     token: Secret | None = None,
 ) -> GitHubIssues | None:
-    """None if the project keeps its issues in its own folder. Looks up the token unless it is given."""
+    """Set up GitHub; None if the project keeps its issues in its own folder. Looks up the token unless it is given."""
     if not settings.github:
         return None
     from agentos.run.prestart import github_token
@@ -121,7 +121,7 @@ def connect_github(
 
 @dataclass(frozen=True, slots=True)
 class FilingCheck:
-    """Why issues cannot be filed on GitHub, and what GitHub does not let us verify; each empty if nothing."""
+    """Why issues cannot be filed on GitHub, and what GitHub does not let us verify; either may be empty."""
 
     problem: str = ""
     unverified: str = ""
@@ -146,12 +146,12 @@ def refuse_offline(settings: Settings) -> None:
     if settings.github:
         raise PreflightError(
             f'github = "{settings.github}" in agentos.toml needs the network, but --offline has none: '
-            "leave out one of the two"
+            "remove one of the two"
         )
 
 
 async def _unless_stopped(request: Coroutine[Any, Any, T], is_stopped: Callable[[], bool]) -> T:
-    """Signal handlers only record the signal, so poll for it while the network is slow."""
+    """Await the request, but poll for a stop signal, because signal handlers only record signals."""
     task = asyncio.ensure_future(request)
     while not task.done():
         await asyncio.wait({task}, timeout=STOP_POLL_INTERVAL)

@@ -7,7 +7,7 @@ from agentos.platform_support import CpuSeconds, platform
 
 
 class MachineMeter:
-    """Each call measures the use of the processors since the call before."""
+    """Each call measures processor use since the previous call."""
 
     def __init__(self) -> None:
         self._before = platform().cpu_seconds()

@@ -1,4 +1,4 @@
-"""Model selection: which models serve each role, and whether their key, SDK and price are there.
+"""Model selection: which models serve each role, and whether their keys, SDKs and prices exist.
 
 Used by the run itself and by everything that predicts one: forecast and doctor.
 """
@@ -38,7 +38,7 @@ class ModelSelection:
 
 
 def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bool = False) -> ModelSelection:
-    """Select by the providers that have a key; raises PreflightError for a model of no known provider."""
+    """Select models of the providers that have a key; raises PreflightError for a model of an unknown provider."""
     # The built-in model server has one model, whatever the settings say.
     wanted = {"drafter": settings.drafter, "reviewer": settings.reviewer}
     wanted |= {role.name: role.models for role in settings.roles}
@@ -56,7 +56,7 @@ def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bo
 
 
 def _check_effort(roles: Iterable[RoleModel]) -> None:
-    """OpenAI has no number of tokens to think with."""
+    """Raise PreflightError for an effort in tokens with OpenAI, which only takes words."""
     for role in roles:
         if role.effort.isdecimal() and "openai" in role.providers:
             raise PreflightError(
@@ -96,14 +96,14 @@ def check_sdks(settings: Settings, credentials: Iterable[Credential]) -> None:
     for provider in providers:
         if provider in serving and not has_sdk(provider):
             raise PreflightError(
-                f"there is a key for {provider}, but its SDK is not installed: "
+                f"there is a key for {provider}, but the provider's SDK is not installed: "
                 f"type pip install 'agentos-runner[{provider}]', or choose models of other providers "
                 f"(drafter and reviewer in agentos.toml)"
             )
 
 
 def _parse_model(role: str, name: str) -> tuple[str, str]:
-    """Provider and model of `provider/model`, or of a model name whose prefix tells its provider."""
+    """Provider and model of `provider/model`, or of a model name whose prefix identifies its provider."""
     provider, slash, model = name.partition("/")
     if slash and provider in DEFAULT_MODELS and model:
         return provider, model

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WORKER = "agentos.worker.main:main"
 WARM_UP = "agentos.worker.main:warm_up"
 REHEARSALS = "agentos.worker.rehearsal:rehearsals"
-# LangGraph uses one small part of each; all of them together are as much code as LangGraph itself.
+# LangGraph uses one small part of each; together they are as much code as LangGraph itself.
 LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
 PUBLIC_API = "api.github.com"
 GH_TIMEOUT = 10.0  # seconds
@@ -84,7 +84,7 @@ def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerS
 
 
 def github_token(repository: str, url: str, environment: Mapping[str, str]) -> Secret:
-    """From GITHUB_TOKEN or GH_TOKEN, else from `gh`, GitHub's command-line program, if it is logged in."""
+    """The token in GITHUB_TOKEN or GH_TOKEN, else from `gh`, GitHub's command-line program, if it is logged in."""
     variable = environment.get("GITHUB_TOKEN") or environment.get("GH_TOKEN")
     token = (variable or _token_from_gh(urlsplit(url).hostname or "")).strip()
     if token and token.isprintable() and token.isascii():

@@ -1,4 +1,4 @@
-"""What every recorded run has, whatever its workers do: run folder, screen, listeners, control socket."""
+"""What every recorded run has, whatever its workers do: run folder, display, listeners, control socket."""
 
 import contextlib
 import time
@@ -41,7 +41,7 @@ class RunSession:
     def __init__(
         self, home: Home, origin: RunOrigin, redact: Redactor, signals: Signals, stack: contextlib.ExitStack
     ) -> None:
-        # The first to be opened and the last to be closed: nothing of the run is left when the command starts.
+        # Opened first and closed last, so that everything else of the run is closed when the command starts.
         hook = DoneHook(origin.on_done, origin.echo, to_stderr=origin.json)
         stack.callback(hook.run)
         run = stack.enter_context(contextlib.closing(new_run(home.runs, time.time())))
@@ -112,7 +112,7 @@ class RunSession:
             self.add_listener(JsonLines(stdout.write, encoder))
 
     def _open_control_socket(self, engine: Engine) -> Callable[[], Sequence[ControlRequest]]:
-        """The run goes on without one: then only signals control it."""
+        """Open the socket if possible. Without it, the run continues, but only signals control it."""
         try:
             control = ControlSocket(self.folder)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What a workflow's workers find in their environment: variables passed by name, and the way to the run's gateway."""
+"""Additional environment variables of a workflow's workers: those passed by name, and those of the run's gateway."""
 
 import contextlib
 import importlib.util
@@ -21,8 +21,8 @@ Say = Callable[[str], None]
 class WorkerVariables:
     """The additional variables of each item's worker.
 
-    `passed` are the values that the user gave by name. Models that the nodes make themselves find a gateway in the
-    variables that their SDKs read, with a token of the item: their calls are paced, counted and within the budget.
+    `passed` are the variables that the user passed by name. Models that the nodes create themselves find a gateway in
+    the variables that their SDKs read, with a token of the item: their calls are paced, counted and within the budget.
     """
 
     def __init__(self, workflow: Plugin, passed: Mapping[str, str], redact: Redactor, say: Say) -> None:
@@ -40,23 +40,23 @@ class WorkerVariables:
     def of(self, item: str) -> tuple[Variable, ...]:
         found = dict(self._gateway.environment(item)) if self._gateway else {}
         if importlib.util.find_spec("litellm") is None:
-            # Google's SDK reads both variables and warns that both are set; only LiteLLM needs this one.
+            # Google's SDK reads two variables and warns if both are set; only LiteLLM needs this one.
             found.pop("GEMINI_API_KEY", None)
         found |= self._passed
         return tuple(Variable(name, Secret(value)) for name, value in found.items())
 
     def check(self, secrets: Iterable[Secret]) -> None:
-        """Refuse to pass a key of the pool, which no worker may have; say once what is withheld."""
+        """Refuse to pass a key of the pool, which no worker may have, and report once what is withheld."""
         keys = {secret.reveal() for secret in secrets}
         if taken := [name for name, value in self._passed.items() if value in keys]:
             raise UsageError(
                 f"{taken[0]} is a key of the pool, which is not passed to workers: leave it out; models that "
-                "the graph makes find the run's gateway instead"
+                "the graph creates use the run's gateway instead"
             )
         withheld = [name for name in withheld_from_workers(environment()) if name not in self._passed]
         if withheld and self._workflow.origin not in BUILT_IN.values():
             self._say(
-                f"Not passed to the workers, as they look like credentials: {', '.join(withheld)}. "
+                f"Not passed to the workers, because they look like credentials: {', '.join(withheld)}. "
                 f"To pass one: --env {withheld[0]}"
             )
 
@@ -69,7 +69,7 @@ class WorkerVariables:
         *,
         offline: bool,
     ) -> Engine:
-        """Start the gateway, if the workflow wants one; the engine then reports its calls as those of the items."""
+        """Start the gateway if the workflow uses one; the returned engine reports the gateway's calls as the items'."""
         if not self._workflow.uses_gateway or settings.engine != "process":
             return engine
         arguments = ("--repo", str(settings.project), "--max-wait", f"{settings.max_wait:g}s")

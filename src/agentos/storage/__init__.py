@@ -1,1 +1,1 @@
-"""What stays on disk."""
+"""Everything kept on disk."""

@@ -1,7 +1,7 @@
 """An SQLite connection with aiosqlite's interface that runs each statement in the calling thread.
 
-aiosqlite has a thread per connection, and every statement goes to it and back: a hundred times per item, each time with
-two switches between threads. A worker has one item and nothing else to do until its statement is done.
+aiosqlite has a thread per connection, and each of an item's hundred statements would switch to it and back. A worker has
+one item and nothing else to do until its statement is done.
 """
 
 import sqlite3
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class BlockingConnection:
-    """What LangGraph's AsyncSqliteSaver uses of an `aiosqlite.Connection`."""
+    """The part of `aiosqlite.Connection` that LangGraph's AsyncSqliteSaver uses."""
 
     def __init__(self, database: Path | str, timeout: float) -> None:
         """`timeout` is how long a statement waits for another process's lock, in seconds."""
         self._database = sqlite3.connect(database, timeout=timeout)
-        # The saver asks the connection's thread whether it has been started.
+        # The saver checks whether the connection's thread has been started.
         self._thread = self
 
     def is_alive(self) -> bool:
@@ -51,7 +51,7 @@ class BlockingConnection:
 
 
 class BlockingCursor:
-    """What AsyncSqliteSaver uses of an `aiosqlite.Cursor`."""
+    """The part of `aiosqlite.Cursor` that AsyncSqliteSaver uses."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._cursor = cursor
@@ -77,7 +77,7 @@ class BlockingCursor:
 
 
 class _Result(AbstractAsyncContextManager[T], Generic[T]):
-    """A cursor that can be awaited, or entered and closed at the end: aiosqlite's callers do both."""
+    """A cursor that can be awaited, or entered and closed at the end, because aiosqlite's callers do both."""
 
     def __init__(self, run: Callable[[], T]) -> None:
         self._run = run

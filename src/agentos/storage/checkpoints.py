@@ -1,4 +1,4 @@
-"""One SQLite database per item: LangGraph's checkpoints, plus the model responses already paid for."""
+"""One SQLite database per item: LangGraph's checkpoints, and the model responses already paid for."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ VERSION = 2
 LOCK_TIMEOUT = 10.0  # seconds to wait for another process that writes to the same database
 _NOTES = "CREATE TABLE IF NOT EXISTS agentos_notes (name TEXT PRIMARY KEY, text TEXT NOT NULL)"
 LOG_SUFFIXES = ("-wal", "-shm")
-_WAL_MARKS = slice(18, 20)  # bytes of an SQLite file that say which kind of journal it has
+_WAL_MARKS = slice(18, 20)  # bytes of an SQLite file that give its journal mode
 
 # The content of a database without checkpoints; the same for every item, and empty until it is first needed.
 _empty_database = bytearray()
@@ -36,11 +36,11 @@ class SqliteCheckpoint:
     _connection: BlockingConnection
 
     async def note(self, name: str, text: str) -> None:
-        """Stores a note. It is on disk when this returns."""
+        """Store a note. It is on disk when this returns."""
         await self._write("INSERT OR REPLACE INTO agentos_notes VALUES (?, ?)", name, text)
 
     async def forget(self, name: str) -> None:
-        """Deletes a note, if there is one."""
+        """Delete a note, if there is one."""
         await self._write("DELETE FROM agentos_notes WHERE name = ?", name)
 
     async def _write(self, statement: str, *values: str) -> None:
@@ -70,7 +70,7 @@ class SqliteCheckpoint:
 
 @contextlib.asynccontextmanager
 async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
-    """Opens or creates the database, with one connection and every commit synced to disk."""
+    """Open or create the database, with one connection and every commit synced to disk."""
     from agentos.storage.sqlite_saver import WholeOutputSaver
 
     await prepare_database()
@@ -88,7 +88,7 @@ async def open_checkpoint(path: Path) -> AsyncIterator[SqliteCheckpoint]:
 
 @contextlib.asynccontextmanager
 async def open_in_memory() -> AsyncIterator[SqliteCheckpoint]:
-    """A checkpoint that is gone when it is closed."""
+    """A checkpoint in memory, which is lost when it is closed."""
     from agentos.storage.sqlite_saver import WholeOutputSaver
 
     async with BlockingConnection(":memory:", LOCK_TIMEOUT) as connection:
@@ -98,7 +98,7 @@ async def open_in_memory() -> AsyncIterator[SqliteCheckpoint]:
 
 
 async def prepare_database() -> None:
-    """Makes the content of a new database, once per process: creating its tables takes longer than writing it."""
+    """Prepare the content of a new database, once per process: creating the tables takes longer than writing the file."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     if not _empty_database:
@@ -116,7 +116,10 @@ async def _set_up(saver: "AsyncSqliteSaver", connection: BlockingConnection) -> 
 
 
 def _create(path: Path) -> bool:
-    """Whether the database is new. It is on disk before SQLite opens it, since a journal without a database is ignored."""
+    """Create the database unless it exists; return whether it is new.
+
+    The file is synced before SQLite opens it, because SQLite ignores a journal without a database.
+    """
     descriptor = open_regular(path, flags=os.O_RDWR | os.O_CREAT)
     try:
         if os.fstat(descriptor).st_size:
@@ -134,7 +137,7 @@ def _create(path: Path) -> bool:
 
 
 def check_checkpoint(path: Path) -> Path | None:
-    """Moves a corrupt database aside and returns its new path; raises if a newer version wrote it."""
+    """Move a corrupt database aside and return its new path; raise if a newer version wrote it."""
     if not path.exists():
         # A process that was killed while deleting it may have left the -wal and -shm files.
         delete_checkpoint(path)
@@ -177,7 +180,7 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def read_answers(path: Path) -> list[str]:
-    """The stored model responses of a checkpoint. Writes nothing either."""
+    """The stored model responses of a checkpoint. Writes nothing, like `read_notes`."""
     return [*_read(path, "SELECT name, text FROM agentos_notes WHERE name LIKE 'answer %'").values()]
 
 
@@ -193,7 +196,7 @@ def _read(path: Path, query: str) -> dict[str, str]:
 
 
 def write_note(path: Path, name: str, text: str) -> None:
-    """Stores a note durably in a database that no worker has open."""
+    """Store a note durably in a database that no worker has open."""
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=10)) as database:
         database.execute("PRAGMA synchronous=FULL")
         with database:

@@ -27,11 +27,11 @@ from agentos.storage.item_store import Claim, IsRedo, ParkedRecord, Tidy
 from agentos.storage.locks import Holder, ItemLocks, LockFile, held_outcome
 from agentos.storage.review_notes import review_state
 
-PARKING_TIMEOUT = 5.0  # seconds that a decision waits for a worker to let go of its item
+PARKING_TIMEOUT = 5.0  # seconds that a decision waits for a worker to release its item
 
 
 class FileItemStore:
-    """The files of one item. Its locks end with the process, so `release` may be left out by a process that dies."""
+    """The files of one item. The locks end with the process, so a process that dies need not call `release`."""
 
     def __init__(self, task: WorkerTask, announce: Callable[[str], None]) -> None:
         self.documents: Documents = ProjectFolder(Path(task.project), announce)
@@ -91,7 +91,7 @@ class FileItemStore:
         return is_full(error, *self._folders)
 
     def is_lost(self, error: BaseException) -> bool:
-        return False  # nobody takes a file lock from its holder
+        return False  # a file lock cannot be taken from its holder
 
     async def unavailable(self) -> str:
         return next((str(folder) for folder in self._folders if not has_space(folder)), "")
@@ -126,7 +126,7 @@ class FileItems:
 
     @contextlib.contextmanager
     def deciding(self, key: str, item: str) -> Iterator[Mapping[str, str] | None]:
-        """Holds the item's lock; waits for it, because a worker that parks its item still has it for a moment."""
+        """Hold the item's lock. Wait for it, because a worker that parks its item still holds it for a moment."""
         self._locks.prepare()
         deadline = time.monotonic() + PARKING_TIMEOUT
         while (lock := self._locks.acquire(item, Holder(os.getpid(), "review"))) is None:
@@ -163,7 +163,7 @@ class FileItems:
 
 
 def verdict_of(status: ItemStatus, database: Path) -> Verdict | None:
-    """The verdict that an item's status means; `database` is its checkpoint."""
+    """The verdict implied by an item's status; `database` is its checkpoint."""
     if status is ItemStatus.APPROVED:
         return Verdict.APPROVED
     # With a checkpoint it is still in progress: this attempt, or another that a person requested.

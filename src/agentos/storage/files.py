@@ -32,8 +32,8 @@ _SQLITE_FULL = 13
 class Folder:
     """Reads and writes files below a root folder.
 
-    Names are relative to the root. New files and folders follow the umask. No symbolic link on the way is followed, so no name can lead outside, even in a
-    project that somebody else prepared.
+    Names are relative to the root. New files and folders follow the umask. No symbolic link on the way is followed, so no
+    name can lead outside, even in a project that somebody else prepared.
     """
 
     def __init__(self, root: Path, file_mode: int = 0o666, folder_mode: int = 0o777) -> None:
@@ -42,7 +42,7 @@ class Folder:
         self._folder_mode = folder_mode
 
     def write(self, name: str, content: bytes) -> Path:
-        """Replaces a file atomically and durably: after a power cut, either the old or the new content is there.
+        """Replace a file atomically and durably: after a power cut, either the old or the new content is there.
 
         Raises FileExistsError if another process is writing the same file. A temporary file that a killed process
         left behind is removed.
@@ -75,7 +75,7 @@ class Folder:
             return False
 
     def move(self, name: str, target: str) -> None:
-        """Moves a file or folder. Does nothing if the source does not exist, so it can be repeated after a crash."""
+        """Move a file or folder. Does nothing if the source does not exist, so it can be repeated after a crash."""
         if not self.exists(name):
             return
         with (
@@ -139,7 +139,7 @@ def _checked(name: str) -> PurePosixPath:
 
 
 def _create_tmp(folder: int, name: str, mode: int) -> int:
-    """Creates a temporary file and locks it. Replaces one left by a dead process, but never a living one's."""
+    """Create a temporary file and lock it. Replaces one left by a dead process, but never a living one's."""
     while True:
         try:
             descriptor = os.open(name, _NEW_FILE_FLAGS, mode, dir_fd=folder)
@@ -179,7 +179,7 @@ def _is_file_at(descriptor: int, folder: int, name: str) -> bool:
 
 
 def private_folder(path: Path) -> Path:
-    """Creates a folder and its parents, accessible to their owner only, and durable."""
+    """Create a folder and its parents, accessible to their owner only, and durable."""
     if not path.parent.exists():
         private_folder(path.parent)
     with contextlib.suppress(FileExistsError):
@@ -192,7 +192,7 @@ def private_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A private folder that is deleted with this block; those that killed processes have left are deleted first."""
+    """A private folder that is deleted after the `with` block. Leftovers of killed processes are deleted first."""
     private_folder(parent)
     for left in parent.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # another process is doing the same
@@ -218,12 +218,12 @@ def _sync_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> int:
-    """Opens a file for appending, creating it with access for its owner only. Never follows a link."""
+    """Open a file for appending, creating it with access for its owner only. Never follows a link."""
     return open_regular(path, flags=os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode=FILE_MODE)
 
 
 class ProjectFolder(Folder):
-    """A project's files, with a lock for assigning numbers. `announce` is called when another process holds that lock."""
+    """A project's files, with a lock for assigning numbers. `announce` is called if another process holds that lock."""
 
     def __init__(self, root: Path, announce: Callable[[str], None] = lambda text: None) -> None:
         super().__init__(root)
@@ -232,7 +232,7 @@ class ProjectFolder(Folder):
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[None]:
-        """Holds the project's numbering lock, so that two processes never assign the same number."""
+        """Hold the project's numbering lock, so that two processes never assign the same number."""
         self._locks.prepare()
         lock = self._locks.numbering()
         lock.wait(self._announce)
@@ -253,7 +253,7 @@ def is_full(error: BaseException, *folders: Path) -> bool:
 
 
 def has_space(folder: Path) -> bool:
-    """Whether a node's output would fit. Tried by writing, because free space does not account for user quotas."""
+    """Whether a node's output would fit. Checked by writing, because free space does not account for user quotas."""
     while not folder.is_dir():
         folder = folder.parent
     try:

@@ -19,7 +19,7 @@ BUSY_TIMEOUT = 60  # seconds to wait for other workers that write
 
 @contextlib.asynccontextmanager
 async def open_graph_store(path: Path) -> "AsyncIterator[AsyncSqliteStore]":
-    """Opens or creates the store. Several workers may use it at a time; what was put is on disk afterwards."""
+    """Open or create the store. Several workers may use it at a time; every `put` is durable when it returns."""
     private_folder(path.parent)
     if not os.path.exists(path):  # noqa: ASYNC240 - as quick as the open that follows
         await _create(path)
@@ -31,7 +31,7 @@ async def open_graph_store(path: Path) -> "AsyncIterator[AsyncSqliteStore]":
 
 
 async def _create(path: Path) -> None:
-    """Creates the tables in a file of our own first: two workers that migrate one file would hinder each other."""
+    """Create the tables in a private file first, because two workers cannot migrate one file at the same time."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = Path(folder) / path.name
         os.close(open_regular(new, flags=os.O_RDWR | os.O_CREAT))

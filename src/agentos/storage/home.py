@@ -33,12 +33,12 @@ class Home:
 
     @property
     def gateway(self) -> Path:
-        """The tokens and the spending of a gateway that other machines use."""
+        """The tokens and the spending of a shared gateway."""
         return self.path / "gateway"
 
     @property
     def agents(self) -> Path:
-        """Settings for coding agents that cannot be told everything by flags and variables."""
+        """Settings for coding agents that cannot be configured by flags and variables alone."""
         return self.path / "agents"
 
     @property
@@ -57,15 +57,15 @@ class Home:
         return self.path / "stores" / project_key(project) / f"{workflow}.db"
 
     def code_index(self, project: Path) -> Path:
-        """The index of the project's code; a cache, built again when it is missing."""
+        """The index of the project's code, a cache that is rebuilt when it is missing."""
         return self.path / "code" / f"{project_key(project)}.db"
 
     def issue_index(self, project: Path) -> Path:
-        """The issues of the project's GitHub repository, to find duplicates; written anew by every run that files."""
+        """The issues of the project's GitHub repository, to find duplicates; rewritten by every run that files issues."""
         return self.path / "issues" / f"{project_key(project)}.db"
 
     def locks(self, project: Path) -> Path:
-        """The second lock of each item. The project's own may be deleted, as by `git clean`; these are not."""
+        """The second lock of each item. Those in the project may be deleted, for example by `git clean`; these are not."""
         return self.path / "locks" / project_key(project)
 
     def program(self, project: Path, name: str) -> Path:
@@ -77,7 +77,7 @@ class Home:
         return self.path / folder / project_key(project)
 
     def open(self) -> "Home":
-        """Creates the folder if needed and checks that it can be written."""
+        """Create the folder if needed and check that it can be written."""
         check_home(self.path)
         try:
             private_folder(self.path)
@@ -103,7 +103,7 @@ def project_key(project: Path) -> str:
 
 
 def check_home(home: Path) -> None:
-    """Refuses a home folder that other users control. One that does not exist yet is fine."""
+    """Refuse a home folder that other users control. One that does not exist yet is fine."""
     try:
         state = home.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
 """The item store, a port: everything that is kept about an item between its start and its end.
 
-`ItemStore` is what the worker of one item uses, `ProjectItems` what everybody else sees of a project's items. On one
-machine both are files (`file_items.py`).
+The worker of an item uses `ItemStore`; everybody else accesses a project's items through `ProjectItems`. On one machine,
+both are implemented with files (`file_items.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Tidy = Callable[[Documents], None]
 """A workflow's clean-up of the documents of a finished item. Must be idempotent."""
 IsRedo = Callable[[Mapping[str, str]], bool]
-"""Whether these notes are of an approved item that is being redone."""
+"""Whether these notes belong to an approved item that is being redone."""
 
 
 class Checkpoint(Protocol):
@@ -30,13 +30,13 @@ class Checkpoint(Protocol):
     def saver(self) -> "BaseCheckpointSaver[Any]": ...
 
     async def note(self, name: str, text: str) -> None:
-        """Stores a note. It is durable when this returns."""
+        """Store a note. It is durable when this returns."""
         ...
 
     async def noted(self, name: str) -> str | None: ...
 
     async def forget(self, name: str) -> None:
-        """Deletes a note, if there is one."""
+        """Delete a note, if there is one."""
         ...
 
     async def count_answers(self) -> int:
@@ -48,8 +48,8 @@ class Checkpoint(Protocol):
 class Claim:
     """The right to work on an item.
 
-    is_retry: the same run had it before, and may have died right after finishing it.
-    is_first: what starts an item over (`--fresh`) is still to be done, if the task asks for it.
+    is_retry: the same run had the item before, and may have died right after finishing it.
+    is_first: with `--fresh`, the item still has to be reset before it starts over.
     """
 
     is_retry: bool = False
@@ -57,11 +57,11 @@ class Claim:
 
 
 class ItemStore(Protocol):
-    """What the worker of one item keeps. After `claim`, nobody else changes anything of the item until `release`.
+    """Everything the worker of one item stores. Between `claim` and `release`, nobody else changes it.
 
     documents: the project's files as this item may use them.
-    thread_id: names the item's checkpoints for LangGraph.
-    place: where it keeps things, for messages.
+    thread_id: identifies the item's checkpoints for LangGraph.
+    place: where things are stored, for messages.
     """
 
     documents: Documents
@@ -69,7 +69,7 @@ class ItemStore(Protocol):
     place: str
 
     async def claim(self) -> Claim | Outcome:
-        """The claim, or the item's outcome if another run holds it."""
+        """Claim the item; return its outcome instead if another run holds it."""
         ...
 
     async def release(self) -> None: ...
@@ -77,28 +77,28 @@ class ItemStore(Protocol):
     async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
         """The verdict of an item that is finished; `status` derives its status from the project's files.
 
-        `is_redo` says whether the checkpoint is of an approved item that is being redone.
+        `is_redo` says whether the checkpoint belongs to an approved item that is being redone.
         """
         ...
 
     async def check(self) -> str:
-        """Moves a damaged checkpoint aside and returns its new name; empty if there is nothing to say."""
+        """Move a damaged checkpoint aside and return its new name; empty if it was intact or missing."""
         ...
 
     def open(self) -> AbstractAsyncContextManager[Checkpoint]:
-        """Opens or creates the checkpoint."""
+        """Open or create the checkpoint."""
         ...
 
     async def clean_up(self, tidy: Tidy) -> None:
-        """Deletes the checkpoint of an item that is finished or starts over."""
+        """Delete the checkpoint of an item that is finished or starts over."""
         ...
 
     async def finish(self, tidy: Tidy, outcome: Outcome) -> None:
-        """Records that the item is done, then deletes its checkpoint."""
+        """Record that the item is done, then delete its checkpoint."""
         ...
 
     def is_unavailable(self, error: BaseException) -> bool:
-        """Whether the error means that the store takes no writes for now, as a full disk does."""
+        """Whether the error means that the store temporarily accepts no writes, as with a full disk."""
         ...
 
     def is_lost(self, error: BaseException) -> bool:
@@ -106,29 +106,29 @@ class ItemStore(Protocol):
         ...
 
     def kept_answers(self) -> list[str]:
-        """The stored model responses; none where the journals of the runs that paid for them are not at hand."""
+        """The stored model responses; empty where the journals of the runs that paid for them are not available."""
         ...
 
     async def unavailable(self) -> str:
-        """The place that takes no writes; empty if all do."""
+        """The place that accepts no writes; empty if all do."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
-    """An item that waits for a person, or was decided and not yet continued; `key` names its checkpoint."""
+    """An item that waits for a person, or was decided but has not resumed; `key` identifies its checkpoint."""
 
     key: str
     state: ReviewState
 
 
 class ProjectItems(Protocol):
-    """What is kept about a project's items, for those who plan, review and clean up."""
+    """What is stored about a project's items, for planning, review and clean-up."""
 
     documents: Documents
 
     def key(self, workflow: str, number: int) -> str:
-        """Names the checkpoint of an item."""
+        """The key that identifies the checkpoint of an item."""
         ...
 
     def keys(self) -> set[str]:
@@ -136,7 +136,7 @@ class ProjectItems(Protocol):
         ...
 
     def held(self) -> dict[str, str]:
-        """The items that somebody works on now, and who."""
+        """The items that are being worked on now, and by whom."""
         ...
 
     def notes(self, key: str) -> Mapping[str, str]:
@@ -146,13 +146,13 @@ class ProjectItems(Protocol):
     def parked(self) -> list[ParkedRecord]: ...
 
     def deciding(self, key: str, item: str) -> AbstractContextManager[Mapping[str, str] | None]:
-        """Keeps every run away from the item; gives its notes, or None if somebody is working on it."""
+        """Keep every run away from the item; yield its notes, or None if it is being worked on."""
         ...
 
     def write_note(self, key: str, name: str, text: str) -> None:
-        """Stores a note durably. Call it only while `deciding`."""
+        """Store a note durably. Call it only while `deciding`."""
         ...
 
     def clean_finished(self, finished: Mapping[str, str], tidy: Callable[[str], None]) -> None:
-        """Delete leftover checkpoints of finished items, by key; their processes died before they could. Tidies each."""
+        """Tidy finished items whose processes died before they could, and delete their leftover checkpoints (by key)."""
         ...

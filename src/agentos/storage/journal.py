@@ -23,9 +23,9 @@ MAX_READ = 1024 * 1024  # bytes per call
 class Journal:
     """A listener that appends every event to `events.jsonl`.
 
-    The end of an item or a run is on disk (fsync) before any later listener hears of it. Lines that a full disk
-    does not take are kept in memory, in order, and written with the next event. Output lines of workers are left
-    out: they are in the item's log.
+    The end of an item or a run is on disk (fsync) before any later listener receives it. Lines that do not fit on a
+    full disk are kept in memory, in order, and written with the next event. Output lines of workers are left out,
+    because they are in the item's log.
     """
 
     def __init__(self, folder: Path, encoder: EventEncoder, warn: Callable[[OSError], None]) -> None:
@@ -52,7 +52,7 @@ class Journal:
 
 
 def _must_be_synced(event: Event) -> bool:
-    """Stopping a run may end thousands of items that never started; the sync of RunEnded covers those."""
+    """Whether to sync. Stopping a run may end thousands of items that never started; RunEnded's sync covers those."""
     return isinstance(event, events.RunEnded) or (isinstance(event, events.ItemEnded) and event.attempts > 0)
 
 
@@ -86,7 +86,7 @@ def read_lines(folder: Path) -> Iterator[JournalEntry | UnreadableLine]:
 
 
 def check_format(folder: Path) -> None:
-    """Raises UnsupportedFormat if another version of agentos wrote this journal."""
+    """Raise UnsupportedFormat if another version of agentos wrote this journal."""
     _check_first_line(folder, _first_line(folder))
 
 
@@ -98,7 +98,7 @@ def read_first_record(folder: Path) -> dict[str, Any]:
 def _check_first_line(folder: Path, line: bytes) -> None:
     record = _json_object(line)
     name = record.get("type")
-    # Until format 2, class names were the types and no record had a format.
+    # Before format 2, types were class names and no record had a format.
     is_other = isinstance(name, str) and name not in WIRE_NAMES.values()
     if is_other or (name == WIRE_NAMES[events.RunStarted] and record.get("format") != FORMAT):
         raise UnsupportedFormat(
@@ -125,7 +125,7 @@ def _json_object(line: bytes) -> dict[str, Any]:
 
 
 def lines_with(folder: Path, marker: bytes) -> Iterator[bytes]:
-    """The lines that contain this marker (see `type_marker`), found without decoding the lines between them."""
+    """The lines that contain this marker (see `type_marker`), found without decoding the other lines."""
     with open(open_regular(folder / NAME), "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
@@ -168,7 +168,7 @@ class Tail:
 
 
 class Follower:
-    """Reads what a run adds: events from its journal, the items' output from their logs."""
+    """Reads what a run appends: events to its journal, the items' output to their logs."""
 
     def __init__(self, folder: Path) -> None:
         check_format(folder)

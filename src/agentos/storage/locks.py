@@ -1,11 +1,11 @@
 """File locks (flock) that the kernel releases when their holder dies.
 
-A lock is a file that stays in place; only the kernel's lock on it says whether it is held. No lock ever becomes stale,
-none is taken from a living process, and `kill -9` needs no cleanup.
+A lock file is never deleted; only the kernel's lock on it says whether it is held. No lock ever becomes stale, none is
+taken from a living process, and `kill -9` needs no cleanup.
 
-Whether a lock is held is asked of the lock itself, by trying to share it for a moment, never of /proc: a process cannot
-see the locks of another container there, and on an overlay the inode numbers differ. Whoever wants the lock tells such a
-probe, which shares it, from a holder, which does not.
+To find out whether a lock is held, a probe tries to share it for a moment. /proc would not do: it does not show the locks
+of another container, and on an overlay the inode numbers differ. A process that wants the lock can distinguish a probe,
+which shares it, from a holder, which does not.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from agentos.storage.project_access import LOCKS, described, sharing_fix, user_n
 PROBE_RETRY = 0.002  # seconds between tries while a probe shares the lock
 PROBE_TIMEOUT = 2.0  # seconds; a probe lasts microseconds, unless its process was stopped in the middle
 WAIT_INTERVAL = 0.02  # seconds
-WAIT_TIMEOUT = 60.0  # seconds for a lock that is held for moments
+WAIT_TIMEOUT = 60.0  # seconds for a lock that is only held briefly
 QUIET_WAIT = 1.0  # seconds before such a wait is announced
 PRIVATE_MODE, SHARED_MODE = 0o600, 0o660
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT
@@ -36,7 +36,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class NoFileLocks(PreflightError):
-    """The file system does not support flock, as some network disks do not."""
+    """The file system does not support flock, like some network disks."""
 
 
 class LockNotAllowed(PreflightError):
@@ -44,14 +44,14 @@ class LockNotAllowed(PreflightError):
 
 
 class LockTimeout(PreflightError):
-    """A lock that is usually held for moments was not released in time. Trying again may help."""
+    """A lock that is usually held only briefly was not released in time. Trying again may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a lock. For messages only: decisions rely on the lock itself.
 
-    `user` is empty if it is ourselves. Without a pid, only the owner of the lock file is known.
+    `user` is empty if it is the current user. Without a pid, only the owner of the lock file is known.
     """
 
     pid: int
@@ -74,9 +74,9 @@ class LockFile:
         self._mode = mode
 
     def acquire(self) -> bool:
-        """Tries once. False if another process holds it, or a user whose file may not even be read.
+        """Try once. Return False if another process holds it, or if it is another user's file that we may not read.
 
-        Raises LockNotAllowed where the lock may not be created: nobody holds it then, and waiting would not help.
+        Raises LockNotAllowed if the lock file may not be created: then nobody holds it, and waiting would not help.
         """
         while True:
             descriptor = self._open()
@@ -104,7 +104,7 @@ class LockFile:
             return open_regular(self.path, flags=_OPEN_FLAGS, mode=self._mode)
         except PermissionError as error:
             try:
-                # A lock needs no permission to write. What else the item needs is checked where it is written.
+                # Locking needs no write permission. Other permissions are checked where the item's files are written.
                 return open_regular(self.path)
             except (FileNotFoundError, PermissionError):
                 if os.path.lexists(self.path):
@@ -116,7 +116,7 @@ class LockFile:
     def wait(
         self, announce: Callable[[str], None] = lambda text: None, timeout: float = WAIT_TIMEOUT
     ) -> None:
-        """Waits until the lock is free. Only for locks that are held for moments, never for an item's.
+        """Wait until the lock is free. Only for locks that are held briefly, never for an item's.
 
         `announce` is called once with the holder it waits for, if that takes longer than QUIET_WAIT.
         """
@@ -170,7 +170,7 @@ def stopped_holder(path: Path) -> int | None:
 
 
 class ItemLocks:
-    """The locks of one project's items: `.locks/task-LLD-42.lock`, beside a note that names the holder."""
+    """The locks of one project's items: `.locks/task-LLD-42.lock`, each next to a note that names the holder."""
 
     def __init__(self, project: Path) -> None:
         self._folder = project / LOCKS
@@ -185,7 +185,7 @@ class ItemLocks:
         return locks
 
     def prepare(self) -> None:
-        """Creates the folder, with a .gitignore that keeps it out of git.
+        """Create the folder, with a .gitignore that keeps it out of git.
 
         In a project it follows the umask and the group of the folder, so that several users may share a checkout.
         """
@@ -229,7 +229,7 @@ class ItemLocks:
         return is_locked(self._path(item, "lock"))
 
     def clear_notes(self) -> int:
-        """Removes the holder notes of items that nobody holds; returns how many. Each under its item's lock."""
+        """Remove the holder notes of items that nobody holds, each under its item's lock; return how many."""
         cleared = 0
         for note in sorted(self._folder.glob("task-*.holder")):
             lock = LockFile(note.with_suffix(".lock"), self._mode)
@@ -249,7 +249,7 @@ class ItemLocks:
         return self._folder / f"task-{item}.{suffix}"
 
     def _write_text(self, path: Path, text: str, flag: int) -> None:
-        """Never follows a link: the folder may have come with a downloaded project."""
+        """Write without following links: the folder may have come with a downloaded project."""
         with open(open_regular(path, flags=_OPEN_FLAGS | flag, mode=self._mode), "w") as file:
             file.write(text)
 
@@ -261,7 +261,7 @@ def held_outcome(holder: Holder | None) -> Outcome:
 
 
 def try_flock(descriptor: int, operation: int) -> None:
-    """Locks without waiting. Raises BlockingIOError if the lock is held, and NoFileLocks if the disk has no locks."""
+    """Lock without waiting. Raises BlockingIOError if the lock is held, and NoFileLocks if the disk has no locks."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except OSError as error:
@@ -276,7 +276,7 @@ def try_flock(descriptor: int, operation: int) -> None:
 
 
 def _lock_exclusively(descriptor: int) -> bool:
-    """Tries once, however many probes share the lock at this moment."""
+    """Try to lock, retrying only while probes share the lock."""
     deadline = time.monotonic() + PROBE_TIMEOUT
     while True:
         try:
@@ -290,7 +290,7 @@ def _lock_exclusively(descriptor: int) -> bool:
 
 
 def _can_share(descriptor: int) -> bool:
-    """Whether nobody holds the lock exclusively; shares it for a moment to find out."""
+    """Whether nobody holds the lock exclusively. Shares it for a moment to find out."""
     try:
         try_flock(descriptor, fcntl.LOCK_SH)
     except BlockingIOError:
@@ -307,7 +307,7 @@ def _is_file_at(path: Path, descriptor: int) -> bool:
 
 
 def _owner_of(path: Path) -> str:
-    """The user who created the file, if that is not ourselves."""
+    """The user who owns the file; empty if it is the current user."""
     with contextlib.suppress(OSError):
         uid = path.lstat().st_uid
         return "" if uid == os.getuid() else user_name(uid)

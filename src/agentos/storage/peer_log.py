@@ -1,7 +1,7 @@
 """The peer log: an append-only file through which the runs on one host share their API keys.
 
-Several runs may use the same keys at once, with no process between them. Each keeps its own pool in memory and tells
-the others what it does to the keys:
+Several runs may use the same keys at once, without a process that coordinates them. Each keeps its own pool in memory and
+tells the others what it does with the keys:
 
 - **Notes.** `notes.jsonl` is append-only, one note per line: a call started or ended, a cooldown, a learned limit.
   Every run reads the notes of the others and applies them to its own pool, so all pools agree.
@@ -78,7 +78,7 @@ class FilePeerLog:
 
     @contextlib.contextmanager
     def lock_and_read(self) -> Iterator[list[Note] | None]:
-        """Holds the shared lock for the block and yields the other runs' notes since the last time.
+        """Hold the shared lock for the block and yield the other runs' notes since the last time.
 
         Yields None if the lock was not available within LOCK_TIMEOUT: its holder may have been suspended (Ctrl-Z).
         """
@@ -86,7 +86,7 @@ class FilePeerLog:
             yield self._read_new() if self._has_lock else None
 
     def append(self, notes: list[Note]) -> bool:
-        """Writes notes for the other runs; must be called inside `lock_and_read`.
+        """Write notes for the other runs; must be called inside `lock_and_read`.
 
         Returns False if they could not be written, because the lock was not available or the disk is full. They are
         kept and written first by the next call.
@@ -103,7 +103,7 @@ class FilePeerLog:
         return True
 
     def gone(self, runs: set[str]) -> list[RunGone]:
-        """A RunGone note for each of these runs of which no process is left."""
+        """A RunGone note for each of these runs that has no process left."""
         return [RunGone(run) for run in runs if not self._is_alive(run)]
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class FilePeerLog:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Waits up to LOCK_TIMEOUT, but not at all if the last attempt failed: a suspended run must not delay us."""
+        """Wait up to LOCK_TIMEOUT, but not at all if the last attempt failed: a suspended run must not delay us."""
         deadline = time.monotonic() + (LOCK_TIMEOUT if self._has_lock else 0.0)
         while not (locked := self._try_lock()) and time.monotonic() < deadline:
             time.sleep(LOCK_RETRY_INTERVAL)
@@ -137,7 +137,7 @@ class FilePeerLog:
         return True
 
     def _open_notes(self) -> int:
-        """Opens the notes file once. Needs the shared lock, so that no other run replaces the file meanwhile."""
+        """Open the notes file once. Needs the shared lock, so that no other run replaces the file meanwhile."""
         if self._file is None:
             names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
             if not any(self._is_alive(name) for name in names if name != self._run):
@@ -156,7 +156,7 @@ class FilePeerLog:
         return found
 
     def _write(self, lines: bytes) -> bool:
-        """Writes all or nothing: if the disk is full, the part that was written is truncated again."""
+        """Write all or nothing: if the disk is full, the part that was written is truncated again."""
         file = self._open_notes()
         size_before = os.fstat(file).st_size
         rest = lines
@@ -173,7 +173,7 @@ class FilePeerLog:
         return True
 
     def _compact(self) -> None:
-        """Replaces the file by a shorter one with the same effect. Only while no other run is alive."""
+        """Replace the file with a shorter one of the same effect. Call it only while no other run is alive."""
         path = self._folder / NOTES_FILE
         if not path.exists():
             return
@@ -190,7 +190,7 @@ class FilePeerLog:
         return _TO_JSON({**encode(note), **extra, **stamp})
 
     def _acquire_liveness_lock(self) -> LockFile:
-        """Retries, because another run may delete the file as a dead run's just before it is locked."""
+        """Acquire it with retries, because another run may take the file for a dead run's and delete it first."""
         lock = LockFile(liveness_path(self._folder, self._run))
         for _ in range(_LIVENESS_ATTEMPTS):
             if lock.acquire() and lock.path.exists():
@@ -208,7 +208,7 @@ class FilePeerLog:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            return True  # no descriptor left to find out with; asked again next time
+            return True  # no descriptor left to find out; try again next time
         try:
             try_flock(descriptor, fcntl.LOCK_EX)
             # Only if the name still refers to the file we locked: a new file belongs to a living run.
@@ -271,7 +271,7 @@ def liveness_path(folder: Path, run: str) -> Path:
 
 
 def _stored_notes(folder: Path) -> Iterator[Note]:
-    """One at a time: after a long day the file may be large."""
+    """Yield the notes one at a time, because the file may be large."""
     with (
         contextlib.suppress(FileNotFoundError),
         open(open_regular(folder / NOTES_FILE), "rb") as file,
@@ -280,7 +280,7 @@ def _stored_notes(folder: Path) -> Iterator[Note]:
 
 
 def _parse(lines: Iterable[bytes], folder: Path) -> Iterator[Note]:
-    """Drops rejections older than the credentials file: keys get another chance when it changes."""
+    """Parse notes, but drop rejections older than the credentials file: keys get another chance when it changes."""
     for line in lines:
         note = read_note(line)
         if isinstance(note, KeyRejected) and note.at < _changed_at(folder.parent / CREDENTIALS_FILE):

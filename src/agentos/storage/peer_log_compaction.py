@@ -71,7 +71,7 @@ class NoteCompactor:
                 self._add_state(note)
 
     def _add_state(self, note: Note) -> None:
-        """Notes that stay in effect until they expire or another note cancels them."""
+        """Add a note that remains in effect until it expires or another note cancels it."""
         match note:
             case CooldownStarted() if max(note.until, note.exhausted_until) > self.now:
                 self._cooldowns[note.bucket, note.model] = note
@@ -115,7 +115,7 @@ class NoteCompactor:
         return (note for call in self._calls.values() for note in call)
 
     def _count(self, bucket: _BucketModel, at: float, calls: int) -> None:
-        """Counts by hours of the wall clock, because a provider's quota day starts on the hour."""
+        """Count by hours of the wall clock, because a provider's quota day starts on the hour."""
         if at <= self.now - DAY:
             return
         hours = self._usage.setdefault(bucket, {})
@@ -125,7 +125,7 @@ class NoteCompactor:
 
 
 def _merge(earlier: BucketLimitsLearned, later: BucketLimitsLearned) -> BucketLimitsLearned:
-    """Combines two findings about one bucket; where both say something, the later one wins."""
+    """Combine two findings about one bucket; where both say something, the later one wins."""
     limits = {limit.dimension: limit for limit in (*earlier.limits, *later.limits)}
     learned = earlier.learned if later.learned is None else later.learned
     counting = earlier if later.counting is None else later

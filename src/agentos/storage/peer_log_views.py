@@ -1,4 +1,4 @@
-"""Read-only views of the peer log, for commands that take part in no run."""
+"""Read-only views of the peer log, for commands outside of runs."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def other_version_warning(folder: Path) -> str | None:
 def pool_from_notes(folder: Path, credentials: list[Credential]) -> Pool:
     """The pool as the notes describe it.
 
-    A run whose keys are all rejected tries each of them once more. Here they stay rejected, as the notes say.
+    A run whose keys are all rejected tries each of them once more. Here they remain rejected, as the notes say.
     """
     pool, rejected = Pool(credentials), dict[str, str]()
     for note in read_notes(folder):

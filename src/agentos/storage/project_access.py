@@ -1,7 +1,7 @@
-"""Whether this user may write where a run writes: a checkout that several people share, or somebody else's.
+"""Checks whether this user may write where a run writes: the checkout may be shared, or belong to somebody else.
 
-What belongs to a project follows the umask and the group of its folder. With umask 002 in a folder of a common group,
-everyone in the group can continue what another began; with umask 022 only its owner can, which is found here.
+Files of a project follow the umask and the group of its folder. With umask 002 in a folder of a common group, everyone in
+the group can continue what another member began; with umask 022 only the owner can, which is detected here.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def user_name(uid: int) -> str:
 
 
 def denied_folders(project: Path, folders: tuple[str, ...] = WRITTEN_FOLDERS) -> list[DeniedPath]:
-    """Of the folders that a run writes to, those that this user may not write to, each once."""
+    """The folders that a run writes to but this user may not write to, each once."""
     found: dict[Path, DeniedPath] = {}
     for name in folders:
         if denied := _denied(project, project / name):
@@ -61,13 +61,13 @@ def denied_folders(project: Path, folders: tuple[str, ...] = WRITTEN_FOLDERS) ->
 
 
 def check_access(project: Path, folders: tuple[str, ...] = WRITTEN_FOLDERS) -> None:
-    """Raises PreflightError if this user may not write to one of the folders; before a call is paid for."""
+    """Raise PreflightError if this user may not write to one of the folders, before any call is paid for."""
     if denied := denied_folders(project, folders):
         raise PreflightError(f"{denied[0].problem}: {sharing_fix(project, denied)}")
 
 
 def sharing_fix(project: Path, denied: list[DeniedPath]) -> str:
-    """What to type, and who has to: only the owner of a folder can share it."""
+    """What to type, and who has to type it, because only the owner of a folder can share it."""
     if denied[0].is_read_only:
         return "mount it writable (in a container: as a writable volume), or work in a copy of the project"
     paths = [one.path for one in denied]
@@ -95,7 +95,7 @@ def described(path: Path) -> DeniedPath:
 
 
 def _denied(project: Path, folder: Path) -> DeniedPath | None:
-    """The folder if it exists, else the first one above it, down from the project: the first that is in the way."""
+    """The first path, from the project down to the folder, whose permissions are in the way; None if none are."""
     for path in (project, *reversed([one for one in folder.parents if project in one.parents]), folder):
         is_last = path == folder or not os.path.lexists(path / folder.relative_to(path).parts[0])
         needed = os.W_OK | os.X_OK if is_last else os.X_OK

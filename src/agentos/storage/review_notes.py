@@ -15,7 +15,7 @@ FileStamp = tuple[tuple[int, int] | None, ...]
 
 
 def decision_note(number: int) -> str:
-    """The note's name for one gate, so that a decision can never be mistaken for that of another gate."""
+    """The name of the note for one gate, so that no decision can be mistaken for that of another gate."""
     return f"decision {number}"
 
 
@@ -25,12 +25,12 @@ def edit_note(number: int) -> str:
 
 
 def read_parked(path: Path) -> ReviewState | None:
-    """How the item with this checkpoint is parked, or was last parked. Writes nothing."""
+    """The review state of the item with this checkpoint, from when it was last parked. Writes nothing."""
     return review_state(read_notes(path))
 
 
 def review_state(notes: Mapping[str, str]) -> ReviewState | None:
-    """How the item with these checkpoint notes is parked, or was last parked."""
+    """The review state of the item with these checkpoint notes, from when it was last parked."""
     try:
         parking: ParkedItem = unpack(ParkedItem, json.loads(notes[PARKING]))
         text = notes.get(decision_note(parking.request.number))

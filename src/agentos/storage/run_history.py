@@ -43,7 +43,7 @@ class RunFilter:
 
 
 def read_run_history(runs: Path, wanted: RunFilter) -> RunHistory:
-    """Reads the newest matching runs until there is enough, and only the first part of a long journal."""
+    """Read the newest matching runs until there are enough traces, and only the first part of a long journal."""
     traces: list[ItemTrace] = []
     used, warm_ups, calls_per_second = 0, list[float](), None
     for run in run_folders(runs)[:MAX_RUNS]:

@@ -60,7 +60,7 @@ class RunFolder:
 
 
 def new_run(runs: Path, wall: float) -> RunFolder:
-    """Creates a folder named by the start time in UTC, with a suffix if two runs start in the same second."""
+    """Create a folder named by the start time in UTC, with a suffix if two runs start in the same second."""
     private_folder(runs)
     stamp = datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ")
     for suffix in ("", *(f"-{number}" for number in range(2, _MAX_SAME_SECOND))):
@@ -78,7 +78,7 @@ def run_folders(runs: Path) -> list[Path]:
     """All run folders, newest first."""
     if not runs.is_dir():
         return []
-    # is_symlink comes first: a link that is replaced between the two checks must not pass as a folder.
+    # is_symlink is checked first: a link that is replaced between the two checks must not pass for a folder.
     found = [path for path in runs.iterdir() if not path.is_symlink() and path.is_dir()]
     return sorted(found, key=lambda path: _sort_key(path.name), reverse=True)
 
@@ -202,7 +202,7 @@ def _prune_reason(keep: RetentionPolicy, index: int, total_size: int, age: float
 
 
 def prune(runs: Path, keep: RetentionPolicy, now: float) -> list[Path]:
-    """Removes old runs and returns those that are gone. Also finalizes the records of killed runs."""
+    """Remove old runs and return those that are gone. Also finalizes the records of killed runs."""
     old = old_runs(runs, keep, now)
     finalize_killed_runs(runs)
     for run in old:
@@ -211,7 +211,7 @@ def prune(runs: Path, keep: RetentionPolicy, now: float) -> list[Path]:
 
 
 def finalize_killed_runs(runs: Path) -> None:
-    """Completes the records of killed runs: partial files get their final names, sockets and leftovers are removed."""
+    """Complete the records of killed runs: partial files get their final names, sockets and leftovers are removed."""
     for run in run_folders(runs):
         unfinished = _unfinished_files(run)
         if unfinished and not is_alive(run):
@@ -245,7 +245,7 @@ def _sort_key(name: str) -> tuple[str, int]:
 
 
 def _update_latest(run: Path) -> None:
-    """Points `latest` at the run, and removes the temporary links of runs that died while doing this."""
+    """Point `latest` at the run, and remove the temporary links of runs that died while doing this."""
     prefix = f".{LATEST}-"
     for leftover in run.parent.glob(f"{prefix}*"):
         if not is_alive(run.with_name(leftover.name.removeprefix(prefix))):

@@ -1,4 +1,4 @@
-"""LangGraph's SQLite saver, without the output of tasks that were cut short. Imported only where a checkpoint is opened."""
+"""LangGraph's SQLite saver, which here drops the output of tasks that were cut short. Imported only when needed."""
 
 from typing import Any
 

@@ -1,18 +1,18 @@
-"""What is kept of a graph's task that was cut short."""
+"""Decides which writes of a graph's task are kept if the task was cut short."""
 
 from collections.abc import Sequence
 from typing import Any
 
 _ERROR = "__error__"
 _CONTROL = (_ERROR, "__error_source_node__", "__interrupt__", "__resume__")
-"""LangGraph's writes that say what happened to a task, in place of what it produced."""
+"""LangGraph's writes that say what happened to a task, as opposed to what it produced."""
 
 
 def whole_output(writes: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-    """These writes of one task, without the output of a task that failed or was cancelled.
+    """The writes of one task, without its output if the task failed or was cancelled.
 
-    LangGraph stores what such a task had written so far beside its error, and reads a task with any output as finished. A
-    stop between a node's state and the choice of the next node would then end the graph early, without an error.
+    LangGraph stores what such a task had written so far next to its error, and treats a task with any output as finished.
+    A stop between a node's state and the choice of the next node would then end the graph early, without an error.
     """
     if not any(channel == _ERROR for channel, _ in writes):
         return writes

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ClaimNumber = tuple[int, int, int]
-"""Submission, turn and attempt. The attempt alone is no fence: it starts again with each turn."""
+"""Submission, turn and attempt. The attempt alone would not be a fence: it starts again with each turn."""
 FIRST_ATTEMPT = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
-    """The claim in an item's row, and the process that has made it."""
+    """The claim in an item's row, and the process that made it."""
 
     claim: ClaimNumber
     by: str
@@ -22,14 +22,14 @@ class HeldClaim:
 class ClaimResult(StrEnum):
     FIRST = "first"
     REPEATED = "repeated"
-    """An attempt of the same submission has had the item, and may have died right after finishing it."""
+    """An earlier attempt of the same submission had the item, and may have died right after finishing it."""
     OUTRANKED = "outranked"
 
 
 def decide_claim(held: HeldClaim | None, claim: ClaimNumber, by: str) -> ClaimResult:
-    """Whether the process `by` gets an item whose row holds `held`; no row: the item is gone.
+    """Decide whether the process `by` gets an item whose row contains `held`; without a row, the item is gone.
 
-    A process may find its own claim: it was written, but the commit was not confirmed.
+    A process may find its own claim there: it was written, but the commit was not confirmed.
     """
     if held is None:
         return ClaimResult.OUTRANKED
@@ -46,5 +46,5 @@ def outranks(claim: ClaimNumber, held: ClaimNumber) -> bool:
 
 
 def may_write(claim: ClaimNumber, held: ClaimNumber) -> bool:
-    """Whether a write with this claim counts, when the item's row says `held`."""
+    """Whether a write with this claim counts while the item's row contains `held`."""
     return claim == held

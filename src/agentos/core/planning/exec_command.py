@@ -23,14 +23,14 @@ _GNU_PLACEHOLDERS = (".", "/", "//", "/.", "#")
 
 
 class WorkspaceKind(StrEnum):
-    """What `--worktree` and `--copy` give each item to work in."""
+    """Where an item's program works: in a git worktree (`--worktree`) or in a copy (`--copy`)."""
 
     WORKTREE = "worktree"
     COPY = "copy"
 
     @property
     def folder(self) -> str:
-        """Where the home keeps them."""
+        """The folder in the home that holds these workspaces."""
         return "worktrees" if self is WorkspaceKind.WORKTREE else "copies"
 
 
@@ -56,10 +56,10 @@ class WorkspaceSpec:
 class SandboxSpec:
     """What the sandbox of a program hides and lets through.
 
-    home: the home of agentos, which has the keys
+    home: the home of agentos, which contains the keys
     user_home: the user's home folder
     gateway_port: the port of the gateway, the only network; 0 for none
-    agent_folders: settings of coding agents, which they also write
+    agent_folders: settings of coding agents, which the agents also write
     """
 
     home: str
@@ -87,7 +87,7 @@ class ExecTask:
 
 
 def workflow_name(command: Sequence[str]) -> str:
-    """A name for the command, whatever its items are."""
+    """A name for the command that does not depend on its items."""
     return f"exec-{_digest(chr(0).join(command))[:8]}"
 
 
@@ -99,7 +99,7 @@ def record_name(source: str) -> str:
 def exec_items(
     sources: Iterable[str], workflow: str, columns: Mapping[str, tuple[Column, ...]] | None = None
 ) -> list[Item]:
-    """One item per distinct source, in order; `columns` has the rows of those that come from a table."""
+    """One item per distinct source, in order; `columns` has the row of each item that comes from a table."""
     rows = columns or {}
     unique = list(dict.fromkeys(sources))
     ids = _ids(unique)
@@ -112,7 +112,7 @@ def exec_items(
 def render_command(command: Sequence[str], item: Item, gateway: str = "") -> tuple[str, ...]:
     """The command for one item; without a placeholder, the item is appended as the last argument.
 
-    `{gateway}` is the gateway's address; it stays as it is while there is none.
+    `{gateway}` becomes the gateway's address; without a gateway it is left as it is.
     """
     names = {column.name for column in item.columns}
     if not any(has_placeholder(argument, names) for argument in command):
@@ -124,7 +124,7 @@ def render_command(command: Sequence[str], item: Item, gateway: str = "") -> tup
 
 
 def has_placeholder(argument: str, columns: Collection[str] = ()) -> bool:
-    """Whether an argument contains something of the item."""
+    """Whether an argument contains a placeholder for the item or one of its parts."""
     found = (match[2] for match in _PLACEHOLDER.finditer(argument) if match[2] is not None)
     return any(
         name.removeprefix("item.") in ("", "suffix", *PLACEHOLDERS, *_GNU_PLACEHOLDERS, *columns)
@@ -133,7 +133,7 @@ def has_placeholder(argument: str, columns: Collection[str] = ()) -> bool:
 
 
 def _substituted(match: "re.Match[str]", values: dict[str, str]) -> str:
-    """`{item}` becomes the item, `{{item}}` becomes `{item}`; braces around anything else stay."""
+    """`{item}` becomes the item, `{{item}}` becomes `{item}`; braces around anything else are left alone."""
     if match[1] is not None:
         return match[0][1:-1] if match[1] in values else match[0]
     return values.get(match[2], match[0])
@@ -150,7 +150,7 @@ def _values(item: Item) -> dict[str, str]:
         "folder": folder or ".",
         "number": str(item.number),
     }
-    # A column comes before a part of the same name, which has another name too: {item.name}.
+    # A column takes precedence over a part of the same name, which is still available as {item.name}.
     return {
         "": item.source,
         ".": posixpath.splitext(item.source)[0],
@@ -166,7 +166,7 @@ def _values(item: Item) -> dict[str, str]:
 
 
 def _ids(sources: list[str]) -> dict[str, str]:
-    """An id per source: the file name without its suffix, or the whole path where names would clash."""
+    """An id per source: the file name without its suffix, or the whole path if file names clash."""
     short = {
         source: _safe(posixpath.splitext(posixpath.basename(source.rstrip("/")))[0]) for source in sources
     }
@@ -190,7 +190,7 @@ def _unused(wanted: str, taken: set[str]) -> str:
 
 
 def _safe(text: str) -> str:
-    """The text as an id. Letters that an id cannot have are replaced by a hash, so that it stays the item's own."""
+    """The text as an id. If it has letters that an id cannot contain, a hash is appended to keep the id unique."""
     plain = without_accents(text)
     name = _UNSAFE.sub("-", plain).strip("-.")[:MAX_ID_LENGTH].rstrip("-.")
     if any(char.isalpha() and not char.isascii() for char in plain):

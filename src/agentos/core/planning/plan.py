@@ -94,7 +94,7 @@ class Candidate:
     node: where its checkpoint resumes.
     waits: whether it is parked for a person; `decided` is that person's decision.
     twins: other files that claim its number.
-    problems: the reasons for which it will fail.
+    problems: why it will fail.
     """
 
     item: Item
@@ -124,7 +124,7 @@ class Selection:
 class PlanEntry:
     """An item to run.
 
-    `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: the reasons for which it will fail.
+    `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail.
     """
 
     item: Item
@@ -136,7 +136,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, what another run or a person holds, what was named but is already done, and the files that are not items."""
+    """The items to run, those that another run holds or that wait for a person, those named but done, and skipped files."""
 
     entries: tuple[PlanEntry, ...]
     held: tuple[Candidate, ...] = ()
@@ -169,7 +169,7 @@ def make_plan(
         held=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
-        # They have never run, so they cannot be meant by items' names or by --failed.
+        # Skipped files have never run, so neither item names nor --failed can mean them.
         skipped=() if selection.words or selection.failed else tuple(skipped),
     )
 
@@ -207,7 +207,7 @@ def _labelled(
 
 
 def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
-    """The candidates that the words name, found through an index: a shell glob may name thousands of files."""
+    """The candidates that the words name. Uses an index, because a shell glob may name thousands of files."""
     index: dict[str | int, list[Candidate]] = {}
     for candidate in candidates:
         item = candidate.item
@@ -283,7 +283,7 @@ def _merged(same: list[Candidate]) -> Candidate:
         return same[0]
     files = " and ".join(candidate.item.source for candidate in same)
     problem = f"number {same[0].item.number} is claimed by {files}: give each its own number"
-    # Pending even if one of them is approved: nobody knows whose document it is, so every run reports the problem.
+    # Pending even if one is approved: it is unclear which of them the document belongs to, so every run reports it.
     closed = all(candidate.status is ItemStatus.CLOSED for candidate in same)
     return replace(
         same[0],

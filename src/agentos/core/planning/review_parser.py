@@ -1,4 +1,4 @@
-"""Parses a reviewing model's answer. What cannot be read is never an approval."""
+"""Parses a reviewing model's answer. An answer that cannot be parsed is never an approval."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_EXCERPT = 80  # characters of an answer in a message
 
 
 class UnreadableReview(ValueError):
-    """The answer is no review; the message says what is wrong with it."""
+    """The answer is not a valid review; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ReviewIssue:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two issues that say the same in the same section."""
+        """Equal for two issues that say the same thing about the same section."""
         return " ".join(f"{self.section}|{self.description}".casefold().split())
 
     def __str__(self) -> str:
@@ -46,10 +46,10 @@ class Review:
 
 
 def read_review(text: str, earlier: Sequence[int] = (), *, lenient: bool = False) -> Review:
-    """Parse an answer that has to say of each `earlier` point whether it is resolved or open.
+    """Parse an answer that has to say for each `earlier` point whether it is resolved or open.
 
-    Raises UnreadableReview. A `lenient` reading takes an earlier point without an answer for open. An approval that
-    leaves something open is none.
+    Raises UnreadableReview. With `lenient`, an earlier point without an answer counts as open. An approval that leaves
+    something open counts as a request for revision.
     """
     record = _json_object(unwrap(text))
     try:

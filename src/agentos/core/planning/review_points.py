@@ -1,7 +1,7 @@
 """The points of a document's reviews: numbered when they are raised, open until a review calls them resolved.
 
 A later review may raise a new point only if it is critical or about what the revision changed. Anything else is a note,
-which blocks nothing: a reviewer who finds something new in an unchanged text every time would never come to an end.
+which blocks nothing: otherwise a reviewer who always finds something new in unchanged text would never finish.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class ReviewPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointsAfterReview:
-    """The points that are open after a review, the numbers of those that it called resolved, and what blocks nothing."""
+    """The points open after a review, the numbers of those it called resolved, and notes, which block nothing."""
 
     points: tuple[ReviewPoint, ...]
     resolved: tuple[int, ...]
@@ -50,10 +50,10 @@ class PointsAfterReview:
 def after_review(
     earlier: Sequence[ReviewPoint], review: Review, last_number: int, revision: Revision | None = None
 ) -> PointsAfterReview:
-    """Which points are open now. An issue that says the same as an earlier point is that point.
+    """Return the points that are open now. An issue that says the same as an earlier point counts as that point.
 
     `last_number` is the highest number given so far. `revision` is what changed since the last review; without it, as in
-    the first review, every issue is a point.
+    the first review, every issue becomes a point.
     """
     if review.verdict is Verdict.APPROVED:
         return PointsAfterReview((), tuple(point.number for point in earlier))
@@ -80,7 +80,7 @@ def _may_block(issue: ReviewIssue, revision: Revision) -> bool:
 
 
 def stuck_reason(earlier: Sequence[ReviewPoint], after: PointsAfterReview) -> str:
-    """Why another revision would be in vain; empty if the last one resolved something."""
+    """Why another revision would not help; empty if it may."""
     if earlier and not after.resolved:
         return SAME_ISSUES_AGAIN
     stuck = [str(point.number) for point in after.points if point.reviews_open >= MAX_REVIEWS_OPEN]

@@ -1,4 +1,4 @@
-"""What travels with a submission to a fleet: everything a worker needs that knows neither the project nor its settings."""
+"""What a fleet submission contains: everything that a worker without the project and its settings needs."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from agentos.core.planning.worker_task import CallTimeout, FiledIssue
 
 @dataclass(frozen=True, slots=True)
 class RoleSettings:
-    """The models that the project wants for a role; none: the default of whatever provider the gateway has."""
+    """The models that the project sets for a role; without any, the default of the gateway's provider is used."""
 
     role: str
     models: tuple[str, ...]
@@ -32,7 +32,7 @@ class CodeShipment:
 class SharedTask:
     """What all items of a submission share. `prompts` are the project's own prompt files, by path.
 
-    `account` names it at the gateway, where all of its calls together may cost `budget` US dollars.
+    `account` identifies the submission at the gateway, where all of its calls together may cost `budget` US dollars.
     """
 
     project: str
@@ -64,5 +64,5 @@ class ItemTask:
 
 
 def thread_id(project: str, item: str) -> str:
-    """Names an item on the whole fleet: in Temporal, and for LangGraph."""
+    """Identifies an item across the whole fleet, in Temporal and for LangGraph."""
     return f"{project}/{item}"

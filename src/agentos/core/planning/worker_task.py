@@ -23,7 +23,7 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class CallTimeout:
-    """How long a call to the model may stay without a token; an empty name stands for all other models."""
+    """How long a call to the model may go without receiving a token; an empty name stands for all other models."""
 
     model: str
     seconds: float
@@ -79,10 +79,10 @@ class FleetTask:
     password; it is sent only through the worker's channel.
 
     claim: submission, turn and attempt; a greater one outranks it.
-    key: names the item on its machine, where several projects may have an LLD-42.
+    key: identifies the item on its machine, where several projects may have an LLD-42.
     inputs: files of the project that the item needs, by path: its source, the project's own prompts.
-    account: names its submission at the gateway, where all of its calls may cost the budget, in US dollars.
-    trace: the item's trace, if calls are to say which they belong to.
+    account: identifies its submission at the gateway, where all of the submission's calls may cost `budget` US dollars.
+    trace: the trace to which the item's calls belong; empty if there is none.
     """
 
     conninfo: Secret
@@ -125,4 +125,4 @@ class WorkerTask:
     variables: tuple[Variable, ...] = ()
     gateway: str = ""  # its URL; empty: none
     fleet: FleetTask | None = None
-    runs: str = ""  # the folder with the journals of all runs; empty: they are not here
+    runs: str = ""  # the folder with the journals of all runs; empty: not on this machine

@@ -67,7 +67,7 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecovered:
-    """A kept answer was paid for by `run`, which was killed before it counted the call. It is counted now."""
+    """A stored answer was paid for by `run`, which was killed before it counted the call. It is counted now."""
 
     item: str
     run: str
@@ -79,7 +79,7 @@ class AnswerRecovered:
 
 @dataclass(frozen=True, slots=True)
 class CallProgress:
-    """Tokens are arriving: the running call has written so many. Sent every few seconds at most."""
+    """Tokens are arriving: how many the running call has produced so far. Sent every few seconds at most."""
 
     item: str
     output_tokens: int
@@ -95,7 +95,7 @@ class DiskFull:
 
 @dataclass(frozen=True, slots=True)
 class DiskFreed:
-    """The item can write again and goes on."""
+    """The item can write again and continues."""
 
     item: str
 
@@ -223,7 +223,7 @@ class WorkerCountRequested:
 
 @dataclass(frozen=True, slots=True)
 class ItemJoined:
-    """An item of a fleet came to this worker; `timeout` is its own, in seconds of active time."""
+    """A fleet item was assigned to this worker; `timeout` is the item's own, in seconds of active time."""
 
     item: str
     timeout: float
@@ -231,7 +231,7 @@ class ItemJoined:
 
 @dataclass(frozen=True, slots=True)
 class ItemWithdrawn:
-    """An item of a fleet is to stop here: cancelled, or already at work on another machine."""
+    """A fleet item must stop here: it was cancelled, or is already running on another machine."""
 
     item: str
 
@@ -271,10 +271,11 @@ class RunStarted:
     """Always the first event.
 
     `project_path` is the path from the folder where the command was typed (`cwd`) to the project, empty if they are
-    the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones. `home` is empty unless AGENTOS_HOME moved it. `format` is the
-    version of these records. `code_tokens` is the most code that a prompt of this run shows, 0 if none. `auto_workers`
-    says that `workers` is only what the run begins with (`--parallel auto`). `redone` are the items with a verdict that
-    `--fresh` starts over. `has_review`: the items are expected to end with a verdict.
+    the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones.
+    `home` is empty unless AGENTOS_HOME moved it. `format` is the version of these records. `code_tokens` is the most
+    code that a prompt of this run shows, 0 if none. `auto_workers`: `workers` is only the number to start with
+    (`--parallel auto`). `redone` are the items with a verdict that `--fresh` starts over. `has_review`: the items are
+    expected to end with a verdict.
     """
 
     run: str
@@ -581,7 +582,7 @@ class RunPaused:
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """The run goes on after a pause of `seconds`."""
+    """The run continues after a pause of `seconds`."""
 
     seconds: float
 
@@ -603,9 +604,9 @@ class ItemRequeued:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountChanged:
-    """The number of items that may run at once has changed, or who decides it.
+    """The number of items that may run at once has changed, or who sets it.
 
-    `auto`: the run decides it, and did for this `reason`. Otherwise a person did.
+    `auto`: the run sets it, for this `reason`. Otherwise a person set it.
     """
 
     workers: int
@@ -616,7 +617,7 @@ class WorkerCountChanged:
 
 @dataclass(frozen=True, slots=True)
 class RequestDeclined:
-    """A request changed nothing, for this `reason`; the asking command exits with `exit_code`."""
+    """A request changed nothing, for this `reason`; the command that sent it exits with `exit_code`."""
 
     reason: str
     exit_code: int = 0
@@ -665,7 +666,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """Always the last event unless the run was killed; `waited_seconds` is what all items waited for keys."""
+    """Always the last event unless the run was killed; `waited_seconds` is how long all items together waited for keys."""
 
     exit_code: int
     seconds: float

@@ -20,7 +20,7 @@ class Engine(Protocol):
     def execute(self, command: Command) -> None: ...
 
     def receive(self, timeout: float | None) -> list[EngineEvent | WorkerEvent]:
-        """Wait until events arrive, `wake` is called or the timeout has passed."""
+        """Wait for events, until `wake` is called or the timeout has passed."""
         ...
 
     def wake(self) -> None:
@@ -47,7 +47,7 @@ class PeerLog(Protocol):
     """The log through which the runs on this host share the state of their keys."""
 
     def lock_and_read(self) -> AbstractContextManager[list[Note] | None]:
-        """Hold the lock shared by all runs and get the notes of the others since the last time.
+        """Hold the lock shared by all runs, and get the notes that the others have written since the last time.
 
         None if another run holds the lock: then no lease may be granted.
         """
@@ -72,9 +72,9 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model wants to be called. `arguments` is a JSON object.
+    """A tool call that the model requests. `arguments` is a JSON object.
 
-    `signature` is opaque: Gemini expects it back with the call.
+    `signature` is opaque: Gemini expects it to be sent back with the call.
     """
 
     id: str
@@ -96,7 +96,7 @@ class ToolSpec:
 class ChatTurn:
     """One message of a conversation. `role` is "user", "assistant" or "tool".
 
-    An assistant's turn may contain tool calls; a tool's turn is the result of the call `call_id` of the tool `tool`.
+    An assistant's turn may contain tool calls; a tool's turn is the result of call `call_id` to the tool `tool`.
     """
 
     role: str
@@ -159,7 +159,7 @@ class PaidCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """A model's answer. `finish` says whether it is whole, `finish_detail` how the provider put it."""
+    """A model's answer. `finish` says whether it is complete; `finish_detail` is the provider's own word for that."""
 
     text: str
     model: str

@@ -25,7 +25,7 @@ class Ending(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why a model stopped writing. Anything but STOP means that the text may not be whole."""
+    """Why a model stopped writing. Anything but STOP means that the text may be incomplete."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -41,8 +41,8 @@ class FinishReason(StrEnum):
 class Usage:
     """Calls and tokens that one call, one item or one run has used.
 
-    Input tokens include those that were read from the provider's prompt cache and those that were written to it;
-    `cache_write_long_tokens` are the written ones that are kept for longer than usual, at a higher price.
+    Input tokens include those read from the provider's prompt cache and those written to it;
+    `cache_write_long_tokens` are the part of the latter that is kept longer than usual, at a higher price.
     """
 
     calls: int = 0
@@ -59,7 +59,7 @@ class Usage:
         return self._combined(other, operator.sub)
 
     def merged(self, other: "Usage") -> "Usage":
-        """Usage of one call whose stream reports running totals, each part in an event of its own."""
+        """The usage of one call, combined from events of its stream that each report some of the running totals."""
         return self._combined(other, max)
 
     def _combined(self, other: "Usage", combine: Callable[[int, int], int]) -> "Usage":
@@ -97,7 +97,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TakenItem:
-    """A queued item that another run holds or has finished: found right before its worker would start."""
+    """A queued item that another run holds or has finished, as found right before its worker would start."""
 
     item: str
     outcome: Outcome
@@ -109,5 +109,5 @@ def failed(error: str, details: tuple[str, ...] = ()) -> Outcome:
 
 
 def failed_transient(error: str, details: tuple[str, ...] = ()) -> Outcome:
-    """A failure that another attempt may not have."""
+    """A failure that another attempt may avoid."""
     return Outcome(Ending.FAILED, error=error, details=details, retryable=True)

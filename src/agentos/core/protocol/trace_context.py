@@ -1,4 +1,4 @@
-"""Names of traces and spans. They follow from what is traced, so that processes that share nothing use the same ones."""
+"""Ids of traces and spans. They are derived from what is traced, so separate processes arrive at the same ids."""
 
 import hashlib
 import re
@@ -10,23 +10,23 @@ _FORMAT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class SpanContext:
-    """A span of a trace, in hexadecimal digits; an empty `span` is none."""
+    """A span of a trace, both ids in hexadecimal digits; `span` is empty for the trace itself."""
 
     trace: str
     span: str = ""
 
     def child(self, name: str) -> "SpanContext":
-        """The span of this name; the same name is the same span."""
+        """The child span with this name; the same name always gives the same span."""
         return SpanContext(self.trace, _digits(f"{self.trace} {name}", 16))
 
     @property
     def header(self) -> str:
-        """The value of W3C's header `traceparent`."""
+        """The value of the W3C header `traceparent`."""
         return f"00-{self.trace}-{self.span}-01"
 
 
 def item_trace(account: str, submission: int, thread: str) -> SpanContext:
-    """The trace of an item. The submission's account is unique, also among fleets."""
+    """The trace of an item. The submission's account is unique even across fleets."""
     return SpanContext(_digits(f"{account} {submission} {thread}", 32))
 
 
@@ -39,7 +39,7 @@ def read_traceparent(value: str) -> SpanContext | None:
 
 
 def call_span(item: SpanContext, claim: tuple[int, int, int], lease: str) -> SpanContext:
-    """The span of one call: leases are numbered on each machine, and a claim has one."""
+    """The span of one call. Lease numbers are unique per machine, and a claim belongs to one machine."""
     return item.child(f"call {tuple(claim)} {lease}")
 
 

@@ -57,7 +57,7 @@ class Buckets:
         return self._profiles[key]
 
     def revision(self, provider: str) -> object:
-        """Changes whenever what was found with one key of the provider may change when others open."""
+        """A value that changes whenever a finding of one key may change when the provider's other keys open."""
         return [profile.revision for (name, _), profile in self._profiles.items() if name == provider]
 
     def cooldowns(self, quota: str) -> list[Cooldown]:

@@ -13,9 +13,9 @@ _REVISION = re.compile(r"[0-9]{3}")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens; input that the prompt cache serves or keeps has prices of its own.
+    """US dollars per million tokens; input read from or written to the prompt cache has separate prices.
 
-    A cache price that is not given is the price of input; for long retention, that of a usual cache write.
+    A missing cache price defaults to the price of input; for long retention, to that of a normal cache write.
     """
 
     input: float
@@ -77,8 +77,8 @@ class Budget:
     """What a run has spent, and what the calls in flight may still cost, in US dollars.
 
     A call is admitted only if it fits into the budget together with all calls in flight, each at its estimated
-    cost. `refused` tells whether the last `can_afford` round turned a call down; the owner resets it. Without
-    a budget everything is admitted; calls to models without a price cost nothing here.
+    cost. `refused`: a call was turned down since the owner last reset the flag. Without a budget everything is
+    admitted; calls to models without a price cost nothing here.
     """
 
     def __init__(self, prices: PriceList, budget: float | None = None) -> None:
@@ -106,7 +106,7 @@ class Budget:
         """Replace a reservation by the real cost, and return that; None if the model has no price."""
         self._in_flight -= self._reserved.pop(lease, 0.0)
         if not self._reserved:
-            self._in_flight = 0.0  # without what rounding has left
+            self._in_flight = 0.0  # drop accumulated rounding errors
         price = self._prices.of(model)
         if price is None:
             return None
@@ -137,7 +137,7 @@ def _is_version_of(model: str, name: str) -> bool:
 class Limits:
     """What a run may use; `timeout` is per attempt, `budget` is in US dollars, times are in seconds.
 
-    `call_timeout` is the longest time that a call may stay without a token.
+    `call_timeout` is the longest time that a call may go without receiving a token.
     """
 
     parallel: int = 1

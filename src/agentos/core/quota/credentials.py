@@ -8,7 +8,7 @@ from enum import StrEnum
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
 
-# Longer beginnings first: the keys of others also begin as an OpenAI key does. OpenRouter's are of none of our providers.
+# Longer beginnings first: other keys also begin like an OpenAI key. OpenRouter is none of our providers.
 _BEGINNINGS = {
     "sk-ant-": "anthropic",
     "sk-or-": None,
@@ -76,5 +76,5 @@ class KeyState(StrEnum):
 
 
 def provider_of(key: str) -> str | None:
-    """The provider whose keys look like this one; None if it could be anybody's."""
+    """The provider whose keys look like this one; None if it could be any provider's."""
     return next((provider for beginning, provider in _BEGINNINGS.items() if key.startswith(beginning)), None)

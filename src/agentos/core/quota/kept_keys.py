@@ -1,4 +1,4 @@
-"""Which key an item's calls got last, so that the next ones find what the provider keeps for that account."""
+"""Remembers which key an item's calls used last, so that later calls find what the provider keeps for that account."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ class KeptKeys:
             self._names[place] = lease.credential.name
 
     def drop(self, lease: Lease) -> None:
-        """Let the next request use any key: this one's call failed."""
+        """Let the next request use any key, because the call of this lease failed."""
         for place in self._places(lease):
             if self._names.get(place) == lease.credential.name:
                 del self._names[place]

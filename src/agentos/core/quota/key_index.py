@@ -1,4 +1,4 @@
-"""Key index: the keys of a large pool by when they open, so that a decision does not look at every key."""
+"""Key index: the keys of a large pool, ordered by when they open, so that a decision need not look at every key."""
 
 import heapq
 import itertools
@@ -9,23 +9,21 @@ from agentos.core.quota.keys import Key
 from agentos.core.quota.lease import Kind, LeaseRequest
 from agentos.core.ratelimit.limits import CallCost
 
-INDEXED_KEYS = 64  # of one provider; fewer are looked at one by one, which is faster
-REFRESH_INTERVAL = (
-    0.25  # seconds between two looks at all keys because their provider was found to behave differently
-)
+INDEXED_KEYS = 64  # of one provider; checking fewer one by one is faster
+REFRESH_INTERVAL = 0.25  # seconds between two checks of all keys after new findings about their provider
 SIGNIFICANT_BITS = 3  # of a call's size: calls that differ by less than an eighth share a lane
-MAX_PASSED = 200  # keys that are tried for one decision
+MAX_PASSED = 200  # keys tried for one decision
 RETRY_INTERVAL = 0.05  # seconds until others are tried after that
 NEVER = float("inf")
 _Entry = tuple[float, int, Key]
-"""A key in a heap: by what it is ordered, and a number that tells whether the entry is the key's latest."""
+"""An entry of a heap: the value that orders it, a number that shows whether it is the key's latest entry, the key."""
 OpensAt = Callable[[Key, LeaseRequest, float], float]
 """When a key may serve a request; infinite if something has to happen first."""
 
 
 @dataclass(slots=True)
 class Pick:
-    """The key that may serve a request now, or when the first one may."""
+    """The key that may serve a request now, or the time at which the first one may."""
 
     key: Key | None
     next_at: float = NEVER
@@ -34,14 +32,14 @@ class Pick:
 class KeyIndex:
     """The keys of one provider, in lanes: one lane per model and size of call.
 
-    A lane remembers when each key opens. That moment stays a lower bound until something happens to the key or its
-    bucket, which its owner tells by `touch`; then the key is evaluated again when the lane is next used. What all keys
-    of a provider learn from one another is a revision: when it changes, all keys are evaluated again, but not more often
-    than every REFRESH_INTERVAL.
+    A lane remembers when each key opens. That time is a lower bound until something happens to the key or its bucket.
+    The owner reports this with `touch`, and the key is evaluated again when the lane is next used. Whatever the keys of
+    a provider learn from one another changes the `revision`; then all keys are evaluated again, but at most once per
+    REFRESH_INTERVAL.
     """
 
     def __init__(self, keys: Iterable[Key], opens_at: OpensAt, allowed_at: OpensAt) -> None:
-        """`opens_at` is about the key and its bucket alone, `allowed_at` also about the provider's circuit breaker."""
+        """`opens_at` considers the key and its bucket only, `allowed_at` also the provider's circuit breaker."""
         self._keys = list(keys)
         self._opens_at = opens_at
         self._allowed_at = allowed_at
@@ -54,11 +52,11 @@ class KeyIndex:
         for name, lane in list(self._lanes.items()):
             lane.touched[key.credential.name] = key
             if len(lane.touched) > len(self._keys) // 2:
-                # Nobody has used the lane for long: building it again costs less.
+                # The lane has not been used for a long time: rebuilding it costs less.
                 del self._lanes[name]
 
     def pick(self, request: LeaseRequest, now: float, revision: object) -> Pick:
-        """Returns the least recently used key that may serve the request now, or when the first key opens."""
+        """Return the least recently used key that may serve the request now, or when the first key opens."""
         lane = self._lane(request)
         self._refresh(lane, now, revision)
         passed: list[tuple[_Entry, float]] = []
@@ -72,7 +70,7 @@ class KeyIndex:
                 if at <= now:
                     pick.key = entry[2]
                     break
-                # Open for smaller calls of this lane, or held back by a circuit breaker, as all are then.
+                # Open only for smaller calls of this lane, or held back by a circuit breaker, like all others.
                 passed.append((entry, at))
                 pick.next_at = min(pick.next_at, at)
                 if len(passed) >= MAX_PASSED:
@@ -82,7 +80,7 @@ class KeyIndex:
             heapq.heappop(lane.ready)
         for entry, at in passed:
             if len(passed) >= MAX_PASSED:
-                # Out of the way for a moment, so that the next decision tries others.
+                # Set it aside for a moment, so that the next decision tries other keys.
                 lane.put(entry[2], min(at, now + RETRY_INTERVAL), now)
             else:
                 heapq.heappush(lane.ready, entry)
@@ -110,7 +108,7 @@ class KeyIndex:
 
 
 class _Lane:
-    """The keys as they look to calls of one model and about one size; `request` is the smallest of them."""
+    """The keys as seen by calls to one model and of about one size; `request` is the smallest such call."""
 
     def __init__(self, request: LeaseRequest) -> None:
         self.request = request
@@ -133,7 +131,7 @@ class _Lane:
         return self._latest.get(entry[2].credential.name) == entry[1]
 
     def due(self, now: float) -> list[Key]:
-        """Takes out the keys that were expected to open by now."""
+        """Remove and return the keys that were expected to open by now."""
         found = []
         while self._closed and self._closed[0][0] <= now:
             entry = heapq.heappop(self._closed)

@@ -1,4 +1,4 @@
-"""Key status: the state of a key for people, per model where its models differ."""
+"""Key status: the state of a key as shown to people, per model where its models differ."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, Lea
 
 @dataclass(frozen=True, slots=True)
 class KeyStatus:
-    """A key's state and how many seconds it lasts (0 if unknown); no models means that it holds for all."""
+    """A key's state and how many seconds it lasts (0 if unknown); without models it applies to all of them."""
 
     state: KeyState
     seconds: float = 0.0

@@ -33,9 +33,9 @@ class Key:
 
     credential: Credential
     cooldowns: list[Cooldown]
-    """Of every model used so far, by this run or another."""
+    """Those of every model used so far, by this run or another."""
     requested_cooldowns: list[Cooldown] = field(default_factory=list)
-    """Of the models that this pool is asked for."""
+    """Those of the models that this pool is asked for."""
     leases: set[str] = field(default_factory=set)
     quarantine: str = ""
     """Why the key is quarantined; empty if it is not."""
@@ -78,7 +78,7 @@ class Key:
             self.requested_cooldowns.append(cooldown)
 
     def usable(self, now: float) -> bool:
-        """Return whether it is not limited, exhausted, quarantined or disabled; it may be in use."""
+        """Return whether the key is not limited, exhausted, quarantined or disabled; it may be in use."""
         if not self.active:
             return False
         # Hot path: runs for every key at every scheduling decision.
@@ -88,7 +88,7 @@ class Key:
         return not self.relevant_cooldowns
 
     def next_allowed_at(self) -> float:
-        """When the first of its cooldowns admits a call."""
+        """When a call is possible for the first of its models."""
         return min([cooldown.next_allowed_at() for cooldown in self.relevant_cooldowns], default=0.0)
 
 
@@ -137,11 +137,11 @@ class Keys:
         return KeyState.AVAILABLE if key.free else KeyState.RESERVED
 
     def is_only_active(self, name: str) -> bool:
-        """Return whether no other key is usable now or becomes so by waiting."""
+        """Return whether no other key is usable, now or after waiting."""
         return all(key.active == (key.credential.name == name) for key in self)
 
     def active(self) -> list[str]:
-        """The names of the keys that are usable now or become so by waiting."""
+        """The names of the keys that are usable, now or after waiting."""
         return [key.credential.name for key in self if key.active]
 
     def quarantined(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ class Keys:
         return all(not key.free for key in self.usable(now, providers))
 
     def usable(self, now: float, providers: Collection[str] | None = None) -> list[Key]:
-        """The usable keys, or those of them that belong to these providers."""
+        """The usable keys, of these providers or of all."""
         return [
             key
             for key in self
@@ -174,7 +174,7 @@ class Keys:
         ]
 
     def next_allowed(self, now: float, providers: Collection[str] | None = None) -> KeyTime | None:
-        """When the first key in cooldown may send a call, even if only a probe; None if none is in cooldown."""
+        """When the first key in cooldown may send a call, if only a probe; None if none is in cooldown."""
         ends = [
             KeyTime(key.next_allowed_at(), key.credential.name)
             for key, _ in self._in_cooldown(now)
@@ -213,7 +213,7 @@ class Keys:
         return {key.credential.secret: key for key in self}
 
     def current_name(self, credential: Credential) -> str | None:
-        """Return the name that the credential's secret has now; None if it was removed."""
+        """Return the current name of the key with the credential's secret; None if it was removed."""
         key = self._by_name.get(credential.name)
         if key is not None and (key.credential is credential or key.credential.secret == credential.secret):
             return credential.name
@@ -229,7 +229,7 @@ class Keys:
     def retry_quarantined(self, provider: str) -> list[Key]:
         """Lift inherited quarantines if the provider has no other active key: a bill may have been paid.
 
-        Return the keys that are used again.
+        Return the keys that are back in use.
         """
         if any(key.active for key in self if key.credential.provider == provider):
             return []
@@ -245,10 +245,10 @@ def _natural_order(name: str) -> tuple[str, int]:
 
 
 class RequestedModels:
-    """Tells every key which of its models this pool is asked for.
+    """Registers with every key which of its models this pool is asked for.
 
-    Only their cooldowns decide whether a key is usable: a model that only other runs use does not count,
-    and one that was requested but not yet sent to this key does.
+    Only the cooldowns of these models decide whether a key is usable: a model that only other runs use does not
+    count, but one that was requested and not yet called with this key does.
     """
 
     def __init__(self, keys: Keys, buckets: Buckets) -> None:
@@ -277,7 +277,7 @@ class RequestedModels:
 def diff_credentials(before: Iterable[Credential], after: Iterable[Credential]) -> KeysChanged | None:
     """Return what changed, by key name; None if nothing did.
 
-    Keys are matched by secret, so renaming a key is no change.
+    Keys are matched by secret, so renaming a key does not count as a change.
     """
     old = {credential.secret: credential for credential in before}
     new = {credential.secret: credential for credential in after}

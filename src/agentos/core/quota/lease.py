@@ -1,4 +1,4 @@
-"""Lease and lease request: the right to use one key for one call, and the application for it."""
+"""Lease and lease request: the right to use one key for one call, and the request for that right."""
 
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ Kind = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 class LeaseRequest(NamedTuple):
     """A holder's request for one call, to be granted not before `not_before`.
 
-    `providers` are in order of preference, `models` stand beside them. Requests are served in order of
-    `priority`: the time of the request, less a head start for every call that the item has finished,
-    so that items are finished rather than all left half done. The head start has no upper bound: an item that finishes
-    calls faster than one every HEAD_START seconds stays ahead of a new one until it ends.
-    Requests with the same `affinity` prefer the key that the last of them got. `excluded` names the keys that have refused
+    `providers` are in order of preference, with the model for each at the same position in `models`. Requests are
+    served in order of `priority`: the time of the request, minus a head start for every call that the item has
+    finished, so that items get finished instead of all being half done. The head start has no upper bound: an item
+    that finishes more than one call every HEAD_START seconds stays ahead of a new one until it ends.
+    Requests with the same `affinity` prefer the key that the last one of them got. `excluded` names the keys that have refused
     this very call.
     """
 
@@ -64,7 +64,7 @@ class Lease(NamedTuple):
     model: str = ""
 
     def grant_command(self, answers: int = 0) -> GrantLease:
-        """Return the command that carries the key to the holder, and how much the provider has answered so far."""
+        """Return the command that carries the key to the holder. `answers`: how many calls the provider has answered."""
         credential = self.credential
         return GrantLease(
             item=self.request.holder,

@@ -1,4 +1,4 @@
-"""Lease manager: grants and takes back leases, and turns answers and refusals into what the pool knows."""
+"""Lease manager: grants and takes back leases, and updates the pool from answers and refusals."""
 
 from agentos.core.backoff import Jitter, backoff
 from agentos.core.constants import DAY
@@ -25,14 +25,14 @@ from agentos.core.ratelimit.limits import CallCost, Dimension, LimitSeen
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind, clamp_hint
 
 PEER_POLL_INTERVAL = 0.02  # seconds
-DEFAULT_OUTPUT_TOKENS = 1500  # of a call, until a run has seen what its models write
+DEFAULT_OUTPUT_TOKENS = 1500  # of a call, until the run has measured its own average
 OUTPUT_SMOOTHING = 0.3  # weight of the newest answer in the average
 PROVIDER_FAILURES = (RefusalKind.PROVIDER_ERROR, RefusalKind.CUT)
-SELF = ""  # this run in its own notes; the peer log puts its name there
+SELF = ""  # stands for this run in its own notes; the peer log fills in its name
 
 
 class LeaseManager:
-    """Lifecycle of leases, from the request to what its answer or refusal teaches.
+    """Lifecycle of leases, from the request to what is learned from the answer or refusal.
 
     It owns the pool and the budget. `request` queues a call (with backoff if it failed before), `grants`
     returns the leases that can be given now, `release` takes one back and updates the rate limiter, the
@@ -40,8 +40,8 @@ class LeaseManager:
     died, so no lease is ever lost.
 
     Everything that other runs on this host must know is collected as notes; `drain_notes` hands them over.
-    Methods that change what a person should know return events. Use it through `with_shared_lock`: without
-    the lock it grants nothing, because another run may be granting the same keys.
+    Methods return events for whatever should be reported. Use it through `with_shared_lock`: without the lock it
+    grants nothing, because another run may be granting the same keys.
     """
 
     def __init__(self, pool: Pool, jitter: Jitter, budget: Budget) -> None:
@@ -56,7 +56,7 @@ class LeaseManager:
         self._answers: dict[str, int] = {}
         """Answers by the provider's address."""
         self._not_before: dict[tuple[str, str], float] = {}
-        """When a shared gateway wants to be asked again, by holder and call."""
+        """When to ask a shared gateway again, by holder and call."""
         self._notes: list[Note] = []
         self._published: dict[tuple[str, str], BucketLimitsLearned] = {}
         self._average_output: dict[tuple[str, ...], float] = {}
@@ -125,7 +125,7 @@ class LeaseManager:
         return published + self._check_day(lease, name, now)
 
     def recover(self, event: events.AnswerRecovered) -> events.CallCompleted:
-        """Count a call that a killed run has paid for."""
+        """Count a call that a run paid for before it was killed."""
         cost = self.budget.settle("", event.model, event.usage)
         return events.CallCompleted(event.item, event.key, event.model, event.usage, cost)
 
@@ -272,7 +272,7 @@ class LeaseManager:
     def _on_rate_limit(
         self, lease: Lease, name: str, refusal: Refusal, now: float
     ) -> list[events.SchedulerEvent]:
-        """Take over the limits that a refusal states, learn from one that states none, and cool down."""
+        """Adopt the limits that a refusal states, learn from one that states none, and cool down."""
         bucket = self.pool.bucket(name, lease.model)
         limiter = bucket.limiter
         is_new = limiter.cancel(lease.reservation, now)
@@ -293,7 +293,7 @@ class LeaseManager:
     def _check_sharing(self, lease: Lease, name: str, hint: float, now: float) -> list[events.SchedulerEvent]:
         """Report two keys whose refusals show that they share a quota."""
         if hint == int(hint):
-            return []  # in whole seconds, so not exact
+            return []  # in whole seconds, so probably rounded
         quota, detector = lease.credential.quota, self.pool.shared_quotas
         names = {
             key.credential.quota: key.credential.name
@@ -353,7 +353,7 @@ class LeaseManager:
         )
 
     def _note_learned(self, lease: Lease) -> None:
-        """Publish learned limits, or a way of counting, if they changed since they were last published."""
+        """Publish learned limits, or how the provider counts, if they changed since they were last published."""
         bucket_key, limiter = (lease.credential.quota, lease.model), self.pool.bucket_of(lease).limiter
         note = BucketLimitsLearned(
             SELF, *bucket_key, (), limiter.learned, limiter.counting, limiter.window_start

@@ -37,8 +37,8 @@ T = TypeVar("T")
 class PeerState:
     """Applies the notes of other runs to the shared keys.
 
-    Their calls hold slots and count against limits like our own, until they end or their run is gone; their
-    refusals, estimates and circuit breakers are taken over.
+    Their calls hold slots and count towards limits like our own, until they end or their run is gone; their
+    refusals, estimates and circuit breakers are adopted.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PeerState:
         shared_quotas: SharedQuotaDetector,
         touch: Callable[[list[Key]], None],
     ) -> None:
-        """`touch` is told the keys whose state is about to change."""
+        """`touch` is called with the keys whose state is about to change."""
         self._touch = touch
         self._keys = keys
         self._buckets = buckets
@@ -206,9 +206,9 @@ def with_shared_lock(
 ) -> tuple[T, bool]:
     """Make a decision under the lock that all runs on this host share.
 
-    Within the lock, the notes of the other runs are applied before `decide` is called, and our own are
-    appended after it, so that no two runs grant the same slot. If the lock cannot be taken, `decide` is
-    called all the same, but the lease manager grants nothing.
+    While holding the lock, it applies the notes of the other runs, calls `decide` and appends our own notes, so that
+    no two runs grant the same slot. If the lock cannot be taken, `decide` is still called, but the lease manager
+    grants nothing.
 
     Return the decision, and whether our notes could be written.
     """

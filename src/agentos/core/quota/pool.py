@@ -18,10 +18,8 @@ from agentos.core.ratelimit.limits import CallCost
 from agentos.core.ratelimit.shared_quota import SharedQuotaDetector
 
 MAX_OVERTAKING = 1.0  # seconds in which smaller requests may pass one that waits for a limit
-LONG_QUEUE = (
-    32  # requests of one kind; in a longer line it pays to find out whether any size of call can be served
-)
-PROBED_KEYS = 4  # of many that are considered for a probe at a time
+LONG_QUEUE = 32  # requests of one kind; in a longer queue, check first whether any size could be served
+PROBED_KEYS = 4  # considered for a probe at a time, if the keys are many
 NEVER = float("inf")
 CanAfford = Callable[[str, CallCost], bool]
 
@@ -38,7 +36,7 @@ class Pool:
             ...
         pool.release(lease.id)
 
-    It only books leases. What answers and refusals mean for a bucket is decided by the `LeaseManager`.
+    It only accounts for leases. The `LeaseManager` decides what answers and refusals mean for a bucket.
     """
 
     def __init__(
@@ -79,11 +77,11 @@ class Pool:
         return self._waiting.is_delayed(holder, now)
 
     def skip_backoff(self, provider: str, now: float) -> None:
-        """End the backoff of all requests that may use this provider: it serves again."""
+        """End the backoff of all requests that may use this provider, because it answers again."""
         self._waiting.end_delays_of(provider, now)
 
     def release(self, lease_id: str) -> Lease | None:
-        """End a lease and return it; None if it is not held any more."""
+        """End a lease and return it; None if it was already over."""
         lease = self._leases.pop(lease_id, None)
         if lease is None:
             return None
@@ -96,7 +94,7 @@ class Pool:
         return lease
 
     def drop_kept_key(self, lease: Lease) -> None:
-        """Let the next request with the same affinity use any key: this one's call failed."""
+        """Let the next request with the same affinity use any key, because this lease's call failed."""
         self._kept_keys.drop(lease)
 
     def drop_holder(self, holder: str) -> list[Lease]:
@@ -147,7 +145,7 @@ class Pool:
         self._touch([key, *self.keys.retry_quarantined(key.credential.provider)])
 
     def replace(self, credentials: Iterable[Credential]) -> None:
-        """Take over an edited list of credentials; keys are matched by secret, not by name."""
+        """Switch to an edited list of credentials; keys are matched by secret, not by name."""
         new = {credential.secret: credential for credential in credentials}
         old = self.keys.by_secret()
         old_quotas = {secret: key.credential.quota for secret, key in old.items()}
@@ -170,7 +168,7 @@ class Pool:
         }
 
     def _touch(self, keys: Iterable[Key]) -> None:
-        """Note that these keys may open at another time than was expected."""
+        """Note that these keys may open at a different time than expected."""
         if self._indexes:
             for key in keys:
                 if index := self._indexes.get(key.credential.provider):
@@ -180,7 +178,7 @@ class Pool:
         self._touch(self.keys.find_by_quota(credential.quota))
 
     def _key(self, credential: Credential) -> Key:
-        """Create a key with the calls in flight on it, which may be older than its credential."""
+        """Create a key with the calls in flight on it, which may predate its credential."""
         secret = credential.secret
         own = {lease.id for lease in self._leases.values() if lease.credential.secret == secret}
         peers = self._peers.calls_on(credential.fingerprint)
@@ -189,7 +187,7 @@ class Pool:
     # Other runs on this host.
 
     def apply_note(self, note: Note) -> None:
-        """Take over what another run did with the shared keys, or learned about them."""
+        """Apply what another run did with the shared keys, or learned about them."""
         self._peers.apply_note(note)
 
     def peer_runs(self) -> set[str]:
@@ -234,7 +232,7 @@ class Pool:
         return Decision.BLOCKED
 
     def _pick_key(self, request: LeaseRequest, now: float) -> Key | None:
-        """Return a key that can serve the request now: the one its kin used last, else the least recently used."""
+        """Return a key that can serve the request now: the last one of its affinity, else the least recently used."""
         if request.affinity and (kept := self._kept_key(request, now)):
             return kept
         for provider in request.providers:
@@ -266,7 +264,7 @@ class Pool:
         return None
 
     def _pick_probe_key(self, request: LeaseRequest, now: float) -> Key | None:
-        """Return a key whose limit looks used up, for the one call that probes how the provider counts."""
+        """Return a key whose limit seems used up, for the one call that probes how the provider counts."""
         for key, at in self._probes(request, now):
             if at <= now:
                 self._bucket(key, request.model_for(key.credential)).limiter.start_probe(now)
@@ -275,9 +273,9 @@ class Pool:
         return None
 
     def _probes(self, request: LeaseRequest, now: float) -> Iterator[tuple[Key, float]]:
-        """Yield keys that may send such a probe, each with the first moment for it; of many keys, some of them.
+        """Yield keys that may send such a probe, each with the earliest time for it. If the keys are many, only some.
 
-        One probe tells about all keys of a provider.
+        One probe is enough for all keys of a provider.
         """
         for key in itertools.islice(self.keys, PROBED_KEYS if self._indexes else None):
             if not (key.active and key.proven and key.free):
@@ -317,9 +315,9 @@ class Pool:
         return at
 
     def _opens_at(self, key: Key, request: LeaseRequest, now: float) -> float:
-        """Return when the key may serve the request if its provider is reachable; infinite if it is in use or inactive."""
+        """Return when the key may serve the request, whatever the circuit breaker; infinite if it is in use or inactive."""
         credential = key.credential
-        # As `key.active` and `key.free`; this is the hot path, where a call counts.
+        # Inlines `key.active` and `key.free`: on this hot path, function calls matter.
         if not credential.enabled or key.quarantine or len(key.leases) >= credential.concurrency:
             return NEVER
         if request.excluded and credential.name in request.excluded:
@@ -367,7 +365,7 @@ class Pool:
         return len(self._leases)
 
     def waiting(self, now: float) -> list[LeaseRequest]:
-        """The requests that wait for nothing but a key."""
+        """The requests that wait only for a key."""
         return self._waiting.due(now)
 
     def first_waiting(self, now: float) -> list[LeaseRequest]:
@@ -378,7 +376,7 @@ class Pool:
         return self._waiting.any_due(now)
 
     def recovery_for(self, request: LeaseRequest, now: float) -> KeyTime | None:
-        """When the first key for this request has no cooldown; None if no key can serve it by waiting."""
+        """When the first key for this request has no cooldown; None if waiting would not help."""
         times = []
         for key in self._candidates(request):
             if key.active:

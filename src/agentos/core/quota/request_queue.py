@@ -12,19 +12,19 @@ from agentos.core.ratelimit.limits import CallCost
 NEVER = float("inf")
 MAX_QUEUES = 256  # before empty ones are removed
 _Entry = tuple[float, int, LeaseRequest]
-"""A request in a queue, after its priority and the number of its arrival."""
+"""A queued request: its priority, its number in order of arrival, and the request itself."""
 
 
 class Decision(Enum):
-    """What became of a request that was offered in `RequestQueue.serve`."""
+    """What happened to a request that `RequestQueue.serve` offered."""
 
     GRANTED = auto()
     BLOCKED = auto()
-    """It waits, and holds back those of its kind that cost as much or more."""
+    """It waits, and holds back requests of its kind that cost as much or more."""
     BLOCKED_KIND = auto()
     """It waits, and so do all others of its kind."""
     STOP = auto()
-    """The budget cannot pay for it: the pass ends, and nobody else is served."""
+    """The budget cannot pay for it: the pass ends without serving any further request."""
 
 
 class RequestQueue:
@@ -41,7 +41,7 @@ class RequestQueue:
         self._numbers = itertools.count()
 
     def add(self, request: LeaseRequest) -> bool:
-        """Returns False if the request joined an existing queue of its kind."""
+        """Return False if the request joined an existing queue of its kind."""
         self.count += 1
         entry = (request.priority, next(self._numbers), request)
         if request.not_before > request.requested_at:
@@ -58,13 +58,13 @@ class RequestQueue:
         return self._delayed[0][0] if self._delayed else NEVER
 
     def due(self, now: float) -> list[LeaseRequest]:
-        """The requests that wait for nothing but a key, in order of priority."""
+        """The requests that wait only for a key, in order of priority."""
         entries = list(itertools.chain.from_iterable(self._queues.values()))
         entries += [entry for at, entry in self._delayed if at <= now]
         return [request for _, _, request in sorted(entries)]
 
     def heads(self, now: float) -> list[LeaseRequest]:
-        """The first request of each kind that waits for nothing but a key."""
+        """The first request of each kind that waits only for a key."""
         found = {entry[2].kind: entry[2] for at, entry in self._delayed if at <= now}
         return list((found | {kind: queue[0][2] for kind, queue in self._queues.items() if queue}).values())
 
@@ -79,7 +79,7 @@ class RequestQueue:
         return len(self._queues.get(kind, ()))
 
     def end_delays_of(self, provider: str, now: float) -> None:
-        """Ends the delay of all requests that may use this provider."""
+        """End the delay of all requests that may use this provider."""
         self._delayed = [
             (min(at, now) if provider in entry[2].providers else at, entry) for at, entry in self._delayed
         ]
@@ -93,7 +93,7 @@ class RequestQueue:
         self.count = sum(map(len, self._queues.values())) + len(self._delayed)
 
     def serve(self, now: float, decide: Callable[[LeaseRequest], Decision]) -> None:
-        """Offers the requests that are due to `decide`, and removes those that it grants."""
+        """Offer the requests that are due to `decide`, and remove those that it grants."""
         while self._delayed and self._delayed[0][0] <= now:
             self._enqueue(heapq.heappop(self._delayed)[1])
         queues = [queue for queue in self._queues.values() if queue]
@@ -131,7 +131,7 @@ class RequestQueue:
 
 
 class _QueuePass:
-    """One queue during one pass: entries before `position` are handled; `passed` are those of them that keep waiting."""
+    """One queue during one pass: entries before `position` are handled; `passed` are the handled ones that keep waiting."""
 
     __slots__ = ("_blocked", "_granted", "entries", "passed", "position")
 
@@ -143,7 +143,7 @@ class _QueuePass:
         self._blocked: list[CallCost] = []
 
     def advance(self, decision: Decision) -> _Entry | None:
-        """Notes the decision and returns the next entry worth offering a key to; None if there is none."""
+        """Note the decision and return the next entry worth offering; None if there is none."""
         if decision is Decision.BLOCKED_KIND:
             return None
         entry = self.entries[self.position]
@@ -162,7 +162,7 @@ class _QueuePass:
         return None
 
     def remove_granted(self) -> int:
-        """Removes the granted entries from the queue and returns their number."""
+        """Remove the granted entries from the queue and return their number."""
         if self._granted:
             self.entries[: self.position] = self.passed
         return self._granted

@@ -1,23 +1,23 @@
-"""Adaptive pace: the rate of evenly sent calls where no limit explains what a provider refuses."""
+"""Adaptive pace: the rate at which calls are evenly spaced when no limit explains what a provider refuses."""
 
 from dataclasses import dataclass
 
-PACE_GROWTH, MAX_PACE_GROWTH = 1.03, 1.25  # factors; doubled as long as nothing is refused
-UNTRIED_PACE_GROWTH = 1.12  # factor until a call is refused
-MIN_PACE_GROWTH = 1.008  # factor while the pace that is refused stays about the same
+PACE_GROWTH, MAX_PACE_GROWTH = 1.03, 1.25  # factors; the growth is doubled as long as nothing is refused
+UNTRIED_PACE_GROWTH = 1.12  # factor until a call is refused for the first time
+MIN_PACE_GROWTH = 1.008  # factor while calls are always refused at about the same pace
 NEAR_CEILING, BELOW_CEILING = 1.12, 0.9  # factors within which two paces are about the same
 CALLS_PER_GROWTH, CALLS_NEAR_CEILING = 12, 24
 PACE_STEP_BACK = 0.93  # factor after a refusal
 KNOWN_STEP_BACK = 0.96  # factor after a refusal that follows another one, at about the same pace
-GROWTHS_BACK = 3  # steps of growth that are taken back once the pace that is refused is known
+GROWTHS_BACK = 3  # steps of growth to undo after a refusal at a known ceiling
 
 
 @dataclass(slots=True)
 class AdaptivePace:
     """Raises the pace until a call is refused, steps back, and approaches that ceiling in ever smaller steps.
 
-    Evenly spaced calls pass every limiter. A refusal that follows another one after few calls means that the pace was
-    far too high: then it steps back further.
+    Evenly spaced calls pass every limiter. If a refusal follows another one after only a few calls, the pace was far too
+    high, and it steps back further.
     """
 
     per_second: float
@@ -43,7 +43,7 @@ class AdaptivePace:
         return True
 
     def record_refusal(self, sent_at: float, now: float) -> bool:
-        """Return whether the pace has changed: it does not for calls that were sent before the last refusal was known."""
+        """Return whether the pace has changed. Calls that were sent before the last refusal arrived do not change it."""
         if sent_at <= self._refused_at:
             return False
         is_known = self.ceiling / NEAR_CEILING < self.per_second < NEAR_CEILING * self.ceiling

@@ -24,8 +24,8 @@ class CircuitBreaker:
     A prompt that always ends in a 500 says nothing about other models, so each model has a breaker of its own; in an
     outage of the provider, that of every model in use opens.
 
-    It guards against outages (5xx, broken connections), which are no key's fault; a key that is refused gets
-    a `Cooldown` instead. It is closed at first. After `FAILURE_THRESHOLD` consecutive failures it opens:
+    It guards against outages (5xx, broken connections), for which no key is to blame; a refused key gets a
+    `Cooldown` instead. It is closed at first. After `FAILURE_THRESHOLD` consecutive failures it opens:
     `allows` then admits one probe at a time, with exponential backoff between probes. The first success
     closes it again.
 
@@ -59,7 +59,7 @@ class CircuitBreaker:
         return opens
 
     def merge(self, failures: int, open_until: float, reason: str, at: float) -> None:
-        """Take over what another run reported at `at`."""
+        """Apply what another run reported at `at`."""
         self.failures, self.reason = max(self.failures, failures), reason
         if open_until:
             self.opened_at = at if self.opened_at is None else self.opened_at
@@ -78,6 +78,6 @@ class CircuitBreaker:
             self.probe = lease
 
     def record_end(self, lease: str) -> None:
-        """Note that a call ended, however it ended, so that the next probe may be sent."""
+        """Note that a call has ended, with whatever result, so that the next probe may be sent."""
         if self.probe == lease:
             self.probe = ""

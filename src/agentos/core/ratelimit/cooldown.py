@@ -6,7 +6,7 @@ from agentos.core.ratelimit.refusals import MAX_HINT, clamp_hint
 
 PROBE_INTERVAL = 3600.0  # seconds between probes of an exhausted day
 PROBATION = 0.25  # seconds in which the first call after a cooldown is sent alone
-MIN_DOUBLED_WAIT = 0.5  # seconds; a hint of 0 would stay 0 however often it is doubled
+MIN_DOUBLED_WAIT = 0.5  # seconds; a hint of 0 would remain 0 however often it is doubled
 MAX_DOUBLINGS = 12
 NO_ACCESS_COOLDOWN = 6 * 3600.0  # seconds
 
@@ -16,17 +16,17 @@ class Cooldown:
     """Cooldown of one bucket and model after a rate limit (`until`) or a used-up day (`exhausted_until`).
 
     It follows the provider's own hint, and doubles the wait each time the hint turns out to be too short. The
-    first call after a cooldown is sent alone (probation); others follow only if it is not refused. While a
-    day is exhausted, one probe per hour checks whether the provider still means it. A call that was sent after
-    the last refusal and succeeded ends the cooldown.
+    first call after a cooldown is sent alone (probation); others follow only if it is not refused. While a day's
+    quota is exhausted, one probe per hour checks whether the provider still refuses. A call that was sent after the
+    last refusal and succeeded ends the cooldown.
 
         seconds = cooldown.start(now, hint=30.0, reason="429")
         ...
         if not cooldown.blocks(now):
             cooldown.record_send(now)
 
-    Use a `RateLimiter` to avoid refusals; this is what happens when one came all the same. Failures of the
-    provider itself open its `CircuitBreaker` and start no cooldown.
+    A `RateLimiter` avoids refusals; a cooldown handles those that happen anyway. Failures of the provider itself
+    open its `CircuitBreaker` and start no cooldown.
     """
 
     until: float = 0.0
@@ -44,11 +44,11 @@ class Cooldown:
     def start(self, now: float, hint: float | None, reason: str, *, probing: bool = False) -> float:
         """Start or extend the cooldown after a rate limit; return its length in seconds.
 
-        With `probing` the provider gave no hint, and the rate limiter decides when to send the next call. It is then
-        expected after `hint` seconds, but may be sent sooner, when another call has ended.
+        With `probing` the provider gave no hint, and the rate limiter decides when to send the next call: probably
+        after `hint` seconds, but perhaps sooner, when another call has ended.
         """
         if self.probing or probing:
-            # The rate limiter decides: the end is only what a person is told, and no hint was followed in vain.
+            # The rate limiter decides: the end of the cooldown is only for display, and no hint was followed in vain.
             self.until, self.consecutive_refusals = min(self.until, now), 1
         elif not self.limited(now):
             followed_in_vain = self.sent_since_refusal <= 1
@@ -57,7 +57,7 @@ class Cooldown:
         self.sent_since_refusal, self.probation_until = 0, None
         seconds = clamp_hint(hint)
         if self.consecutive_refusals > 1:
-            # At most twice the last wait: a hint that is longer anyway is taken at its word.
+            # At most twice the last wait. A hint that is longer anyway is followed as it is.
             doublings = min(self.consecutive_refusals - 1, MAX_DOUBLINGS)
             doubled = max(seconds, MIN_DOUBLED_WAIT) * 2**doublings
             seconds = max(seconds, min(doubled, 2 * max(self.until - self.refused_at, MIN_DOUBLED_WAIT)))
@@ -93,7 +93,7 @@ class Cooldown:
     def merge(
         self, until: float, exhausted_until: float, reason: str, at: float, *, no_access: bool = False
     ) -> None:
-        """Take over a cooldown that another run reported at `at`; the later end wins."""
+        """Adopt a cooldown that another run reported at `at`; the later end wins."""
         self.until, self.reason = max(self.until, until), reason
         self.refused_at = max(self.refused_at, at)
         if exhausted_until > self.exhausted_until:
@@ -101,7 +101,7 @@ class Cooldown:
             self.no_access = no_access
 
     def record_send(self, now: float) -> None:
-        """Note that a call was sent: the first one after a cooldown starts the probation."""
+        """Note that a call was sent; the first one after a cooldown starts the probation."""
         self.sent_since_refusal += 1
         if self.sent_since_refusal == 1 and self.consecutive_refusals:
             self.probation_until = now + PROBATION
@@ -115,7 +115,7 @@ class Cooldown:
         return now < self.exhausted_until
 
     def is_over(self, now: float) -> bool:
-        """Return whether nothing is left to wait for, the probation included."""
+        """Return whether nothing is left to wait for, including the probation."""
         return now >= self.until and now >= self.exhausted_until and now >= (self.probation_until or 0.0)
 
     def blocks(self, now: float) -> bool:
@@ -129,7 +129,7 @@ class Cooldown:
         return max(self.until, self.exhausted_until)
 
     def next_allowed_at(self) -> float:
-        """When the next call may be sent, be it a probe."""
+        """When the next call may be sent, even if only a probe."""
         if not self.consecutive_refusals and not self.exhausted_until:
             return self.until
         return max(self.until, self.probation_until or 0.0, min(self.exhausted_until, self.probe_at))

@@ -7,7 +7,7 @@ from agentos.core.ratelimit.limits import Counting, LearnedLimits
 from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.windows import Reservation
 
-FIRST_EARLY_SHARE, MIN_EARLY_SHARE = 0.4, 0.06  # of a window's length, by which a trial may come too early
+FIRST_EARLY_SHARE, MIN_EARLY_SHARE = 0.4, 0.06  # of a window's length, by which a trial may be early
 EXACT_LENGTH = 6.0  # seconds; the length of a shorter window is not known exactly from hints in whole seconds
 EARLY_INTERVAL, LATE_EARLY_INTERVAL = 6, 150  # calls of a key between two early trials
 MAX_FOLLOWED = 8  # steps by which another key has shortened a length
@@ -15,15 +15,15 @@ MAX_FOLLOWED = 8  # steps by which another key has shortened a length
 
 @dataclass(slots=True)
 class EarlyTrials:
-    """Shortens windows whose length is a guess, step by step, by one key for all keys of the provider.
+    """Shortens windows whose length is a guess, step by step; one key tries it for all keys of the provider.
 
-    Each refused trial halves the next step. A limit that refuses a call although nothing was sent too early was
-    shortened by chance: it returns to the length before.
+    Each refused trial halves the next step. If a call is refused that was not sent early, the last trial was admitted by
+    chance, and the window returns to its earlier length.
     """
 
     profile: ProviderProfile
     call: Reservation | None = None
-    """The trial of which it is not known yet whether it is admitted."""
+    """The trial in flight, not yet known to be admitted or refused."""
     previous: LearnedLimits | None = None
     """The limits before the last trial that was admitted, in case it was admitted by chance."""
     _calls_since: int = 0
@@ -46,7 +46,7 @@ class EarlyTrials:
             self.profile.is_trying_early = True
 
     def end(self, call: Reservation) -> bool:
-        """Note that it is known what became of the call; return whether it was the trial."""
+        """Note that the result of the call is known; return whether it was the trial."""
         if call is not self.call:
             return False
         self.call = None
@@ -54,7 +54,7 @@ class EarlyTrials:
         return True
 
     def shortened(self, learned: LearnedLimits, early: float) -> LearnedLimits:
-        """The limits after a trial was admitted that was sent so many seconds early."""
+        """The limits after a trial that was sent this many seconds early was admitted."""
         share, self.previous = self.share(learned), learned
         shorter = _shortened(learned, early)
         self.profile.record_shortened(learned.lengths, early)
@@ -62,7 +62,7 @@ class EarlyTrials:
         return shorter
 
     def follow(self, learned: LearnedLimits) -> LearnedLimits:
-        """Take over the length that another key has found for windows of the same length."""
+        """Adopt the length that another key has found for windows of the same length."""
         for _ in range(MAX_FOLLOWED):
             early = self.profile.shortened.get(learned.lengths)
             if not early:
@@ -87,11 +87,11 @@ def _shortened(learned: LearnedLimits, early: float) -> LearnedLimits:
 
 
 def _is_exact(learned: LearnedLimits, newest: ObservedRefusal | None) -> bool:
-    """Whether the provider's hints tell the length of the window well enough."""
+    """Whether the provider's hints show the length of the window precisely enough."""
     if newest is None or any(
         limit.counting is Counting.FIXED or limit.amount > 1 for limit in learned.limits
     ):
-        # Of several calls, one that is admitted early may as well mean that the limit is higher.
+        # If the limit is several calls, an early one that is admitted may just mean that the limit is higher.
         return True
     if not newest.hinted:
         return False

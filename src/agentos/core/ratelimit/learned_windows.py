@@ -1,4 +1,4 @@
-"""Learned windows: usage counted against limits that were found from refusals, and when to try more than they allow."""
+"""Learned windows: usage counted against limits found from refusals, and when to try more than they allow."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,11 @@ from agentos.core.ratelimit.windows import UsageWindow
 
 MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
 MIN_TRIED_EARLY = 0.01  # seconds
-SLOT_TRIAL_DELAY = 1.0  # seconds after the last call, for a trial whether there are more slots
-LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may come too early
-TRIED_SHARE = 0.3  # of the time that one call takes up on average: the least wait that is worth a trial
+SLOT_TRIAL_DELAY = 1.0  # seconds after the last call before a trial for more slots
+LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may be early
+TRIED_SHARE = 0.3  # of the average time between two allowed calls: the shortest wait that is worth a trial
 MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
-MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then one is sent whatever was learned
+MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then a call is sent regardless of what was learned
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class LearnedWindows:
     windows: dict[Dimension, UsageWindow] = field(default_factory=dict)
 
     def is_full(self, in_flight: int) -> bool:
-        """Whether all slots are taken that the provider was found to have."""
+        """Whether as many calls are in flight as the provider was found to allow."""
         slots = self.limits.concurrency if self.limits else None
         return slots is not None and in_flight >= slots
 
@@ -52,13 +52,13 @@ class LearnedWindows:
             return now
         windows = self.windows.values()
         spacing = max((1.0 / window.rate.per_second for window in windows), default=0.0)
-        # A bucket is not extended, however long it takes to refill.
+        # Token buckets have no slack, however long they take to refill.
         extended = (window for window in windows if window.counting is not Counting.TOKEN_BUCKET)
         slack = max((window.slack for window in extended), default=0.0)
         if allowed_at - now <= max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing):
             return None
         if not hinted:
-            # Without a hint a refusal says little, so try when the limit is likely to be open.
+            # A refusal without a hint reveals little, so try when the limit is likely to be open.
             longest = max((window.rate.seconds for window in windows), default=0.0)
             return max(now, allowed_at - LATE_SHARE * longest)
         return now

@@ -10,8 +10,8 @@ from agentos.core.ratelimit.limit_scoring import bucket_levels
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit
 from agentos.core.ratelimit.window_lengths import WINDOW_LENGTHS
 
-SHORT_HISTORY = 3  # calls before a refusal without a hint that may have left the window when it opened
-MAX_ODD_WIDTH = 0.2  # of an unusual length: without a hint it must be known to this share
+SHORT_HISTORY = 3  # calls before a refusal, any of which may have left the window when it opened
+MAX_ODD_WIDTH = 0.2  # without a hint, an unusual length must be known to within this share of it
 MIN_LENGTH = 0.05  # seconds
 AMOUNT_SOURCES = 4  # of the latest refusals
 
@@ -43,7 +43,7 @@ def limit_candidates(
 
 
 def _odd_lengths(evidence: Evidence) -> list[float]:
-    """Lengths of windows that opened, for the newest refusal, because one of the latest calls had left them."""
+    """The lengths of windows that would have opened, for the newest refusal, as one of the latest calls left them."""
     newest = evidence.refusals[0]
     if not math.isfinite(newest.opens_until):
         return []
@@ -57,7 +57,7 @@ def _odd_lengths(evidence: Evidence) -> list[float]:
 def _sliding_amount(
     evidence: Evidence, dimension: Dimension, seconds: float, refusal: ObservedRefusal
 ) -> float:
-    """Return how much the window admits if it opened when one of the calls left it; 0 if none did then."""
+    """Return how much the window admits if it opened when one of the calls left it; 0 if no call left it then."""
     end = evidence.admitted_before(refusal)
     first = bisect_left(evidence.at, refusal.opens_from - seconds - HINT_TOLERANCE)
     last = bisect_right(evidence.at, refusal.opens_until - seconds, hi=end)
@@ -65,7 +65,7 @@ def _sliding_amount(
         return 0.0
     sums = evidence.sums[dimension]
     if dimension is Dimension.REQUESTS:
-        # A hint that fits several calls: the window was as full as it has ever been.
+        # If the hint fits several calls, assume the largest amount.
         return sums[end] - sums[first]
     size = refusal.call.cost.amount(dimension)
     return _roundest(sums[end] - sums[first + 1] + size, sums[end] - sums[first] + size)
@@ -99,7 +99,7 @@ def _fixed_amount(evidence: Evidence, dimension: Dimension, seconds: float, star
 
 
 def _buckets(evidence: Evidence, dimension: Dimension) -> Iterator[LearnedLimit]:
-    """Measure a token bucket from one opening to the next: at each it has room for exactly the refused call."""
+    """Measure a token bucket from one opening to the next: at each opening it has room for exactly the refused call."""
     newest = evidence.refusals[0]
     earlier = [one for one in evidence.refusals[1:] if one.opens_at <= newest.call.at + HINT_TOLERANCE]
     if not earlier or not math.isfinite(newest.opens_until):
@@ -108,7 +108,7 @@ def _buckets(evidence: Evidence, dimension: Dimension) -> Iterator[LearnedLimit]
         if bucket := _measured_bucket(evidence, dimension, one):
             yield bucket
             if not evidence.unchanged and dimension is Dimension.REQUESTS:
-                # What it holds cannot be told from calls that were sent before it changed.
+                # Its capacity cannot be inferred from calls that were sent before it changed.
                 yield replace(bucket, amount=1.0, seconds=bucket.length)
 
 

@@ -17,12 +17,18 @@ from agentos.core.ratelimit.windows import NEVER, Reservation
 
 SPARE_CALLS = 2.0  # a learned limit has risen if more calls than this are admitted beyond it
 KEPT_REFUSALS = 12
-MAX_SURPRISES, SURPRISE_CALLS = 4, 100  # refusals of allowed calls, among so many: then nothing is explained
+MAX_SURPRISES, SURPRISE_CALLS = (
+    4,
+    100,
+)  # that many refusals of allowed calls, out of so many: the limits are wrong
 OPENING_TOLERANCE = 0.02  # seconds; openings closer than this are treated as equal
 MAX_UNEXPLAINED = 6  # unexplained refusals in a row, despite hints, before falling back to an even pace
-MIN_AVERAGED, AVERAGED_CALLS = 6, 60  # calls whose average rate is kept where nothing else helps
-MIN_REFUSALS_PACED = 6  # that limits have to explain, to be obeyed instead of an even pace
-MAX_CAUTIOUS_CALLS = 100  # sent one by one after the limits of another key have changed
+MIN_AVERAGED, AVERAGED_CALLS = (
+    6,
+    60,
+)  # calls, at least and at most, whose average rate an even pace starts with
+MIN_REFUSALS_PACED = 6  # refusals that limits have to explain to be obeyed instead of an even pace
+MAX_CAUTIOUS_CALLS = 100  # calls sent one by one after the limits of another key have changed
 
 
 @dataclass(slots=True)
@@ -36,8 +42,8 @@ class LimitEstimator:
     limit may have risen, and it explores again.
 
     A refusal without a hint is followed by `LimitProbes`, one call at a time. The first one admitted stands in for the
-    hint. Where nothing explains the refusals, or limits are refused that were thought to be known, calls are sent at an
-    `AdaptivePace`.
+    hint. Where nothing explains the refusals, or calls that the learned limits allow keep being refused, calls are sent
+    at an `AdaptivePace`.
     """
 
     history: Sequence[Reservation]
@@ -48,17 +54,17 @@ class LimitEstimator:
     exploring: bool = True
     probing: bool = False
     _pace: AdaptivePace | None = None
-    """While calls are merely sent evenly."""
+    """Set while calls are merely sent evenly."""
     _unconfirmed: UnconfirmedCalls = field(init=False)
     _probes: LimitProbes = field(init=False)
     _early: EarlyTrials = field(init=False)
     _certain_since: float = NEVER
-    """What was admitted since is allowed by the present limits; infinite if they may have changed meanwhile."""
+    """The present limits allow everything admitted since then; infinite if they may have changed meanwhile."""
     _explored_since: float | None = None
     _is_trying: bool = False
     """Whether it explores after an admitted trial, and has not found much more room yet."""
     explores_beyond: bool = False
-    """Whether it explores what lies beyond the learned limits: what they allow needs no confirmation."""
+    """Whether it explores beyond the learned limits: calls within them need no confirmation."""
     _refusals: deque[ObservedRefusal] = field(default_factory=lambda: deque(maxlen=KEPT_REFUSALS))
     _considered: ObservedRefusal | None = None
     """The newest refusal when an explanation was last looked for."""
@@ -83,7 +89,7 @@ class LimitEstimator:
         if self.probing:
             return max(now, self._probe_at(in_flight))
         if self.learned is None and self._refusals and self._findings != self.profile.findings:
-            # What another key has found may explain the refusals of this one, too.
+            # What another key has found may also explain the refusals of this one.
             self._fit(now)
         if self._findings != self.profile.findings:
             self._findings = self.profile.findings
@@ -95,7 +101,7 @@ class LimitEstimator:
 
     @property
     def _is_outdated(self) -> bool:
-        """Whether another key was found to have new limits since: those of this one may have changed too."""
+        """Whether the limits of another key have changed since: those of this one may have changed too."""
         return (
             self.learned is not None
             and self.learned.since < self.profile.changed_at
@@ -118,13 +124,13 @@ class LimitEstimator:
         return self._probes.next_at(newest.known_at, started_at, self._filled_at(started_at), in_flight)
 
     def _filled_at(self, started_at: float) -> float:
-        """When the last call was sent that may have to leave the window first, if calls differ in size."""
+        """When the last call that may have to leave the window first was sent, if calls differ in size."""
         admitted = (call for call in reversed(self.history) if not call.refused)
         latest = list(itertools.takewhile(lambda call: call.at >= started_at, admitted))
         sizes = [call.cost.amount(Dimension.TOKENS) for call in latest]
         return latest[0].at if sizes and sizes_vary(sizes) else started_at
 
-    # What became of the calls.
+    # Results of the calls.
 
     def record_send(self, call: Reservation) -> None:
         if self._explored_since is None:
@@ -158,7 +164,7 @@ class LimitEstimator:
                 self.probing = False
                 self._fit(now)
             elif self._pace is not None and self._refusals[-1] is not self._considered:
-                # The calls that follow a refusal say when its limit opened: perhaps it can be explained now.
+                # Calls admitted after a refusal show when its limit opened: perhaps it can be explained now.
                 self._fit(now)
 
     def _spare_calls(self, now: float) -> float:
@@ -170,7 +176,7 @@ class LimitEstimator:
         ]
         elapsed = now - (self._explored_since or now)
         admitted = [elapsed * limit.rate.per_second for limit in limits]
-        # Buckets save up what is not used.
+        # Token buckets save up unused capacity.
         saved = [limit.amount for limit in limits if limit.counting is Counting.TOKEN_BUCKET]
         return max([SPARE_CALLS, *saved]) + max(admitted, default=0.0)
 
@@ -212,7 +218,7 @@ class LimitEstimator:
         if last is not None and refusal.hinted and last.hinted:
             self._check_counting(refusal, last, repeated=repeated)
         if repeated:
-            # One event, as long as nothing was sent since: the later refusal knows better what was admitted.
+            # If nothing was sent in between, both are one event, and the later one knows more about what was admitted.
             self._refusals.pop()
         self._refusals.append(refusal)
         return repeated
@@ -223,7 +229,7 @@ class LimitEstimator:
         return self._is_obeying and not call.is_trial and not call.early and call.at > since
 
     def _end_exploration(self, call: Reservation, now: float) -> None:
-        """Note what a refusal means for this exploration or trial, and for the other keys."""
+        """Note the consequences of a refusal for this exploration or trial, and for the other keys."""
         is_certain = self.exploring and self._explored_since is not None
         self.explores_beyond = False
         if not self.probing:
@@ -286,7 +292,7 @@ class LimitEstimator:
             # Earlier refusals were those of another limit.
             self._refusals = deque([self._refusals[-1]], maxlen=KEPT_REFUSALS)
         if fitted is None:
-            self._go_on_unexplained(now)
+            self._handle_unexplained(now)
         elif self._pace is not None and not self._is_convincing(fitted):
             self._step_back(self._refusals[-1].call, now)
         elif self._is_surprised and self._send_evenly(now):
@@ -332,10 +338,10 @@ class LimitEstimator:
         self.learned = self.profile.learned[id(self)] = learned
         self.profile.findings += 1
 
-    def _go_on_unexplained(self, now: float) -> None:
-        """Explore a few times more; then send evenly at the rate that was admitted so far."""
+    def _handle_unexplained(self, now: float) -> None:
+        """Explore a few more times; then send evenly at the rate admitted so far."""
         if self._is_obeying and self._refusals[-1].call.is_trial:
-            # Only its hint is not explained; that it would be refused was to be expected.
+            # Only its hint is unexplained; the refusal itself was expected.
             return
         self._unexplained += 1
         if self._pace is not None:
@@ -348,7 +354,7 @@ class LimitEstimator:
     def _explore(self, since: float | None) -> None:
         self.exploring, self.probing = True, False
         self._unconfirmed.confirmed, self._explored_since = 0, since
-        # A bucket that was filled up admits a trial without being any larger.
+        # A token bucket that has refilled admits a trial without being any larger.
         self.explores_beyond = (
             since is not None
             and self.learned is not None
@@ -359,11 +365,11 @@ class LimitEstimator:
 
     @property
     def pace(self) -> float | None:
-        """Calls a second, while calls are merely sent evenly."""
+        """Calls per second, while calls are merely sent evenly."""
         return self._pace.per_second if self._pace else None
 
     def _send_evenly(self, now: float) -> bool:
-        """Start at the rate that was admitted lately; return whether that is known."""
+        """Start at the rate that was admitted recently; return whether that rate is known."""
         admitted = [call.at for call in self.history if not call.refused][-AVERAGED_CALLS:]
         if len(admitted) < MIN_AVERAGED or now <= admitted[0]:
             return False
@@ -419,7 +425,7 @@ class LimitEstimator:
             self._explore(self._refusals[-1].known_at if self._refusals else None)
 
     def _follow_shortened(self) -> None:
-        """Take over the length that another key has found for windows of the same length."""
+        """Adopt the length that another key has found for windows of the same length."""
         followed = self._early.follow(self.learned) if self.learned else None
         if followed is not None and followed is not self.learned:
             self._obey(followed)
@@ -427,11 +433,11 @@ class LimitEstimator:
     # Other keys and runs.
 
     def forget(self) -> None:
-        """Take back what the provider's other keys were told."""
+        """Withdraw these limits from what the provider's other keys can see."""
         self.profile.learned.pop(id(self), None)
 
     def merge(self, learned: LearnedLimits) -> None:
-        """Take over what another run has learned."""
+        """Adopt what another run has learned."""
         self.learned, self.exploring, self.probing = learned, False, False
         self._unconfirmed.has_refused = True
         self.profile.learned[id(self)] = learned

@@ -1,4 +1,4 @@
-"""Limit evidence: what a provider admitted and refused, and when it opened again."""
+"""Limit evidence: what a provider admitted and refused, and when it started admitting calls again."""
 
 import math
 from bisect import bisect_right
@@ -17,7 +17,7 @@ FITTED_REFUSALS = 8
 
 @dataclass(slots=True)
 class ObservedRefusal:
-    """A refused call, and between which times its limit opened: from its hint, or from the next admission.
+    """A refused call, and the interval in which its limit opened, taken from its hint or from the next admission.
 
     `known_at` is when the refusal arrived, `in_flight` the number of other calls then unanswered.
     """
@@ -42,7 +42,7 @@ class ObservedRefusal:
 
     @property
     def opens_at(self) -> float:
-        """When a call had to be sent to be admitted: the best guess, with the same time on the way for all calls."""
+        """When a call had to be sent to be admitted: a best guess, assuming the same latency for all calls."""
         took = self.known_at - self.call.at
         return self.opens_until - took - HINT_TOLERANCE if self.hinted else self.opens_until
 
@@ -53,7 +53,7 @@ class ObservedRefusal:
 
     @property
     def hint(self) -> float:
-        """The seconds that the refusal asked to wait, if it did."""
+        """The seconds that the refusal asked to wait; meaningless without a hint."""
         return self.opens_until - self.known_at - HINT_TOLERANCE
 
     @property
@@ -69,9 +69,9 @@ class Evidence:
     refusals: list[ObservedRefusal]
     counts_refused: bool = False
     unchanged: bool = True
-    """Whether the limits are taken to be the same all the time, so that every admission counts."""
+    """Whether the limits are assumed never to have changed, so that every admission counts."""
     certain_since: float = math.inf
-    """What was admitted since is allowed by the present limits, whether or not they have changed before."""
+    """The present limits allow everything admitted since then, whether or not they changed before."""
     at: list[float] = field(init=False)
     sums: dict[Dimension, list[float]] = field(init=False)
 
@@ -106,11 +106,11 @@ class Evidence:
         return (Dimension.REQUESTS,)
 
     def size(self, refusal: ObservedRefusal, dimension: Dimension) -> float:
-        """What the refused call needs beyond what is counted already."""
+        """What the refused call needs in addition to what is already counted."""
         return 0.0 if self.counts_refused else refusal.call.cost.amount(dimension)
 
     def admitted_before(self, refusal: ObservedRefusal) -> int:
-        """Calls sent before the refusal was known: they may have overtaken the refused one."""
+        """The number of calls sent before the refusal arrived; they may have overtaken the refused one."""
         return bisect_right(self.at, refusal.known_at)
 
 

@@ -22,12 +22,12 @@ from agentos.core.ratelimit.limit_scoring import (
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
 
 ACCEPTABLE_COST = 0.9  # a hypothesis that costs more is not obeyed
-CONSISTENT_COST = 2.6  # the same for one that explains several openings and contradicts nothing
-ACCEPTABLE_CHANGE_COST = -1.2  # for limits that explain the latest opening only
+CONSISTENT_COST = 2.6  # the same, for one that explains several openings and contradicts nothing
+ACCEPTABLE_CHANGE_COST = -1.2  # the same, for limits that explain the latest opening only
 NEGLIGIBLE_COST = 0.1  # of admissions that contradict a hypothesis
 USUAL_DROP = 1.5  # doublings by which a limit may fall; each further one costs 1
 SECOND_LIMIT_COST, CONCURRENCY_COST = 1.0, 0.6
-# A concurrency limit gives no hint, or always the same few whole seconds: no server knows when a call will end.
+# A concurrency limit gives no hint, or always the same few whole seconds, because no server knows when a call will end.
 MAX_CONCURRENCY_HINT, ODD_HINT_COST = 2.0, 2.0  # seconds, cost
 CONCURRENCY_REWARD = 0.7  # for a refusal at exactly the expected number of calls in flight
 REFUSALS_SINCE_CHANGE = (5, 3)
@@ -48,7 +48,7 @@ def fit_limits(evidence: Evidence, known: Iterable[LearnedLimits], now: float) -
     if len(evidence.refusals) > 1 and (
         chosen is None or not chosen.explains_latest or chosen.cost > acceptable
     ):
-        # Perhaps the limits have changed, and only the latest refusals tell of the new ones.
+        # Perhaps the limits have changed, and only the latest refusals reflect the new ones.
         since_change = _since_change(evidence, known)
         chosen, changed = since_change or chosen, since_change is not None
     if chosen is None or chosen.cost > acceptable:
@@ -57,7 +57,7 @@ def fit_limits(evidence: Evidence, known: Iterable[LearnedLimits], now: float) -
 
 
 def _is_consistent(evidence: Evidence, chosen: Hypothesis) -> bool:
-    """Whether limits explain refusals that waited for several openings, and contradict nothing: that is no chance."""
+    """Whether limits explain refusals before several openings and contradict nothing, which is hardly chance."""
     openings = {one.opens_until for one in evidence.refusals}
     return (
         chosen.explained == len(evidence.refusals)
@@ -67,7 +67,7 @@ def _is_consistent(evidence: Evidence, chosen: Hypothesis) -> bool:
 
 
 def _since_change(evidence: Evidence, known: Sequence[LearnedLimits]) -> Hypothesis | None:
-    """Return the limits that explain several of the latest refusals, or the very latest without any doubt."""
+    """Return the limits that explain several of the latest refusals, or the latest one beyond doubt."""
     for count in (*REFUSALS_SINCE_CHANGE, 1) if evidence.refusals[0].hinted else _latest_openings(evidence):
         if count < len(evidence.refusals):
             latest = _best(replace(evidence, refusals=evidence.refusals[:count], unchanged=False), known)
@@ -81,7 +81,7 @@ def _since_change(evidence: Evidence, known: Sequence[LearnedLimits]) -> Hypothe
 
 
 def _drop_cost(evidence: Evidence, hypothesis: Hypothesis) -> float:
-    """What it costs that a limit would be much lower than what was admitted on average: most change by a factor of two."""
+    """The cost of a limit far below the average of what was admitted: most limits change by a factor of two."""
     elapsed = evidence.refusals[0].known_at - evidence.at[0]
     if len(evidence.at) < 2 or elapsed <= 0:
         return 0.0
@@ -91,9 +91,9 @@ def _drop_cost(evidence: Evidence, hypothesis: Hypothesis) -> float:
 
 
 def _latest_openings(evidence: Evidence) -> list[int]:
-    """How many refusals were waiting for the latest two openings, for the latest, and the very latest refusal.
+    """How many refusals precede the latest two openings, how many the latest one, and 1 for the latest refusal alone.
 
-    All that were refused before the same call was admitted waited for one opening.
+    Refusals before the same admitted call belong to one opening.
     """
     openings = [
         len(list(group)) for _, group in itertools.groupby(one.opens_until for one in evidence.refusals)
@@ -122,7 +122,7 @@ def _best(evidence: Evidence, known: Sequence[LearnedLimits]) -> Hypothesis | No
 def _combined(
     evidence: Evidence, requests: list[Hypothesis], tokens: list[Hypothesis], known: Sequence[LearnedLimit]
 ) -> Iterator[Hypothesis]:
-    """Yield limits of both dimensions, counted alike: a refusal is explained by the one that opens last."""
+    """Yield pairs of limits, one per dimension, counted alike: a refusal is explained by the one that opens last."""
     for first, second in itertools.product(requests, tokens):
         one, other = first.limits[0], second.limits[0]
         is_bucket = one.counting is Counting.TOKEN_BUCKET
@@ -172,7 +172,7 @@ def _concurrent(evidence: Evidence, known: Iterable[LearnedLimits]) -> Iterator[
 
 
 def _in_flight_at_send(evidence: Evidence) -> list[int]:
-    # A call that ends while the next is on its way has left its slot at the provider.
+    # A call that ends while the next one is on its way no longer occupies a slot at the provider.
     newest = evidence.refusals[0]
     on_the_way = 2 * (newest.known_at - newest.call.at) + HINT_TOLERANCE
     ends = sorted(call.ended_at for call in evidence.calls)

@@ -8,24 +8,20 @@ from agentos.core.ratelimit.windows import slack_of
 
 MIN_PROBE_GAP = 0.02  # seconds
 PROBE_GAP_GROWTH = 1.5  # factor for each probe that was refused
-MAX_GAP_GROWTHS = 50  # by then a gap has its greatest length; a much larger power would overflow
+MAX_GAP_GROWTHS = 50  # a gap has reached its maximum by then; a much larger power would overflow
 MAX_PROBE_GAP = 60.0  # seconds
 FOLLOWER_DELAY = 0.25  # seconds by which the other keys probe later, so that they learn from the first
-LEAST_SHARE = (
-    0.2  # of the time since the limit was first used: no usual length that is further off is left out
-)
-MAX_BURST_SHARE = 0.2  # of a window's length, in which the calls that have filled it were sent
-GAP_SHARE, MAX_LEAST_GAP = (
-    0.4,
-    2.0,
-)  # of a gap, seconds: an opening that comes sooner after a refusal is not tried
+# An opening sooner after a refusal than these is not tried: shares of the time since the limit was first used and of a
+# gap, and seconds.
+LEAST_SHARE, GAP_SHARE, MAX_LEAST_GAP = 0.2, 0.4, 2.0
+MAX_BURST_SHARE = 0.2  # of a window's length: calls sent within it filled the window in one burst
 
 
 @dataclass(slots=True)
 class LimitProbes:
     """Schedules probes at growing intervals, at moments when a window of a usual length would open.
 
-    A probe is due as soon as another call of the key has ended, too, unless limits of concurrency are ruled out.
+    A probe is also due as soon as another call of the key has ended, unless concurrency limits are ruled out.
     """
 
     profile: ProviderProfile
@@ -41,7 +37,7 @@ class LimitProbes:
         self.closed_since, self.slots = refused_at, in_flight
 
     def record_refusal(self, sent_at: float, started_at: float, in_flight: int) -> None:
-        """A probe was refused: windows that would have opened by then are ruled out for all keys of the provider."""
+        """Note a refused probe, which rules out windows that would have opened by then, for all keys of the provider."""
         self.refused += 1
         if in_flight < self.slots:
             self.profile.concurrency_ruled_out = True
@@ -49,7 +45,7 @@ class LimitProbes:
         self.slots = in_flight
 
     def end(self, admitted_at: float) -> None:
-        """A probe was admitted: the next ones start sooner if the limit opened sooner."""
+        """Note an admitted probe: the next probes start sooner if the limit opened sooner."""
         closed = admitted_at - self.closed_since
         self._gap = min(MAX_PROBE_GAP, max(MIN_PROBE_GAP, closed / 2))
         self.profile.first_probe_gap = min(self.profile.first_probe_gap, self._gap)
@@ -58,8 +54,8 @@ class LimitProbes:
     def next_at(self, refused_at: float, started_at: float, filled_at: float, in_flight: int) -> float:
         """When to send the next probe after the last refusal.
 
-        The limit was used from `started_at` on. Of tokens, a window may have no room before the calls sent until
-        `filled_at` have left it, too.
+        The limit was used from `started_at` on. A window of tokens may have no room until all calls sent up to
+        `filled_at` have left it.
         """
         if in_flight < self.slots and not self.profile.concurrency_ruled_out:
             return 0.0
@@ -76,9 +72,9 @@ class LimitProbes:
         return refused_at + gap
 
     def _max_gap(self, closed: float) -> float:
-        """Where windows of a certain length were found before, the next one cannot be far, unless that is over already.
+        """The longest gap. After windows of a certain length, the next opening is not far off, unless it is overdue.
 
-        A limit that stays closed for longer has changed, or another key of the same quota uses all of it up.
+        A limit that stays closed for longer has changed, or another key of the same quota uses all of it.
         """
         if not self.last_length:
             return MAX_PROBE_GAP

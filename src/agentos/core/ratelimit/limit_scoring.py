@@ -10,19 +10,19 @@ from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit
 from agentos.core.ratelimit.window_lengths import WINDOW_LENGTHS
 from agentos.core.ratelimit.windows import slack_of
 
-ODD_LENGTH_COST = 0.8  # of a window of any length that is not usual
+ODD_LENGTH_COST = 0.8  # of a window of an unusual length
 CONTRADICTION, LATEST_CONTRADICTION = 3.0, 4.5  # cost of a refusal that a hypothesis does not explain
 CERTAIN_ADMISSION_COST, MAX_CERTAIN_COST = 1.5, 6.0  # of calls admitted since the limits were explored
 ADMISSION_COST, MAX_ADMISSION_COST = 1.5, 2.5  # of one, and of all calls that a hypothesis would have refused
 MAX_REWARD = 3.0  # for a hint that was predicted exactly
 CHANCE = 0.3  # the share of the time between two calls in which a prediction comes true by chance
-AGE_WEIGHT = 0.7  # of a refusal, for each later one
-# Rewards for what other keys of the provider, or earlier fits, have found: the length of a window, of one that is counted
-# in another way, and its size.
+AGE_WEIGHT = 0.7  # factor by which each later refusal lowers the weight of an earlier one
+# Rewards for agreeing with what other keys of the provider, or earlier fits, have found: the same length and counting, the
+# same length counted in another way, the same amount.
 KNOWN_LENGTH, KNOWN_PERIOD, KNOWN_AMOUNT = 1.5, 1.0, 0.5
 TOKENS_COST = 0.5
 COUNTING_COST = {Counting.SLIDING: 0.0, Counting.FIXED: 1.0, Counting.TOKEN_BUCKET: 0.8}
-ALIKE = 0.05  # two rates that differ by less are the same
+ALIKE = 0.05  # two rates that differ by less than this share are treated as equal
 
 
 @dataclass(slots=True)
@@ -33,13 +33,13 @@ class Hypothesis:
     opens: list[float]
     admission_cost: float
     fitted: int
-    """The latest refusals that its numbers were taken from: predicting these proves nothing."""
+    """How many of the latest refusals its numbers were taken from: predicting these proves nothing."""
     concurrency: int | None = None
     cost: float = 0.0
     explained: int = 0
     explains_latest: bool = False
     sizes: tuple[float, ...] = ()
-    """Of an average call, as each limit counts it."""
+    """The size of an average call, as each limit counts it."""
 
 
 def predict(evidence: Evidence, limit: LearnedLimit, fitted: int) -> Hypothesis:
@@ -128,7 +128,7 @@ def max_admission_cost(evidence: Evidence) -> float:
 
 
 def admission_weight(evidence: Evidence, when: float) -> float:
-    """Contradicting admissions count less the more refusals came after them: limits change."""
+    """Contradicting admissions count less the more refusals followed them, because limits change."""
     if when >= evidence.certain_since:
         return CERTAIN_ADMISSION_COST
     if not evidence.unchanged:

@@ -35,8 +35,8 @@ class RateLimiter:
             limiter.drop(reservation, now)          # failed, admission unknown
 
     It keeps configured and stated limits exactly and so causes hardly any refusal (at most one, to find out
-    how the provider counts). Estimated limits are found by being refused now and then. It does not wait, and
-    it does not know about refusals' waiting times: that is the `Cooldown` of the bucket.
+    how the provider counts). Estimated limits are found by being refused now and then. It does not wait; how long to
+    wait after a refusal is up to the `Cooldown` of the bucket.
     """
 
     def __init__(
@@ -159,8 +159,8 @@ class RateLimiter:
     def probe_at(self, cost: CallCost, now: float) -> float | None:
         """Return when one call may be sent beyond the limits, to learn from it; None if that is not worth it.
 
-        Of limits that are known it probes how the provider counts: such a call fits into a token bucket while a
-        sliding window would stay closed for long. Of learned limits it is a trial whether they have risen.
+        For known limits, it probes how the provider counts: such a call fits into a token bucket while a sliding
+        window would stay closed for long. For learned limits, it tries whether they have risen.
         """
         if self._estimator is not None and self._may_try:
             allowed_at, in_flight = self._learned_at(cost, now), len(self._in_flight)
@@ -188,7 +188,7 @@ class RateLimiter:
             self.profile.start_probe(now)
 
     def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
-        """The windows whose counting depends on the provider, with what this call takes of each."""
+        """The windows whose counting depends on the provider, with the amount that this call uses of each."""
         return [
             (window, cost.amount(name))
             for name, window in self._windows.items()
@@ -226,7 +226,7 @@ class RateLimiter:
             self._forget_learned()
 
     def add_limit(self, dimension: Dimension, rate: Rate) -> bool:
-        """Take over a limit that the provider stated, unless a stricter one is configured; true if it is new."""
+        """Adopt a limit that the provider stated, unless a stricter one is configured; return whether it is new."""
         configured = self._configured.get(dimension)
         if self._stated.get(dimension, configured) == rate:
             return False
@@ -265,7 +265,7 @@ class RateLimiter:
             self._set_counting(dimension, window)
 
     def _set_counting(self, dimension: Dimension, window: UsageWindow) -> None:
-        """Count as the provider does; fixed windows start at the same time for all keys until one is refused."""
+        """Count as the provider does. Fixed windows are assumed to start together for all keys until one is refused."""
         if dimension is not Dimension.DAY and window.rate.seconds >= MIN_PROFILED_WINDOW:
             window.counting = self.profile.counting
             window.start = self.profile.window_start if self.window_start is None else self.window_start
@@ -281,9 +281,9 @@ class RateLimiter:
     # Refusals.
 
     def cancel(self, reservation: Reservation, now: float) -> bool:
-        """Take back a refused call; return whether its refusal says anything new.
+        """Take back a refused call; return whether its refusal reveals anything new.
 
-        It does not if the call was sent before the last refusal was known.
+        It does not if the call was sent before the last refusal arrived.
         """
         is_new = reservation.at > self._ignore_refusals_until
         self._ignore_refusals_until = now if is_new else self._ignore_refusals_until
@@ -303,9 +303,9 @@ class RateLimiter:
     def record_refusal(
         self, reservation: Reservation, now: float, hint: float | None, *, is_new: bool
     ) -> float | None:
-        """Learn from a refusal, after `cancel`; return the seconds to wait, None if nobody knows.
+        """Learn from a refusal, after `cancel`; return the seconds to wait, None if unknown.
 
-        `hint` is the provider's own figure, from now on.
+        `hint` is the number of seconds that the provider asks for.
         """
         hinted_at = None if hint is None else now + hint
         inferred = self._infer_counting(reservation, hinted_at)
@@ -323,7 +323,7 @@ class RateLimiter:
         opens_at = self._learned_at(reservation.cost, now)
         learned = estimator.learned
         if hint is not None and (reservation.is_trial or reservation.early):
-            # A hint in whole seconds may be longer than necessary; what is longer still, was learned wrongly.
+            # A hint in whole seconds may be up to one second too long; beyond that, the learned limit was wrong.
             idle = min(ROUNDING, now + hint - opens_at)
             self.profile.record_trial_cost(1.0 + self._learned.calls_in(idle))
         if learned is not None and learned.concurrency is not None and learned.refusals > 1:
@@ -344,7 +344,7 @@ class RateLimiter:
         )
 
     def _infer_counting(self, reservation: Reservation, opens_at: float | None) -> bool:
-        """Infer how the provider counts from a refusal; a limit that looked open to us tells nothing."""
+        """Infer how the provider counts from a refusal; nothing can be inferred if our own count saw the limit open."""
         profiled = self._profiled(reservation.cost)
         sliding_at = max(
             (window.sliding_window_at(amount, reservation.at) for window, amount in profiled), default=0.0
@@ -360,9 +360,9 @@ class RateLimiter:
         return True
 
     def _tighten(self, hinted_at: float | None) -> None:
-        """Count more strictly: a known limit was kept, and yet refused."""
+        """Count more strictly, because a call was refused although it kept the known limits."""
         if self.profile.counting is Counting.FIXED and self.window_start is None and hinted_at is not None:
-            # The fixed windows of this bucket start at another time than those of the first one.
+            # The fixed windows of this bucket start at a different time from those of the first one.
             self.window_start = hinted_at
             self._apply_counting()
         elif self.profile.fall_back_to_sliding():
@@ -378,7 +378,7 @@ class RateLimiter:
         return min(MAX_SHORTFALL, 1.0 / window.rate.per_second)
 
     def _halve_window(self) -> None:
-        """Keep the rate in half the window: the limit is enforced in smaller portions than it is stated."""
+        """Keep the rate but halve the window: the limit is enforced in smaller portions than stated."""
         window = self._windows[Dimension.REQUESTS]
         amount = window.rate.amount // 2
         if amount >= 1:
@@ -387,12 +387,12 @@ class RateLimiter:
     # Other runs.
 
     def merge(self, learned: LearnedLimits) -> None:
-        """Take over what another run has learned; it is tried and corrected like our own."""
+        """Adopt what another run has learned; it is tried and corrected like our own."""
         if self._estimator is not None:
             self._estimator.merge(learned)
 
     def merge_counting(self, counting: Counting, window_start: float | None) -> None:
-        """Take over how the provider counts, as another run has found out."""
+        """Adopt how the provider counts, as found by another run."""
         self.profile.counting = counting
         self.window_start = window_start if counting is Counting.FIXED else None
         self.profile.window_start = window_start or self.profile.window_start

@@ -27,7 +27,7 @@ class Dimension(StrEnum):
 class Rate:
     """At most `amount` in any period of `seconds`.
 
-    Token buckets, fixed windows and sliding windows all admit traffic that keeps to this.
+    Token buckets, fixed windows and sliding windows all admit traffic that stays within it.
     """
 
     amount: float
@@ -53,8 +53,8 @@ Lengths = tuple[tuple[Dimension, Counting | None, float], ...]
 class LearnedLimit:
     """One limit found from refusals: `amount` per `seconds`, counted in one way.
 
-    `start` is when one of its fixed windows starts. Of a token bucket, `amount` is the capacity and `seconds` the time in
-    which it refills.
+    `start` is when one of its fixed windows starts. For a token bucket, `amount` is the capacity and `seconds` the time
+    in which an empty one refills.
     """
 
     dimension: Dimension
@@ -69,11 +69,11 @@ class LearnedLimit:
 
     @property
     def length(self) -> float:
-        """Seconds until a call makes room for another: those of the window, or until a bucket refills by one."""
+        """Seconds until a call makes room for another: the window's length, or the time in which a bucket refills by one."""
         return self.seconds / self.amount if self.counting is Counting.TOKEN_BUCKET else self.seconds
 
     def shortened(self, seconds: float) -> "LearnedLimit":
-        """Return the limit with which a call can be sent so much earlier."""
+        """Return the limit under which a call can be sent this many seconds earlier."""
         length = max(MIN_LENGTH, self.length - seconds)
         return replace(
             self, seconds=self.amount * length if self.counting is Counting.TOKEN_BUCKET else length
@@ -82,9 +82,9 @@ class LearnedLimit:
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimits:
-    """All that was learned about one bucket: the limits that hold together, and the calls it takes at a time.
+    """Everything learned about one bucket: limits that apply together, and how many calls it admits at a time.
 
-    `refusals` is the number of refusals that they explain, `since` when they were found.
+    `refusals` is the number of refusals that they explain, `since` the time when they were found.
     """
 
     limits: tuple[LearnedLimit, ...] = ()
@@ -92,17 +92,17 @@ class LearnedLimits:
     refusals: int = 0
     since: float = 0.0
     changed: bool = False
-    """Whether they explain the latest refusal alone: the limits were others before."""
+    """Whether they explain only the latest refusals: the limits were different before."""
 
     @property
     def lengths(self) -> Lengths:
-        """What most keys of a provider have in common: how each limit counts and how long it lasts, or the slots."""
+        """What most keys of a provider have in common: how each limit counts and its length, or the number of slots."""
         if self.concurrency is not None:
             return ((Dimension.REQUESTS, None, float(self.concurrency)),)
         return tuple((limit.dimension, limit.counting, round(limit.length, 3)) for limit in self.limits)
 
     def shifted(self, seconds: float) -> "LearnedLimits":
-        """The same by another clock."""
+        """The same limits with times by another clock."""
         limits = tuple(replace(limit, start=limit.start + seconds) for limit in self.limits)
         return replace(self, limits=limits, since=self.since + seconds)
 
@@ -125,7 +125,7 @@ class LimitSeen:
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What one call counts for: an estimate before it is sent, the reported usage afterwards."""
+    """What one call uses up: an estimate before it is sent, the reported usage afterwards."""
 
     input_tokens: int = 0
     output_tokens: int = 0

@@ -1,4 +1,4 @@
-"""Provider profile: what the keys of one provider find out together: how it counts, how fast it refuses, when to try more."""
+"""Provider profile: what the keys of one provider learn together: how it counts, how fast it refuses, when to try more."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ MAX_PROBES = 2  # per provider
 MIN_REFUSED_COUNTED, MAX_REFUSED_COUNTED = 2, 4  # evidence that refused calls count
 FIRST_PROBE_GAP = 2.0  # seconds; shorter once a provider is found to open sooner
 TRIAL_INTERVAL_RANGE = (40, 90)  # calls of all keys between two trials
-FREQUENT_TRIALS = 3  # that may fail before trials become rarer
+FREQUENT_TRIALS = 3  # trials that may fail before they become rarer
 TRIAL_COST_WEIGHT = 0.5  # of the newest refused trial in the average
-TRIAL_BACKOFF = 1.5  # factor for the interval after each further one
+TRIAL_BACKOFF = 1.5  # factor for the interval after each further failed trial
 SIMILAR_CALLS = (0.5, 2.0)  # factors within which two numbers of calls are about the same
 
 
@@ -21,12 +21,11 @@ SIMILAR_CALLS = (0.5, 2.0)  # factors within which two numbers of calls are abou
 class ProviderProfile:
     """What is known about one provider, and shared by all its keys.
 
-    `counting` is how it counts limits that are known; None until that is known, and windows then slide, which is the
-    strictest. One probe finds out: a call that a token bucket would admit and a sliding window would not.
+    `counting` is how it counts known limits. While it is None, windows slide, which is the strictest. One probe finds
+    out: a call that a token bucket would admit and a sliding window would not.
 
-    `learned` are the limits found so far, by bucket.
-    A trial is one call more than a learned limit allows: it shows whether the limit has risen. Trials are rare enough
-    that one refusal is a small share of all calls.
+    `learned` are the limits found so far, by bucket. A trial is a call beyond a learned limit, which shows whether the
+    limit has risen. Trials are so rare that their refusals are a small share of all calls.
     """
 
     counting: Counting | None = None
@@ -43,11 +42,11 @@ class ProviderProfile:
     """Seconds from a refusal without a hint to the first probe."""
     concurrency_ruled_out: bool = False
     most_admitted: int = 0
-    """The most calls that one of its keys has had admitted before its first refusal."""
+    """The most calls that any of its keys had admitted before its first refusal."""
     leader: int = 0
     """The key that explores ahead of the others, if one does."""
     early_shares: dict[Lengths, float] = field(default_factory=dict)
-    """By which share of a learned length the next trial may come too early; halved by each that is refused."""
+    """How early the next trial may be sent, as a share of the learned length; halved by each refused trial."""
     shortened: dict[Lengths, float] = field(default_factory=dict)
     """By how many seconds learned lengths have turned out to be too long."""
     is_trying_early: bool = False
@@ -56,7 +55,7 @@ class ProviderProfile:
     _refused_counted: int = 0
     _failed_trials: int = 0
     _trial_cost: float = 1.0
-    """Calls that a refused trial costs on average: it is refused itself, and others wait for as long as its hint says."""
+    """Calls that a refused trial costs on average: the trial itself, and those that its hint delays."""
     _open_trials: int = 0
     _trial_sent_at: float | None = None
     _trial_key: int = 0
@@ -67,7 +66,7 @@ class ProviderProfile:
 
     @property
     def revision(self) -> object:
-        """Changes whenever a key of the provider may have to be looked at again because of what another one found."""
+        """Changes whenever a finding of one key may change when the provider's other keys open."""
         return (
             self.counting,
             self.window_start,
@@ -124,7 +123,7 @@ class ProviderProfile:
         return self.counting
 
     def fall_back_to_sliding(self) -> bool:
-        """Return to the strictest counting after a limit was kept and yet refused; false if already there."""
+        """Return to the strictest counting after a call within the limits was refused; false if already there."""
         if self.counting is None or self.counting is Counting.SLIDING:
             return False
         self.counting = Counting.SLIDING
@@ -132,7 +131,7 @@ class ProviderProfile:
 
     @property
     def counts_refused(self) -> bool:
-        """Whether refused calls use up the limit, too."""
+        """Whether refused calls count towards the limit too."""
         return self._refused_counted >= MIN_REFUSED_COUNTED
 
     def record_counting(self, evidence: int) -> None:
@@ -145,7 +144,7 @@ class ProviderProfile:
         return {limit.seconds for limit in limits if limit.counting is Counting.SLIDING}
 
     def fewest_slots(self) -> int | None:
-        """The fewest calls that one of its keys was found to take at a time."""
+        """The lowest concurrency limit found for any of its keys."""
         slots = [learned.concurrency for learned in self.learned.values() if learned.concurrency is not None]
         return min(slots, default=None)
 
@@ -198,9 +197,9 @@ class ProviderProfile:
         self._open_trials = max(0, self._open_trials - 1)
 
     def end_trial(self, sent_at: float, key: int) -> bool:
-        """Note that it is known what became of the call that `key` sent then; return whether it was the trial.
+        """Note that the result of the call that `key` sent then is known; return whether it was the trial.
 
-        Of several calls sent at that moment, any may take the place of the trial.
+        If several calls were sent at that moment, any of them may count as the trial.
         """
         if (self._trial_sent_at, self._trial_key) != (sent_at, key):
             return False
@@ -208,7 +207,7 @@ class ProviderProfile:
         return True
 
     def record_trial_cost(self, calls: float) -> None:
-        """Note how many calls were not sent because of a refused trial, with the trial itself."""
+        """Note how many calls a refused trial has cost, including the trial itself."""
         self._trial_cost += TRIAL_COST_WEIGHT * (calls - self._trial_cost)
 
     def record_trial(self, *, risen: bool) -> None:

@@ -18,17 +18,17 @@ class RefusalKind(StrEnum):
     KEY_REJECTED = "key rejected"
     """The key is invalid or unpaid: it is quarantined."""
     NO_ACCESS = "no access"
-    """The key may not use this model: it is not asked for it again for a while; its other models are unaffected."""
+    """The key may not use this model, and is not used for it again for a while; its other models are unaffected."""
     CALL_DENIED = "call denied"
     """The key may not do this one call, such as use a file of another account: nothing is learned about the key."""
     PROVIDER_ERROR = "provider error"
-    """A 5xx, 529 or broken connection: not the key's fault, it counts for the circuit breaker."""
+    """A 5xx, 529 or broken connection: not the key's fault, so only the circuit breaker counts it."""
     NOT_YET = "not yet"
-    """A shared gateway has no free key yet, and keeps the call's place: nothing is learned, the call is just repeated."""
+    """A shared gateway has no free key yet and keeps the call's place: nothing is learned, the call is repeated."""
     OVER_BUDGET = "over budget"
-    """A shared gateway makes no more calls for the submission, whose budget is spent: nothing is learned, the item stops."""
+    """The submission's budget at a shared gateway is spent: nothing is learned, the item stops."""
     CUT = "cut"
-    """No token came within the call timeout. Counts for the circuit breaker, and twice in a row against the item."""
+    """No token came within the call timeout. The circuit breaker counts it; two in a row count against the item."""
 
 
 @dataclass(frozen=True, slots=True)

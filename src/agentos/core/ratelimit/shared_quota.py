@@ -1,4 +1,4 @@
-"""Shared quota detector: notices that two buckets draw on one quota, although nobody declared it."""
+"""Shared quota detector: notices when two buckets draw on one quota although the credentials do not say so."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from agentos.core.ratelimit.limiter import RateLimiter
 
 MIN_EVIDENCE = 4  # refusals that only the other bucket's calls explain
-MIN_SHARE = 0.25  # of a bucket's refusals; of two that share a quota, about half are explained by the other
+MIN_SHARE = 0.25  # of the refusals; if two buckets share a quota, the other one explains about half of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class SharedQuota:
 
 @dataclass(slots=True)
 class SharedQuotaDetector:
-    """Counts refusals that end when a call of another bucket leaves the window, and none of the bucket's own.
+    """Counts refusals that end when a call of another bucket, and none of the bucket's own, leaves the window.
 
-    A hint says when a window opens; the call that leaves it then was sent one window earlier. If that was never a call
-    of the refused bucket, but again and again one of the same other bucket, both count against one quota. It needs exact
+    A hint says when a window opens; the call that leaves it at that moment was sent one window earlier. If that is never
+    a call of the refused bucket, but repeatedly one of the same other bucket, both draw on one quota. This needs exact
     hints and a learned sliding window.
     """
 
@@ -60,7 +60,7 @@ class SharedQuotaDetector:
         return self._explained[pair] >= max(MIN_EVIDENCE, MIN_SHARE * total)
 
     def merge(self, shared: SharedQuota) -> None:
-        """Take over what another run has found."""
+        """Adopt what another run has found."""
         self.found.setdefault(shared.buckets, shared)
 
     def forget(self, bucket: str) -> None:

@@ -1,4 +1,4 @@
-"""Unconfirmed calls: those of which it is not known yet whether the provider has admitted them."""
+"""Unconfirmed calls: calls that are not yet known to be admitted by the provider."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from agentos.core.ratelimit.windows import Reservation
 FIRST_UNCONFIRMED, FIRST_CALLS_PER_UNCONFIRMED = 3, 8
 LATER_UNCONFIRMED, LATER_CALLS_PER_UNCONFIRMED = 1, 16
 UNSURE_UNCONFIRMED = 2  # the base while obeying learned limits that no provider hint has confirmed
-# Before any call is refused, the cap grows with the square of the admitted calls at first, later in proportion.
+# Before any call is refused, the cap grows with the square of the number of admitted calls, later in proportion to it.
 CALLS_PER_SQUARE, CALLS_PER_SQUARED = 8, 2
 
 
@@ -19,8 +19,8 @@ CALLS_PER_SQUARE, CALLS_PER_SQUARED = 8, 2
 class UnconfirmedCalls:
     """Caps the unconfirmed calls of a bucket, so that few are refused at the same time.
 
-    A call is confirmed when it is answered, or when it has not been refused for longer than refusals take. The more
-    calls were confirmed, the more may be unconfirmed. One key of a provider explores ahead of the others.
+    A call is confirmed when it is answered, or when it has been in flight for longer than a refusal takes. The more calls
+    were confirmed, the more may be unconfirmed. One key of a provider explores ahead of the others.
     """
 
     profile: ProviderProfile
@@ -67,7 +67,7 @@ class UnconfirmedCalls:
             self.profile.leader = 0
 
     def cap_while_unsure(self) -> int:
-        """How many calls may be unconfirmed while limits are obeyed that no hint has confirmed."""
+        """How many calls may be unconfirmed while obeying limits that no hint has confirmed."""
         return UNSURE_UNCONFIRMED + self.confirmed // LATER_CALLS_PER_UNCONFIRMED
 
     def cap_while_exploring(self, in_flight: int, owner: int) -> int:

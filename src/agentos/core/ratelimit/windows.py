@@ -29,7 +29,7 @@ class UsageEntry:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What one call was charged in every window of its limiter, until its usage is known."""
+    """What one call has been charged in each window of its limiter."""
 
     at: float
     cost: CallCost = field(default_factory=CallCost)
@@ -37,7 +37,7 @@ class Reservation:
     refused: bool = False
     is_trial: bool = False
     early: float = 0.0
-    """By how many seconds a trial was sent before the learned limits allow it; 0 for any other call."""
+    """By how many seconds a trial was sent before the learned limits allowed it; 0 for any other call."""
     ended_at: float = NEVER
 
 
@@ -124,9 +124,9 @@ class UsageWindow:
         return entry
 
     def replay(self, amount: float, at: float) -> UsageEntry:
-        """Count a call that was sent before the limit was known: it was admitted, so no bucket has overflowed.
+        """Count a call that was sent before the limit was known. It was admitted, so it did not overflow the token bucket.
 
-        By one call it may have: the provider's clock is not ours, and something has been refused.
+        An overflow by one call is allowed for, because the provider's clock differs from ours.
         """
         entry = self.record(amount, at)
         self._level = min(self._level, self.rate.amount + amount)

@@ -1,7 +1,7 @@
 """Automatic parallelism (`--parallel auto`): how many workers the keys and the machine can use.
 
 Little's law gives the number: workers that are not waiting for a key = admitted calls per second x seconds that an item
-needs per call. The left side is measured directly, as worker time, so neither the limits nor the calls need be known.
+needs per call. The left side is measured directly, as worker time, so the limits and call durations need not be known.
 """
 
 import math
@@ -12,12 +12,12 @@ from agentos.core.constants import WORKER_MEMORY
 
 INTERVAL = 2.0  # seconds between two decisions
 WINDOW = 120.0  # seconds of measurements; longer than the windows in which most providers count
-MIN_MEASURED = 1.0  # seconds of worker time without which nothing is decided
-SATURATED = 0.1  # share of worker time spent waiting for keys above which more workers would only wait
-HEADROOM = 2.0  # workers per worker that is busy on average: calls and items take different times
+MIN_MEASURED = 1.0  # seconds of worker time needed for a decision
+SATURATED = 0.1  # share of worker time spent waiting for keys; above it, more workers would only wait
+HEADROOM = 2.0  # workers per worker that is busy on average, because calls and items differ in length
 GROWTH_STEP = 0.1  # share of the workers; a smaller change is not worth a message
 SHRINK_STEP = 0.25
-BUSY_CPU = 0.9  # share of the processors above which no worker is added
+BUSY_CPU = 0.9  # share of the processors in use; above it, no worker is added
 MEMORY_RESERVE = 150_000_000  # bytes that stay free
 
 
@@ -25,7 +25,7 @@ MEMORY_RESERVE = 150_000_000  # bytes that stay free
 class MachineLoad:
     """What the machine has to spare. A field is None if it is not known.
 
-    cpus: how many processors this process may use. busy_cpus: how many of them were in use lately, by anybody.
+    cpus: how many processors this process may use. busy_cpus: how many of them were in use recently, by any process.
     available_memory: in bytes.
     """
 
@@ -36,7 +36,7 @@ class MachineLoad:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTime:
-    """Seconds that all workers of a run have spent so far: at work, of that in calls, and waiting for keys."""
+    """Seconds that all workers of a run have spent so far: at work, in calls (part of the former), waiting for keys."""
 
     at_work: float = 0.0
     in_calls: float = 0.0
@@ -85,10 +85,10 @@ class WorkerDecision:
 class AutoWorkers:
     """Decides the number of workers of a run, between 1 and `most`. It reads no clock: call `decide` every INTERVAL.
 
-    It starts with one worker per call that the keys allow, so that nobody waits. While hardly anybody does, it adds
-    workers until the calls of all of them fill the keys, at most doubling the number each time, and only while there
-    are items without a worker, processors and memory. When workers have waited for keys over a whole WINDOW, it
-    keeps twice as many as were busy. Low memory takes effect immediately.
+    It starts with one worker per call that the keys allow at once, so that no worker waits. While workers hardly wait,
+    it adds workers until the calls of all of them fill the keys, at most doubling the number each time, and only while
+    there are items without a worker, idle processors and free memory. When workers have waited for keys over a whole
+    WINDOW, it keeps twice as many as were busy. Low memory takes effect immediately.
     """
 
     def __init__(self, most: int) -> None:
@@ -105,7 +105,7 @@ class AutoWorkers:
         return max(1, min(self.most, useful, max(1, items)))
 
     def restart(self, now: float) -> None:
-        """Forget what was measured: the run was paused, or began."""
+        """Forget the measurements, because the run has just started or was paused."""
         self._measured.clear()
         self._changed_at = now
         self.next_at = now + INTERVAL
@@ -159,7 +159,7 @@ class AutoWorkers:
         return WorkerDecision(target, f"workers hardly waited for keys ({spent.share_in_calls:.0%} in calls)")
 
     def _most_by_keys(self, spent: WorkerTime, demand: WorkerDemand) -> int:
-        """Enough workers that their calls fill every slot of the keys."""
+        """Enough workers for their calls to fill every slot of the keys."""
         if demand.slots is None:
             return self.most
         if demand.slots < 2:  # the scheduler then runs one item at a time
@@ -173,6 +173,6 @@ class AutoWorkers:
             free = machine.available_memory - MEMORY_RESERVE
             most = min(most, demand.workers + max(0, free // WORKER_MEMORY))
         if machine.busy_cpus is not None and machine.busy_cpus > 0:
-            # As if all of the load were ours: if it is not, there is no room for more of ours either.
+            # Assume that all of the load is ours; if it is not, there is no room for more workers either.
             most = min(most, math.floor(demand.workers * BUSY_CPU * machine.cpus / machine.busy_cpus))
         return most

@@ -12,14 +12,14 @@ EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 ControlEvent = (
     events.PauseRequested | events.ResumeRequested | events.RetryRequested | events.WorkerCountRequested
 )
-NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the asking command
+NOTHING_MATCHES, USAGE_ERROR = 5, 2  # exit codes of the command that sent the request
 
 
 class Shutdown:
-    """The early end of a run, by a signal or a limit; true once it has begun.
+    """The early end of a run, by a signal or a limit; truthy once it has begun.
 
-    Workers are asked to stop and killed STOP_TIMEOUT later. A second signal kills at once. A signal that follows a limit
-    replaces the reason and restarts the timeout. The scheduler ends the queued items.
+    Workers are asked to stop, and killed after STOP_TIMEOUT. A second signal kills them at once. A signal that follows a
+    limit replaces the reason and restarts the timeout. The scheduler ends the queued items.
     """
 
     def __init__(self, queue: WorkQueue) -> None:
@@ -50,7 +50,7 @@ class Shutdown:
             self._kill_all(step)
 
     def postpone(self, seconds: float) -> None:
-        """The run was suspended for `seconds`, which do not count."""
+        """Move the deadline: the run was suspended for `seconds`, which do not count."""
         self.kill_at = None if self.kill_at is None else self.kill_at + seconds
 
     def _kill_all(self, step: StepResult) -> None:

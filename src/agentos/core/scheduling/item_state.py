@@ -70,7 +70,7 @@ class ItemState:
         self._waiting_since = now
 
     def end_wait(self, now: float, call_timeout: float = 0.0) -> float:
-        """The lease was granted; returns the seconds that this took. The call may be silent for `call_timeout`."""
+        """Note that the lease was granted; return the seconds waited. The call may be silent for `call_timeout`."""
         self._call_timeout = call_timeout
         self._call_since = now if call_timeout else None
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
@@ -78,7 +78,7 @@ class ItemState:
         return waited
 
     def count_as_wait(self, seconds: float, now: float) -> None:
-        """The last `seconds` were spent waiting for a key, at a shared gateway."""
+        """Count the last `seconds` as waiting for a key: they were spent waiting at a shared gateway."""
         if self._active_since is not None:
             given_back = min(seconds, max(0.0, now - self._active_since))
             self._active_since += given_back
@@ -92,7 +92,7 @@ class ItemState:
             self._call_since = None
 
     def worker_time(self, now: float) -> WorkerTime:
-        """What all its workers have spent so far."""
+        """What the workers of this item have spent so far."""
         active = 0.0 if self._active_since is None else max(0.0, now - self._active_since)
         calling = 0.0 if self._call_since is None else now - self._call_since
         waiting = 0.0 if self._waiting_since is None else now - self._waiting_since
@@ -112,12 +112,12 @@ class ItemState:
         self._active_since = self._waiting_since = None
 
     def resume(self, paused_since: float, now: float) -> None:
-        """The run was paused meanwhile; that time does not count as waiting for a key."""
+        """Note the end of a pause, which does not count as waiting for a key."""
         if self._waiting_since is not None:
             self._waiting_since += now - max(paused_since, self._waiting_since)
 
     def shift_clocks(self, seconds: float) -> None:
-        """The run was suspended (Ctrl-Z) for `seconds`, which do not count."""
+        """Shift all clocks: the run was suspended (Ctrl-Z) for `seconds`, which do not count."""
         self._active_at += seconds
         self._active_since = _later(self._active_since, seconds)
         self._waiting_since = _later(self._waiting_since, seconds)
@@ -128,16 +128,16 @@ class ItemState:
     # Requests.
 
     def suspend(self, exit_by: float) -> None:
-        """The worker was told to exit for a pause; it is killed if it has not by `exit_by`."""
+        """Note that the worker was asked to exit for a pause; it is killed unless it has exited by `exit_by`."""
         self.suspended, self._exit_by = True, exit_by
 
     def withdraw(self, exit_by: float) -> None:
-        """The worker was told to exit for good; it is killed if it has not by `exit_by`."""
+        """Note that the worker was asked to exit for good; it is killed unless it has exited by `exit_by`."""
         self.withdrawn = True
         self.suspend(exit_by)
 
     def try_again(self, now: float) -> bool:
-        """Makes a failed item ready to run with all its retries. False if it did not fail."""
+        """Make a failed item ready to run with all its retries; return False if it did not fail."""
         if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.HELD_BY_OTHER_RUN):
             return False
         self.ended, self.not_before, self._held_checks = None, now, 0
@@ -175,7 +175,7 @@ class ItemState:
         self._quiet_level = 0
 
     def outcome(self, cause: str, stopping: bool) -> Outcome:
-        """The outcome of an attempt whose worker exited with this `cause`, also if the worker reported none."""
+        """The outcome of an attempt whose worker exited with this `cause`, even if it did not report one."""
         if self.timed_out:
             return failed_transient("ran out of time (--timeout)")
         if self.reported:
@@ -185,7 +185,7 @@ class ItemState:
         return failed_transient(f"its worker ended without an outcome: {cause}")
 
     def record_held(self) -> bool:
-        """Another run holds the item; returns whether to check that once more."""
+        """Note that another run holds the item; return whether to check once more."""
         self._held_checks += 1
         return self._held_checks < 2
 
@@ -203,9 +203,9 @@ class ItemState:
         return None if due == NEVER else due
 
     def expire_deadlines(self, timeout: float, now: float) -> bool:
-        """Clear the deadlines that have passed; returns whether one of them requires the worker to be killed.
+        """Clear the deadlines that have passed; return whether one of them requires killing the worker.
 
-        They are the timeout, EXIT_TIMEOUT after the worker's report, and the deadline of a pause.
+        These are the item's timeout, EXIT_TIMEOUT after the worker's report, and the deadline of a pause.
         """
         if self._active_since is not None and not self.timed_out and not self.reported:
             self.timed_out = now >= self._active_since + timeout - self._attempt_seconds
@@ -220,7 +220,7 @@ class ItemState:
         return False
 
     def next_quiet_event(self, usual: float, now: float) -> events.ItemQuiet | None:
-        """The event that the worker has been silent for a multiple of the `usual` time; once per level."""
+        """The event for a worker that has been silent for a multiple of the `usual` time; once per level."""
         if (
             self._active_since is None
             or self._quiet_level >= len(QUIET_LEVELS)

@@ -22,7 +22,7 @@ class StopReason:
 
 
 class PoolMonitor:
-    """Publishes changes in the state of the pool, and decides whether items may start and the run must stop.
+    """Reports changes in the state of the pool, and decides whether items may start and whether the run must stop.
 
     Each condition is reported once when it begins and once when it is over.
     """

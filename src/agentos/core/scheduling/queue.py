@@ -1,4 +1,4 @@
-"""The item queue of a run: its items, the order in which they start, and the worker slots they run in."""
+"""The work queue of a run: its items, the order in which they start, and the worker slots they run in."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Slot:
 
 
 class WorkQueue:
-    """Every item of a run is in one place: queued, running in a slot, or ended. A slot runs one item at a time."""
+    """All items of a run: each is queued, running in a slot, or ended. A slot runs one item at a time."""
 
     def __init__(self, items: tuple[str, ...], workers: int, jitter: Jitter) -> None:
         self.items = {item: ItemState(item) for item in items}
@@ -65,7 +65,7 @@ class WorkQueue:
         return bool(self._queue)
 
     def join(self, item: ItemState) -> None:
-        """Adds a new item, last in the queue."""
+        """Add a new item, last in the queue."""
         self.items[item.id] = item
         self._queue.append(item)
 
@@ -88,7 +88,7 @@ class WorkQueue:
         self._requeued.append(item)
 
     def remove(self, item: ItemState) -> None:
-        """Takes the item out of the queue."""
+        """Take the item out of the queue."""
         self._queue.remove(item)
         self._requeued = [other for other in self._requeued if other is not item]
 
@@ -101,7 +101,7 @@ class WorkQueue:
         return [item.id for item in self._queue]
 
     def end_queued(self, outcome: Outcome) -> list[events.ItemEnded]:
-        """Ends every queued item with this outcome."""
+        """End every queued item with this outcome."""
         cleared = list(self._queue)
         self._queue.clear()
         self._requeued.clear()
@@ -130,7 +130,7 @@ class WorkQueue:
         return bool(self._queue or self.running())
 
     def start_next(self, now: float) -> events.ItemStarted | None:
-        """Starts the first queued item that is due in the first free slot; None without such an item or slot."""
+        """Start the first queued item that is due in the first free slot; None without such an item or slot."""
         slot = self._free_slot(now)
         item = next((item for item in self._queue if item.not_before <= now), None) if slot else None
         if slot is None or item is None:
@@ -141,7 +141,7 @@ class WorkQueue:
         return events.ItemStarted(item.id, slot.number, item.attempts)
 
     def release_slot(self, item: ItemState, crash: str, now: float) -> list[events.SchedulerEvent]:
-        """Frees the item's slot. A `crash` counts against the slot unless we ended the worker ourselves."""
+        """Free the item's slot. A `crash` counts against the slot unless we ended the worker ourselves."""
         slot = next(slot for slot in self._slots if slot.item == item.id)
         slot.item = None
         if not crash or item.timed_out or item.suspended:
@@ -153,7 +153,7 @@ class WorkQueue:
         return [] if seconds is None else [events.SlotCooldownStarted(slot.number, seconds, crash)]
 
     def change_workers(self, workers: int) -> None:
-        """Running items go on. Retired slots stay retired and are replaced by new ones."""
+        """Change the number of workers. Running items continue; retired slots are replaced by new ones."""
         self.workers = workers
         while len(self._active_slots()) < workers:
             self._slots.append(Slot(len(self._slots) + 1))
@@ -181,7 +181,7 @@ class WorkQueue:
         )
 
     def resume_parked(self, item: str) -> None:
-        """Queues a parked item that a person has decided on, with its full number of tries."""
+        """Queue a parked item that a person has decided on, with its full number of tries."""
         if item in self._parked_items:
             del self._parked_items[item]
             state = self.items[item]

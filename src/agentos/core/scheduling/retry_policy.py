@@ -14,7 +14,7 @@ START_RETRY_DELAY = 1.0  # seconds
 class RetryPolicy:
     """Decides after every worker exit whether the item ends or goes back into the queue.
 
-    An item is tried again, after a growing, jittered delay, if its failure is retryable and it has retries left.
+    An item is retried, after a growing, jittered delay, if its failure is retryable and it has retries left.
     It is requeued without counting as a retry if its worker could not be started, was ended by a pause, or found
     the item held by another run (one recheck). While the run shuts down, every item ends.
     """
@@ -26,7 +26,7 @@ class RetryPolicy:
         self._jitter = jitter
 
     def worker_start_failed(self, event: events.WorkerStartFailed, step: StepResult, now: float) -> None:
-        """Not the item's fault: the attempt does not count."""
+        """Requeue the item; the attempt does not count, because the item is not to blame."""
         item = self._queue.items[event.item]
         item.attempts -= 1
         item.stop_clock(now)
@@ -46,7 +46,7 @@ class RetryPolicy:
             step.events.append(self._queue.end(item, outcome))
 
     def _requeue(self, item: ItemState, outcome: Outcome, step: StepResult, now: float) -> bool:
-        """Puts the item back into the queue if this policy allows it."""
+        """Put the item back into the queue if this policy allows it."""
         if outcome.ending is Ending.HELD_BY_OTHER_RUN and item.record_held():
             item.attempts -= 1
             self._queue.queue_last(item)

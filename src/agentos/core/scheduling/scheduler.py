@@ -2,9 +2,9 @@
 
 A step has two phases, and the event loop runs them one after the other:
 
-1. `grant_phase` takes in everything that has happened and grants leases. It comes first and is short, because
+1. `grant_phase` handles everything that has happened and grants leases. It comes first and is short, because
    it runs while holding the lock on the key pool, which keeps every other run on this host from granting keys.
-2. `follow_up` decides everything else: stop the run, kill overdue workers, start items, end the run.
+2. `follow_up` decides everything else: whether to stop the run, kill overdue workers, start items or end the run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -81,21 +81,21 @@ class Scheduler:
     # Input.
 
     def set_roles(self, roles: Sequence[RoleModel]) -> None:
-        """Before `begin`: the models that the items call, to say at the start which calls have too few keys."""
+        """Set the models that the items call, so that `begin` can report too few keys. Call it before `begin`."""
         self._roles = roles
 
     def keep_open(self) -> None:
-        """Before `begin`: items join and leave, one attempt each, and the run ends only when it is stopped."""
+        """Let items join and leave, one attempt each; the run ends only when stopped. Call it before `begin`."""
         self._is_endless = True
 
     def set_machine_load(self, load: MachineLoad) -> None:
-        """What the machine can spare, for `--parallel auto`; to be repeated every few seconds during the run."""
+        """Set what the machine can spare, for `--parallel auto`. Call it every few seconds during the run."""
         self._machine = load
         if self._auto:
             self._auto.machine = load
 
     def choose_workers(self, now: float) -> int:
-        """Before `begin`: the number of workers to start with, which `--parallel auto` leaves open."""
+        """Return the number of workers to start with, chosen here for `--parallel auto`. Call it before `begin`."""
         if self._auto:
             self._queue.change_workers(self._auto.begin(self._queue.queued, self._slots(now), now))
         return self._queue.workers
@@ -136,7 +136,7 @@ class Scheduler:
         return self._decide(StepResult(events=self._lease_manager.replace_credentials(credentials)), now)
 
     def skip_taken(self, taken: Iterable[TakenItem]) -> StepResult:
-        """Start none of these queued items. One that is held is checked once more after all others, unless the run stops."""
+        """Do not start these queued items. A held one is checked once more after all others, unless the run stops."""
         step = StepResult()
         for found in taken:
             item = self._queue.items[found.item]
@@ -151,7 +151,7 @@ class Scheduler:
     # Queries.
 
     def next_items(self, now: float) -> list[str]:
-        """The items whose workers the next step may start. When the run stops: those that it ends without a start."""
+        """The items whose workers the next step may start; during shutdown, those that it ends without starting them."""
         if self._shutdown:
             return self._queue.queued_items()
         return [item.id for item in self._queue.next_items(now)] if self._may_start(now) else []
@@ -161,7 +161,7 @@ class Scheduler:
         return self._lease_manager
 
     def deadline(self, now: float) -> float | None:
-        """When `wake` is due if nothing happens before."""
+        """When `wake` is due if nothing happens before then."""
         moments = [self._watchdog.deadline(item) for item in self._queue.running()]
         moments += [
             now if self._shutdown and self._queue.has_queued else self._queue.due_at(now),
@@ -178,14 +178,14 @@ class Scheduler:
         if self._shutdown.exit_code is not None:
             return self._shutdown.exit_code
         endings = self._queue.endings()
-        # The run was not stopped, yet an item was interrupted: its worker met an external limit (GitHub's, say).
+        # The run was not stopped, yet an item was interrupted: its worker hit an external limit, such as GitHub's.
         return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
 
     def parked(self) -> list[str]:
         """Items that wait for a person's decision."""
         return self._queue.parked()
 
-    # Phase 1: take in events.
+    # Phase 1: handle events.
 
     def _handle_event(self, event: events.Event, step: StepResult, now: float) -> None:
         match event:
@@ -297,7 +297,7 @@ class Scheduler:
             item.usage += event.usage
             step.events.extend(self._lease_manager.release(event, now))
             if not event.lease and self._budget.is_exceeded:
-                # The gateway keeps to the budget by itself, but does not see what the run spends beside it.
+                # The gateway enforces the budget on its own calls, but does not see what else the run spends.
                 self._gateway_stop = StopReason(75, "budget", self._budget.why_refused())
 
     def _handle_continued(self, event: events.RunContinued, step: StepResult, now: float) -> None:
@@ -364,7 +364,7 @@ class Scheduler:
         self._shutdown.enforce_deadline(step, now)
 
     def _adjust_workers(self, step: StepResult, now: float) -> None:
-        """After items were started: only then is it known whether more could run."""
+        """Adjust the number of workers. Call it after starting items: only then is it known whether more could run."""
         auto, queue = self._auto, self._queue
         if not auto or now < auto.next_at or not self._may_adjust_workers():
             return
@@ -398,11 +398,11 @@ class Scheduler:
             or self._disk_wait.is_waiting
         ):
             return False
-        # If nothing runs, one item must start: only a call can find out whether the keys serve again.
+        # If nothing runs, one item must start: only a call can show whether the keys work again.
         return not (self._has_keys and self._queue.running() and self._pool_monitor.hold_starts(now))
 
     def _fail_stranded(self, step: StepResult) -> None:
-        """With every slot retired, the queued items cannot run."""
+        """Fail the queued items if every slot is retired."""
         if self._queue.is_stranded():
             step.events.extend(self._queue.end_queued(failed_transient("no worker slot is left")))
 

@@ -17,9 +17,9 @@ SILENCE_FACTOR = 4  # times the longest call
 class Watchdog:
     """Enforces the deadlines of workers.
 
-    A worker is killed when its attempt has used up `timeout` seconds of active time, or when it has not exited
-    after its report or a pause. It is reported as SLOW, then STALLED, when it has been silent for longer than the
-    longest call so far makes plausible.
+    A worker is killed when its attempt has used up `timeout` seconds of active time, or when it has not exited in time
+    after its report or for a pause. It is reported as SLOW, then STALLED, when it has been silent for longer than the
+    longest call so far would explain.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -45,7 +45,7 @@ class Watchdog:
 
 
 class DiskWait:
-    """Which items wait for disk space. Every worker reports a full disk; only the first and the last are published."""
+    """The items that wait for disk space. Only the first and the last of the workers' reports are published."""
 
     def __init__(self) -> None:
         self._waiting: set[str] = set()
@@ -70,7 +70,7 @@ class DiskWait:
         return [DiskWaitStarted(event.path)]
 
     def drop_item(self, item: str, now: float) -> list[SchedulerEvent]:
-        """The item no longer waits, for whatever reason."""
+        """Note that the item no longer waits, for whatever reason."""
         if item not in self._waiting:
             return []
         self._waiting.remove(item)

@@ -40,7 +40,7 @@ INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input
 
 
 class Anthropic(VendorClient[anthropic.AsyncAnthropic]):
-    """Asks for messages."""
+    """Uses the messages API."""
 
     def _connect(self, base_url: str | None) -> anthropic.AsyncAnthropic:
         return anthropic.AsyncAnthropic(
@@ -94,7 +94,7 @@ def _parameters(request: ModelRequest, key: LeasedKey) -> dict[str, Any]:
         parameters["stop_sequences"] = list(request.stop)
     parameters |= _tools(request)
     output: dict[str, Any] = {}
-    # A conversation with tools may only go on with its thoughts in it, which are not kept.
+    # A conversation with tools may only continue with its earlier thoughts, which are not kept.
     if request.effort.isdecimal() and not request.tools:
         parameters["thinking"] = {"type": "enabled", "budget_tokens": int(request.effort)}
     elif request.effort and not request.effort.isdecimal():
@@ -122,7 +122,7 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
 
 
 def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    """The turns; those of one side that follow each other become one message."""
+    """The turns as messages; consecutive turns of one side become one message."""
     messages: list[dict[str, Any]] = []
     for turn in request.turns:
         role = "assistant" if turn.role == "assistant" else "user"
@@ -144,7 +144,7 @@ def _blocks(turn: ChatTurn) -> list[dict[str, Any]]:
 
 
 def _content(request: ModelRequest) -> list[dict[str, Any]]:
-    """The blocks that the next call repeats are marked for the cache."""
+    """The prompt as blocks; those that the next call repeats are marked for the cache."""
     stable = [{"type": "text", "text": text, **CACHED} for text in request.context]
     return [*stable, {"type": "text", "text": request.prompt}]
 
@@ -179,7 +179,7 @@ def _take_whole(answer: PartialAnswer, message: Message) -> None:
 
 
 def _count(answer: PartialAnswer, counted: Any) -> None:
-    """Later counts replace earlier ones. Tokens read from and written to the cache are input, too."""
+    """Later counts replace earlier ones. Tokens read from and written to the cache count as input too."""
     found = sum(positive_int(getattr(counted, name, None)) for name in INPUT_COUNTS)
     answer.input_tokens = found or answer.input_tokens
     answer.output_tokens = positive_int(getattr(counted, "output_tokens", None)) or answer.output_tokens

@@ -33,7 +33,7 @@ _STATUSES = {
 
 
 def status_in_body(body: Any) -> int:
-    """The status that an error inside a stream stands for: the response itself had begun as a success."""
+    """The status that an error inside a stream stands for, where the response itself began with a 200."""
     return _STATUSES.get(str(error_object(body).get("type")), 500)
 
 

@@ -40,7 +40,7 @@ class Gemini(VendorClient[genai.Client]):
         # `verify` is for the SDK's HTTP client, `ssl` for its WebSockets.
         tls = {"verify": tls_context(), "ssl": tls_context()}
         transport = {"transport": self._transport} if self._transport else {}
-        # No timeout of the SDK's own: it would ask the server to give up after it, too.
+        # Without a timeout in the SDK, which would also ask the server to give up after it.
         options = types.HttpOptions(
             base_url=base_url,
             client_args=tls,
@@ -70,9 +70,9 @@ class Gemini(VendorClient[genai.Client]):
 
 
 class _WithoutSearch:
-    """Answers `name in model` at once, as pydantic does after comparing every field: no name of a field is in a model.
+    """Answers `name in model` at once with False, which is what pydantic returns after comparing every field.
 
-    The SDK asks that before it reads each option of each call, which took a tenth of an item's CPU time.
+    The SDK evaluates this before it reads each option of each call, which took a tenth of an item's CPU time.
     """
 
     def __contains__(self, name: object) -> bool:
@@ -88,7 +88,7 @@ class _Part(_WithoutSearch, types.Part):
 
 
 def _contents(request: ModelRequest) -> list[types.ContentUnion]:
-    """The turns; those of one side that follow each other become one content, as the API expects for tool results."""
+    """The turns; consecutive turns of one side become one content, as the API expects for tool results."""
     contents: list[tuple[str, list[types.Part]]] = []
     for turn in request.turns:
         role = "model" if turn.role == "assistant" else "user"

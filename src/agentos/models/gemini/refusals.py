@@ -16,7 +16,7 @@ from agentos.models.refusal_base import (
 )
 
 Detail = dict[str, Any]
-# They are about the key or its project, whatever it asks for.
+# These concern the key or its project, whatever the request.
 _KEY_REASONS = {
     "API_KEY_INVALID",
     "API_KEY_SERVICE_BLOCKED",
@@ -34,7 +34,7 @@ def read_refusal(
 ) -> Refusal | None:
     """What an error response means for the key; None if the request itself was wrong.
 
-    Rejected keys take precedence over daily quotas, and those over a hint when to retry.
+    A rejected key takes precedence over a daily quota, and a daily quota over a hint when to retry.
     """
     if refusal := gateway_refusal(headers, wall):
         return refusal

@@ -37,7 +37,7 @@ OWN_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class OpenAI(VendorClient[openai.AsyncOpenAI]):
-    """Asks for chat completions."""
+    """Uses the chat completions API."""
 
     def _connect(self, base_url: str | None) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
@@ -137,7 +137,7 @@ def _message(turn: ChatTurn) -> dict[str, Any]:
 
 
 def _limit_name(base_url: str | None) -> str:
-    """OpenAI's own models refuse the old name of the limit; compatible servers often know no other."""
+    """The parameter's name: OpenAI's own models refuse the old one; compatible servers often know no other."""
     host = urlsplit(base_url or "").hostname or ""
     is_own = not base_url or any(host == own or host.endswith(f".{own}") for own in OWN_HOSTS)
     return "max_completion_tokens" if is_own else "max_tokens"
@@ -153,7 +153,7 @@ def _take_whole(answer: PartialAnswer, body: dict[str, Any], headers: dict[str, 
 
 
 def _take(answer: PartialAnswer, chunk: Any, part: str) -> None:
-    """Adds a chunk of a stream, or a whole completion, which differ in the name of the part with the text."""
+    """Add a chunk of a stream or a whole completion; the two differ in the name of the part that holds the text."""
     answer.model = answer.model or chunk.model or ""
     if counted := chunk.usage:
         answer.input_tokens = positive_int(counted.prompt_tokens)
@@ -171,7 +171,7 @@ def _take(answer: PartialAnswer, chunk: Any, part: str) -> None:
         for call in getattr(text, "tool_calls", None) or []:
             index = getattr(call, "index", None)
             answer.add_tool_call(index, call.function.name, call.function.arguments, call.id)
-        # What a reasoning model thinks, as compatible servers send it.
+        # The thoughts of a reasoning model, as compatible servers send them.
         answer.add_thought(getattr(text, "reasoning_content", None) or getattr(text, "reasoning", None))
         answer.end(choice.finish_reason, FINISHES)
         if getattr(text, "refusal", None):

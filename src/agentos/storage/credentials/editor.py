@@ -42,12 +42,12 @@ class NewCredential:
             "rpd": self.rpd,
             "concurrency": self.concurrency,
         }
-        # A JSON string or integer is also one of TOML.
+        # A JSON string or integer is also valid TOML.
         return [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
 
 
 def append_credential(source: CredentialSource, new: NewCredential) -> None:
-    """Appends a `[[credential]]` table. The file is replaced atomically and stays private to its owner."""
+    """Append a `[[credential]]` table. The file is replaced atomically and stays private to its owner."""
     check_new(source, new.key, new.name)
     path = source.file
     before = _read(path)
@@ -56,7 +56,7 @@ def append_credential(source: CredentialSource, new: NewCredential) -> None:
 
 
 def check_new(source: CredentialSource, key: str, name: str | None) -> None:
-    """Refuses now whatever the reader would refuse later."""
+    """Refuse now whatever the reader would refuse later."""
     if not key:
         raise UsageError("the key is empty; nothing was written")
     if any(not "!" <= character <= "~" for character in key):
@@ -71,7 +71,7 @@ def check_new(source: CredentialSource, key: str, name: str | None) -> None:
 
 
 def set_enabled(path: Path, position: int, *, enabled: bool) -> None:
-    """Writes `enabled = true` or `false` into the table at this position, counted from 1."""
+    """Write `enabled = true` or `false` into the table at this position, counted from 1."""
     table = _find_table(path, position)
     lines, begin, end = table.lines, table.begin, table.end
     kept = [line for line in lines[begin:end] if not re.match(r"\s*enabled\s*=", line)]
@@ -79,7 +79,7 @@ def set_enabled(path: Path, position: int, *, enabled: bool) -> None:
 
 
 def remove_credential(path: Path, position: int) -> None:
-    """Removes the table at this position, counted from 1; comments above the next table stay."""
+    """Remove the table at this position, counted from 1; comments above the next table stay."""
     table = _find_table(path, position)
     lines, begin, end = table.lines, table.begin, table.end
     while end < len(lines) and end > begin and re.match(r"\s*(#|$)", lines[end - 1]):

@@ -1,4 +1,4 @@
-"""Parses credentials.toml: one credential per [[credential]] table, and every error names its line."""
+"""Parses credentials.toml: one credential per [[credential]] table; every error names its line."""
 
 import re
 from collections.abc import Mapping
@@ -154,7 +154,7 @@ def is_name(text: str) -> bool:
 
 
 def _rates(entry: dict[str, object]) -> tuple[tuple[Dimension, Rate], ...]:
-    """Gemini's tpm limits input tokens, that of the other providers all tokens.
+    """The configured limits. Gemini's tpm limits input tokens, that of the other providers all tokens.
 
     `window` is the period in which the limits per minute are enforced, `burst` the calls that may be sent at once.
     """
@@ -163,7 +163,7 @@ def _rates(entry: dict[str, object]) -> tuple[tuple[Dimension, Rate], ...]:
     if "rpm" in entry:
         per_second = _int(entry["rpm"], 1) / 60.0
         amount = float(_int(entry.get("burst"), max(1, round(per_second * window))))
-        # Calls at once that refill evenly, or as many as one window has.
+        # A token bucket with this burst, or as many calls as one window allows.
         rates.append((Dimension.REQUESTS, Rate(amount, amount / per_second if "burst" in entry else window)))
     if "tpm" in entry:
         rates.append((tokens, Rate(max(1.0, _int(entry["tpm"], 1) * window / 60.0), window)))

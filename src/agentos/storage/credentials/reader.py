@@ -56,7 +56,7 @@ class CredentialSource:
         return self._from_file()
 
     def stamp(self) -> tuple[int, int] | None:
-        """Changes whenever the file does."""
+        """A value that changes whenever the file does."""
         try:
             state = self.file.stat()
         except OSError:
@@ -81,7 +81,7 @@ class CredentialSource:
         if self.only_environment:
             return []
         try:
-            # It may be a link: only its owner puts it there, often by a program that manages such files.
+            # It may be a link: only its owner can create it, often with a program that manages such files.
             text = read_regular(self.file, follow=True).decode("utf-8")
             state = self.file.stat()
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class CredentialSource:
 class CredentialWatch:
     """Each call returns the credentials if the file has changed since the last call, and None otherwise.
 
-    `usable` selects the credentials that the run can use. A file that cannot be read gives CredentialsRejected.
+    `usable` selects the credentials that the run can use. For a file that cannot be read it returns CredentialsRejected.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CredentialWatch:
         try:
             return self._usable(self._source.read())
         except (PreflightError, NoCredentials) as error:
-            # Imported here because credentials are read before the fork server starts, which must not wait for it.
+            # Imported here because credentials are read before the fork server starts, and the import would delay that.
             from agentos.core.protocol.events import CredentialsRejected
 
             return CredentialsRejected(str(error).splitlines()[0])
