@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from agentos.core.protocol import events
-from agentos.outputs.format import clock, duration, event_text
+from agentos.outputs.format import clock, duration, event_text, number_ranges
 
 NOON = datetime(2026, 11, 16, 12, 0, 0).timestamp()
 
@@ -24,6 +24,11 @@ def test_a_duration_is_rounded_before_its_units_are_chosen() -> None:
         "1m 00s",
         "1h 00m",
     ]
+
+
+def test_many_numbers_in_a_command_are_written_as_ranges() -> None:
+    assert number_ranges(["3", "7", "8", "9", "11", "12"]) == "3 7-9 11 12"
+    assert number_ranges(["x", "2", "a b"]) == "x 2 a b"
 
 
 @pytest.mark.parametrize("kind", [events.KeyLimited, events.KeyExhausted])

@@ -5,7 +5,7 @@ import pytest
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run_state.run_stats import RunStats
-from agentos.outputs.summary import as_json, ending_lines, overhead_text, summary_lines
+from agentos.outputs.summary import as_json, ending_lines, not_redone, overhead_text, summary_lines
 
 
 def stopped(*before: events.Event) -> RunStats:
@@ -40,6 +40,23 @@ def worked(
     for at, event in happened:
         stats.handle(event, at)
     return stats
+
+
+def test_what_fresh_did_not_come_to_is_named_also_after_a_kill() -> None:
+    items = tuple(f"LLD-{number}" for number in range(1, 8))
+    stats = RunStats()
+    for event in (
+        events.RunStarted("r", "lld", "/p", items, 2, ("key-1",), "lld-workflow --all --fresh", redone=items),
+        events.WorkerStarted("LLD-1", 4711),
+        events.NodeStarted("LLD-1", "N1_design", 1),
+        events.WorkerStarted("LLD-2", 4712),
+    ):
+        stats.handle(event, 0.0)
+    left = ["Not redone: LLD-2, LLD-3, LLD-4, LLD-5, LLD-6, LLD-7; redo them with --fresh 2-7"]
+    assert not_redone(stats) == left
+    for item in items:
+        stats.handle(events.ItemEnded(item, Outcome(Ending.INTERRUPTED), 0.0, Usage(), item < "LLD-3"), 1.0)
+    assert not_redone(stats) == left
 
 
 def test_cut_answers_are_counted_with_their_tokens() -> None:

@@ -163,8 +163,13 @@ def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
     assert done.code == (130 if ending is signal.SIGINT else -ending)
     if ending is signal.SIGINT:
         *_, left, last = done.lines_of("COORDINATOR")
-        assert left == "Not started: LLD-4; redo it with --fresh 4"
+        assert left == "Not redone: LLD-4; redo it with --fresh 4"
         assert last == "Everything is saved. Resume with: lld-workflow 2-4 --parallel 2"
+    status = harness.run("status", program="agentos").lines
+    assert status[-2] == "Not redone: LLD-4; redo it with --fresh 4", status
+    assert "  LLD-4  not started" in status
+    report = harness.run("report", program="agentos").out
+    assert ending is signal.SIGINT or "Not redone: LLD-4; redo it with --fresh 4" in report
     assert len(server.answered()) - answered == 4
     listed = harness.run("--all", "--dry-run")
     assert listed.out.count("resumes at N1_design") == 2, listed.out

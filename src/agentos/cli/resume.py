@@ -51,14 +51,18 @@ def _last_run_here() -> Path:
 def _start_again(run: Path) -> int:
     from agentos.config.settings import current_folder, set_home
     from agentos.outputs.resume_command import resume_command, without_fresh
+    from agentos.outputs.summary import not_redone
     from agentos.storage.runs import load_run_stats
 
-    started = load_run_stats(run).started
+    stats = load_run_stats(run)
+    started = stats.started
     if started is None:
         raise UsageError(f"run {run.name} never started. List other runs with: agentos runs")
     home, words = _split(without_fresh(started.command))
     if not words or (program := os.path.basename(words[0])) not in _PROGRAMS:
         raise UsageError(f"run {run.name} was not started by a command of agentos: {started.command}")
+    for line in not_redone(stats):
+        click.echo(line, err=True)
     click.echo(f"Starting run {run.name} again: {resume_command(started, current_folder())}", err=True)
     _enter(started)
     if home or started.home:

@@ -60,7 +60,7 @@ def _run(
     click.echo(f"  project {stats.started.project}")
     width = max((len(item) for item in stats.rows), default=0)
     at = stats.item_clock(now) if alive else stats.last
-    found = _item_list(stats, failed, verbose)
+    found = _item_list(stats, alive, failed, verbose)
     path, waiting = path_to_project(stats.started, current_folder()), stats.waiting_for_keys
     if found.counts:
         click.echo(paint(f"  {', '.join(found.counts)} (list them: agentos status -v)"), color=True)
@@ -79,20 +79,20 @@ def _run(
     return 0
 
 
-def _item_list(stats: "RunStats", failed: bool, verbose: bool) -> "ItemList":
+def _item_list(stats: "RunStats", alive: bool, failed: bool, verbose: bool) -> "ItemList":
     from agentos.core.protocol.results import Ending
     from agentos.outputs.item_list import ItemList, item_list
 
     if failed:
         return ItemList((), tuple(stats.with_ending(Ending.FAILED)))
     rows = tuple(stats.rows.values())
-    return ItemList((), rows) if verbose else item_list(rows)
+    return ItemList((), rows) if verbose else item_list(rows, alive=alive)
 
 
 def _item_text(row: "ItemStats", alive: bool, at: float, waits: bool, tried: str) -> str:
     from agentos.outputs.format import duration, tokens
 
-    state = "killed" if row.running and not alive else "waiting for a key" if waits else row.status
+    state = "waiting for a key" if waits and alive else row.status_in(alive=alive)
     if state in ("waiting", "not started") and not row.usage.calls:
         return state
     where = f" at {row.node}" if row.running and row.node else ""
@@ -121,13 +121,15 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
     from agentos.outputs.resume_command import resume_command, review_command
+    from agentos.outputs.summary import not_redone
 
     here = current_folder()
     resume = resume_command(stats.started, here) if stats.started else ""
     if not alive and stats.ended is None:
-        return f"It was killed. Resume with: {resume}"
+        return "\n".join([*not_redone(stats), f"It was killed. Resume with: {resume}"])
     if stats.ended is not None and stats.ended.exit_code:
-        return f"It ended with exit code {stats.ended.exit_code}. Resume with: {resume}"
+        text = f"It ended with exit code {stats.ended.exit_code}. Resume with: {resume}"
+        return "\n".join([*not_redone(stats), text])
     if stopped_pid:
         return f"Wake it: {wake_hint(stopped_pid)}"
     if alive:

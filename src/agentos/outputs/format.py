@@ -1,5 +1,6 @@
 """Formats durations, times, costs and events as text for people."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import assert_never
 
@@ -39,6 +40,18 @@ def clock(wall: float, now: float | None = None) -> str:
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def number_ranges(numbers: Iterable[str]) -> str:
+    """`3 7-12`: as items are selected in a command; three numbers in a row or more become a range."""
+    found: list[list[str]] = []
+    for number in numbers:
+        follows = found and number.isdecimal() and found[-1][-1].isdecimal()
+        if follows and int(number) == int(found[-1][-1]) + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(run) for run in found)
 
 
 def dollars(cost: float | None) -> str:

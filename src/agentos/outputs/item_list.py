@@ -21,11 +21,11 @@ class ItemList:
     rows: tuple[ItemStats, ...]
 
 
-def item_list(rows: Sequence[ItemStats]) -> ItemList:
+def item_list(rows: Sequence[ItemStats], *, alive: bool = True) -> ItemList:
     """Up to MANY items in their order; of more, counts of those that need no attention, then revisions, then failures."""
     if len(rows) <= MANY:
         return ItemList((), tuple(rows))
-    counts = Counter(row.status for row in rows if not _needs_attention(row))
+    counts = Counter(row.status_in(alive=alive) for row in rows if not _needs_attention(row))
     listed = sorted(filter(_needs_attention, rows), key=lambda row: _rank(row.status))
     return ItemList(tuple(f"{number} {status}" for status, number in counts.items()), tuple(listed))
 

@@ -7,7 +7,15 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.run_state.run_stats import ItemStats, RunStats
-from agentos.outputs.format import count, dollars, duration, stop_reason, tokens, tokens_in_and_out
+from agentos.outputs.format import (
+    count,
+    dollars,
+    duration,
+    number_ranges,
+    stop_reason,
+    tokens,
+    tokens_in_and_out,
+)
 from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result, tries
 from agentos.outputs.resume_command import (
     Here,
@@ -44,7 +52,7 @@ def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
             return [
                 f"Interrupted at {event.node}: checkpointed"
                 if event.node
-                else "Interrupted: it starts over in the next run"
+                else "Interrupted before its first checkpoint"
             ]
         case Ending.PARKED:
             return [f"Parked at {event.node}: waiting for a person"]
@@ -114,11 +122,11 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
         if stats.ended and stats.ended.exit_code == 4:
             lines.append("See what is wrong with the keys: agentos keys")
         higher = ", with a higher budget," if stats.stopped.reason == "budget" and not stats.cost else ""
-        return [*lines, *_not_redone(stats), f"Everything is saved. Resume{higher} with: {command}"]
+        return [*lines, *not_redone(stats), f"Everything is saved. Resume{higher} with: {command}"]
     if limited := [row.outcome.error for row in stats.with_ending(Ending.INTERRUPTED) if row.outcome]:
         return [
             f"Stopped: {limited[0]}",
-            *_not_redone(stats),
+            *not_redone(stats),
             f"Everything is saved. Resume with: {command}",
         ]
     failed = stats.with_ending(Ending.FAILED)
@@ -135,16 +143,23 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     return _read_results(stats.started, here, results)
 
 
-def _not_redone(stats: RunStats) -> list[str]:
-    """The items that `--fresh` did not come to: the resume command finds them finished, as they were."""
-    redone = stats.started.redone if stats.started else ()
+def not_redone(stats: RunStats) -> list[str]:
+    """The items that `--fresh` did not come to: the resume command finds them finished, as they were.
+
+    An item comes back by itself from its first node on, since its checkpoint says that it is redone.
+    """
+    redone = set(stats.started.redone) if stats.started else set()
     left = [
-        row for row in stats.with_ending(Ending.INTERRUPTED) if not row.attempts and row.item in set(redone)
+        row
+        for row in stats.rows.values()
+        if row.item in redone
+        and not row.node
+        and (row.outcome is None or row.outcome.ending is Ending.INTERRUPTED)
     ]
     if not left:
         return []
-    numbers = " ".join(row.item.partition("-")[2] for row in left)
-    return [f"Not started: {_names(left)}; redo {'it' if len(left) == 1 else 'them'} with --fresh {numbers}"]
+    numbers = number_ranges(row.item.partition("-")[2] for row in left)
+    return [f"Not redone: {_names(left)}; redo {'it' if len(left) == 1 else 'them'} with --fresh {numbers}"]
 
 
 def _read_results(started: events.RunStarted, here: Here, results: list[str]) -> list[str]:

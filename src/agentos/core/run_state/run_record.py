@@ -63,9 +63,7 @@ class RunRecord:
         return self.stats.ended.seconds if self.stats.ended else max(0.0, self.stats.last - self.stats.began)
 
     def status_of(self, row: ItemStats) -> str:
-        """The item's state in one or two words, also for a run that was killed."""
-        died = row.running and not self.alive and row.outcome is None
-        return "killed" if died else row.status
+        return row.status_in(alive=self.alive)
 
     def seconds_of(self, row: ItemStats) -> float:
         return row.age(self.stats.item_clock(self.stats.last))

@@ -75,6 +75,12 @@ class ItemStats:
             return self.outcome.verdict.value
         return self.outcome.ending.value
 
+    def status_in(self, *, alive: bool) -> str:
+        """The same, also for a run that was killed."""
+        if alive or self.outcome is not None:
+            return self.status
+        return "killed" if self.running else "not started" if not self.attempts else "interrupted"
+
 
 @dataclass(slots=True)
 class RunStats:

@@ -14,7 +14,7 @@ from agentos.core.text.line_assembler import one_line
 from agentos.core.text.values import with_visible_characters
 from agentos.outputs.format import count, dollars, duration, event_text, tokens_in_and_out
 from agentos.outputs.resume_command import resume_command
-from agentos.outputs.summary import overhead, overhead_text, skipped_text
+from agentos.outputs.summary import not_redone, overhead, overhead_text, skipped_text
 
 MAX_TEXT = 300  # characters
 UNAVAILABLE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
@@ -190,6 +190,8 @@ def remarks(record: RunRecord) -> list[Remark]:
         text = f"The run {record.state}. This report shows its progress so far."
         ended = command and not record.alive
         found.append(Remark(f"{text} Resume with: ", plain(command)) if ended else Remark(text))
+        if ended:
+            found += [Remark(f"{line}.") for line in not_redone(record.stats)]
     return found
 
 
