@@ -1,5 +1,6 @@
 """The API of a page that shows a fleet: the same answers as for the runs of a home, read from Postgres."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def test_stopping_from_the_page_checkpoints_and_a_later_submission_leaves_the_re
         wait_until(lambda: run(page)["run"]["state"] == "ended", 60)
         found = run(page)
         assert found["run"]["exit_code"] == 75
+        listed = fleet.run("agentos", "status", "--fleet", "--json").stdout
+        assert {item["state"] for item in json.loads(listed)["items"]} == {"ended"}
         # Those that a machine had begun are interrupted; the others were stopped before.
         assert set(states(page).values()) == {"interrupted", "not started"}
         assert found["run"]["next"] == [

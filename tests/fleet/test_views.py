@@ -1,10 +1,15 @@
 """`status`, `watch`, `logs` and `retry` with `--fleet`, with real Postgres, Temporal and gateway."""
 
+import contextlib
 import signal
 
 import psycopg
 import pytest
 
+from agentos.core.planning.plan import Item
+from agentos.core.planning.submission import ItemTask, SharedTask
+from agentos.core.text.secrets import Secret
+from agentos.storage.postgres.fleet_items import FleetDatabase
 from tests.fleet.harness import Fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -81,6 +86,19 @@ def test_what_the_fleet_does_not_have_is_named(
 ) -> None:
     found = fleet.run("agentos", *command)
     assert (found.returncode, says in found.stderr) == (code, True), found.stderr
+
+
+def test_an_item_whose_workflow_was_never_started_is_started_by_a_retry(fleet: Fleet) -> None:
+    """As after a submission or a retry that Temporal cut short between the row and the workflow."""
+    fleet.issues(1)
+    shared = SharedTask(fleet.name, "lld", 5, 2, 1800.0, (), (), ())
+    item = Item("LLD-1", "lld", 1, "Thing 1", "issues/1-thing.md", digest="d1")
+    with contextlib.closing(FleetDatabase(Secret(fleet.database), fleet.name)) as database:
+        database.submit(shared, [ItemTask(item)], None)
+    retried = fleet.run("agentos", "retry", "--fleet", "LLD-1")
+    assert (retried.returncode, "is queued again" in retried.stdout) == (0, True), retried.stderr
+    declined = fleet.run("agentos", "retry", "--fleet", "LLD-1")
+    assert (declined.returncode, "has not ended" in declined.stderr) == (2, True), declined.stderr
 
 
 def _set_model(fleet: Fleet, model: str) -> None:

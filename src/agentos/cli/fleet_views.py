@@ -169,18 +169,22 @@ def retry_on_fleet(run: str | None, item: str) -> int:
     """`agentos retry --fleet ITEM`: submits a failed item again as it was."""
     refuse_run(run)
     import asyncio
+    from functools import partial
 
     from agentos.config.settings import Flags, read_settings
     from agentos.core.errors import UsageError
 
     settings = read_settings(Flags())
     with open_fleet(settings) as database:
-        from agentos.fleet.retry import retry_item
+        from agentos.fleet.retry import is_under_way, retry_item
+        from agentos.storage.postgres.resubmission import resubmit_failed
 
-        row = _named(database, item)
-        if row.state in ("submitted", "running"):
+        row, project = _named(database, item), settings.fleet.project
+        has_begun = row.state == "running"
+        if has_begun or (row.state == "submitted" and asyncio.run(is_under_way(project, row.item))):
             raise UsageError(f"{row.item} has not ended: it is {row.text}")
-        if not asyncio.run(retry_item(database, settings.fleet.project, row.item)):
+        resubmit = partial(resubmit_failed, database, project, row.item, round(time.time(), 3))
+        if asyncio.run(retry_item(resubmit, project, row.item)) is None:
             raise UsageError(f"{row.item} did not fail: {row.text}")
     click.echo(
         f"{row.item} is queued again and continues from its checkpoint. Follow it with: agentos logs --fleet -f {row.item}"

@@ -61,13 +61,7 @@ def gateway_credentials(settings: Settings, access: FleetAccess) -> list[Credent
         raise PreflightError(
             f"no token for the gateway {url}: issue one there with agentos gateway token NAME, and set AGENTOS_GATEWAY_TOKEN"
         )
-    parts = split_url(url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PreflightError(f"invalid gateway address {url!r}: expected https://HOST:PORT")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise PreflightError(
-            f"the gateway {url} has no TLS, and is not on this machine: expected https://; start it with --tls-cert and --tls-key"
-        )
+    check_gateway_address(url)
     reach_loopback_directly()
     return [
         Credential(
@@ -79,6 +73,17 @@ def gateway_credentials(settings: Settings, access: FleetAccess) -> list[Credent
         )
         for provider in _providers(url, access.token)
     ]
+
+
+def check_gateway_address(url: str) -> None:
+    """Raises PreflightError for an address to which the token must not be sent."""
+    parts = split_url(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise PreflightError(f"invalid gateway address {url!r}: expected https://HOST:PORT")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise PreflightError(
+            f"the gateway {url} has no TLS, and is not on this machine: expected https://; start it with --tls-cert and --tls-key"
+        )
 
 
 def _providers(url: str, token: Secret) -> list[str]:

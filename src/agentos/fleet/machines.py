@@ -11,8 +11,10 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.service import RPCError
 
+from agentos.config.settings import reach_loopback_directly
 from agentos.core.errors import PreflightError, ServiceAway
 from agentos.core.text.secrets import Secret
+from agentos.fleet.gateway_access import check_gateway_address
 from agentos.fleet.temporal import connect_temporal, no_answer, queue_of
 from agentos.storage.postgres.submissions import MachineItem
 
@@ -89,7 +91,10 @@ def _machine(identity: str) -> str:
 
 
 def gateway_keys(url: str, token: Secret) -> list[dict[str, Any]]:
-    """What each key of the gateway is doing, as `agentos keys --json` shows it. Raises ServiceAway."""
+    """What each key of the gateway is doing, as `agentos keys --json` shows it. Raises PreflightError for an invalid address, and
+    ServiceAway."""
+    check_gateway_address(url)
+    reach_loopback_directly()
     headers = {"Authorization": f"Bearer {token.reveal()}"}
     try:
         response = httpx.get(f"{url}/keys", headers=headers, timeout=TIMEOUT)

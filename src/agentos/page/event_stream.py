@@ -24,6 +24,7 @@ KEEP_ALIVE = 15.0  # seconds without an event
 STALL_TIMEOUT = 60.0  # seconds in which a client reads nothing
 MAX_STREAMS = 400
 CHUNK = 256 * 1024  # bytes of the journal at a time
+MAX_DIGITS = 15  # of a position
 RECENT = 50  # chunks kept for clients that are a little behind
 RETRY = b"retry: 2000\n\n"
 STILL_HERE = b": still here\n\n"
@@ -230,6 +231,7 @@ async def _disconnected(receive: Receive) -> None:
 
 def parse_position(last_event_id: str, view: RunView) -> int:
     """The offset that a client names, moved to the end of its line; 0 if this journal has no such offset."""
-    if not last_event_id.isdigit() or not 0 < (offset := int(last_event_id)) <= view.offset:
+    is_number = last_event_id.isdecimal() and len(last_event_id) <= MAX_DIGITS
+    if not is_number or not 0 < (offset := int(last_event_id)) <= view.offset:
         return 0
     return line_end(view.folder, offset)

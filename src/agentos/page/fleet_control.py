@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agentos.core.errors import AgentosError, NothingMatches, ServiceAway, UsageError
+from agentos.core.errors import AgentosError, NothingMatches, PreflightError, ServiceAway, UsageError
 from agentos.core.protocol import events
 from agentos.core.text.secrets import Secret
 from agentos.fleet.machines import Machine, gateway_keys, list_machines, polling_machines
@@ -18,6 +18,7 @@ from agentos.page.run_view import RunView
 from agentos.page.steering import parse_request
 from agentos.page.views import FLEET_LIMITS, Json
 from agentos.storage.postgres.fleet_items import FleetDatabase
+from agentos.storage.postgres.resubmission import Resubmitted, resubmit_failed
 from agentos.storage.postgres.submissions import SubmissionRow, SubmittedItem
 from agentos.workflows.registry import workflow_names
 
@@ -40,7 +41,7 @@ class _Cached:
             return
         try:
             self.value, self.problem = ask(), ""
-        except ServiceAway as error:
+        except PreflightError as error:
             self.problem = str(error)
         self.due = time.monotonic() + INTERVAL
 
@@ -77,6 +78,8 @@ class FleetControl:
             item.item for item in self._items(row).values() if item.is_live and item.submission == row.number
         ]
         number = asyncio.run(_cancel(row.project, live)) if live else 0
+        with self.runs.shared.session():
+            self.database.end_unstarted(live, row.project)
         if not number:
             return NOTHING_TO_STOP
         return {"changed": True, "texts": [f"Stopping {count(number, 'item')}, checkpointed."]}
@@ -87,10 +90,13 @@ class FleetControl:
             raise NothingMatches(f"{plain(item)} is not in S{row.number}")
         if found.submission != row.number:
             raise UsageError(f"{item} is in a later submission: see S{found.submission}")
-        with self.runs.shared.session():
-            is_queued = asyncio.run(retry_item(self.database, row.project, item))
-        number = self._items(row)[item].submission
-        if not is_queued or number == row.number:
+
+        def resubmit() -> Resubmitted | None:
+            with self.runs.shared.session():
+                return resubmit_failed(self.database, row.project, item, round(time.time(), 3))
+
+        number = asyncio.run(retry_item(resubmit, row.project, item))
+        if number is None:
             raise UsageError(f"{item} did not fail: it is {found.text}")
         return {"changed": True, "texts": [f"{item} is queued again, as S{number}."], "run": f"S{number}"}
 

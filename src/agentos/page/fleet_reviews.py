@@ -2,13 +2,13 @@
 
 import asyncio
 import shlex
+import threading
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentos.core.errors import AgentosError
-from agentos.core.text.secrets import Secret
 from agentos.fleet.decisions import announce
 from agentos.fleet.submission_journal import SharedReader
 from agentos.page.reviews import WaitingItem
@@ -27,7 +27,7 @@ class FleetReviews:
     has changed there since is outdated."""
 
     shared: SharedReader
-    conninfo: Secret
+    database: FleetDatabase
     home: Home
     scratch: Path
     folders: dict[str, Path]
@@ -37,11 +37,12 @@ class FleetReviews:
     _tell_at: float = 0.0
 
     def session(self) -> AbstractContextManager[object]:
+        if self._untold and time.monotonic() >= self._tell_at:
+            self._tell_at = time.monotonic() + TELL_INTERVAL
+            threading.Thread(target=self._tell_again, daemon=True).start()
         return self.shared.session()
 
     def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
-        if self._untold:
-            self._tell_again()
         found = []
         with self.shared.session() as reader:
             for project in reader.projects_with_parked_items():
@@ -68,9 +69,7 @@ class FleetReviews:
         return ""
 
     def _tell_again(self) -> None:
-        if time.monotonic() < self._tell_at:
-            return
-        self._tell_at = time.monotonic() + TELL_INTERVAL
+        """In a thread of its own: Temporal may take long to answer, and whoever looks at the page does not wait for it."""
         for key in list(self._untold):
             try:
                 asyncio.run(announce([key]))
@@ -82,8 +81,7 @@ class FleetReviews:
         """A project that is not here is an empty folder: nothing in it contradicts what Postgres says."""
         if project not in self._items:
             place = private_folder(self.scratch / f"reviews-{len(self._items)}")
-            database = FleetDatabase(self.conninfo, project)
-            self._items[project] = PostgresItems(database, project, place / "documents")
+            self._items[project] = PostgresItems(self.database, project, place / "documents")
             if project not in self.folders:
                 self.folders[project] = private_folder(place / "project")
         return ReviewContext(self.folders[project], self.home, None, self._items[project])

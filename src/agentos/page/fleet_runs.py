@@ -113,7 +113,7 @@ class FleetRuns:
         """Also of one that is not among the newest any more."""
         if run in self.ids():
             return self._rows[run]
-        if not run.startswith("S") or not run[1:].isdigit() or len(run) > 15:
+        if not run.startswith("S") or not run[1:].isdecimal() or len(run) > 15:
             return None
         with self.shared.session() as reader:
             return next(iter(reader.submissions([int(run[1:])])), None)

@@ -95,6 +95,6 @@ def number_of(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not text.lstrip("-").isdigit() or len(text) > 15:
+    if not text.removeprefix("-").isdecimal() or len(text) > 15:
         raise UsageError(f"invalid {name}: expected a whole number")
     return int(text)

@@ -278,5 +278,7 @@ def log_json(lines: list[LogLine]) -> list[Json]:
 
 
 def compare_json(first: RunView, second: RunView) -> Json:
-    with first.lock, second.lock:
+    # In one order, whoever asks: two requests that each hold one would wait for each other for ever.
+    earlier, later = sorted((first, second), key=lambda view: view.id)
+    with earlier.lock, later.lock:
         return comparison_json(first.record, second.record)

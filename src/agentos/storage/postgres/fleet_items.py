@@ -220,14 +220,15 @@ class FleetDatabase(LastingConnection):
             for row in rows
         ]
 
-    def end_unstarted(self, items: Sequence[str]) -> list[str]:
-        """Records that those of these items were stopped which no worker has at the moment; returns them."""
+    def end_unstarted(self, items: Sequence[str], project: str = "") -> list[str]:
+        """Records that those of these items were stopped which no worker has at the moment; returns them. They are of this
+        project or of the one named."""
         rows = self.connection.execute(
             "UPDATE agentos_items SET state = 'ended', outcome = %s "
             "WHERE thread_id = ANY(%s) AND state = 'submitted' RETURNING item",
             (
                 json.dumps(pack(Outcome(Ending.INTERRUPTED))),
-                [thread_id(self._project, item) for item in items],
+                [thread_id(project or self._project, item) for item in items],
             ),
         ).fetchall()
         return [str(row["item"]) for row in rows]

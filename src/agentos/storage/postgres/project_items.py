@@ -49,7 +49,7 @@ class PostgresItems:
             {
                 document.path: document.content
                 for record in records
-                for document in self._database.documents(record.state.parked_item.item)
+                for document in self._database.documents(record.state.parked_item.item, self._project)
                 if document.content is not None
             }
         )

@@ -3,6 +3,9 @@
 import json
 from dataclasses import dataclass, replace
 
+from psycopg import Connection
+from psycopg.rows import DictRow
+
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
 from agentos.core.protocol.codec import encode, one_line, pack, unpack
 from agentos.core.protocol.events import ItemRequeued
@@ -18,7 +21,10 @@ class Resubmitted:
 
 
 def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float) -> Resubmitted | None:
-    """None if the item has not failed, or no longer. Whoever follows it is told with an event."""
+    """None if the item has not failed, or no longer. Whoever follows it is told with an event.
+
+    No workflow of the item may be running: one that was submitted has then lost its start, and keeps its submission.
+    """
     connection, thread = database.connection, thread_id(project, item)
     with connection.transaction():
         row = connection.execute(
@@ -26,6 +32,8 @@ def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float)
             "WHERE thread_id = %s FOR UPDATE",
             (thread,),
         ).fetchone()
+        if row is not None and row["state"] == "submitted":
+            return _submitted(connection, row["submission"])
         if row is None or row["state"] != "ended" or not row["outcome"]:
             return None
         if unpack(Outcome, row["outcome"]).ending is not Ending.FAILED:
@@ -49,4 +57,12 @@ def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float)
             "UPDATE agentos_items SET submission = %s, state = 'submitted', outcome = NULL, task = %s WHERE thread_id = %s",
             (submission, json.dumps(pack(task)), thread),
         )
+    return Resubmitted(submission, shared.workflow, shared.retries)
+
+
+def _submitted(connection: Connection[DictRow], submission: int) -> Resubmitted | None:
+    row = connection.execute("SELECT shared FROM agentos_submissions WHERE id = %s", (submission,)).fetchone()
+    if row is None:
+        return None
+    shared = unpack(SharedTask, row["shared"])
     return Resubmitted(submission, shared.workflow, shared.retries)
