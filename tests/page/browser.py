@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from tests.scenarios.harness import RunHarness
 
@@ -24,7 +24,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TIMEOUT = 20_000  # ms
+TIMEOUT = 30_000  # ms; an overloaded machine is slow
 
 
 def require(found: object, hint: str) -> None:
@@ -40,6 +40,7 @@ def launched() -> Iterator[Browser]:
     """The browser; start it once for many tests."""
     executable = chromium()
     require(executable, CHROMIUM_HINT)
+    expect.set_options(timeout=TIMEOUT)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield opened

@@ -44,6 +44,7 @@ def test_without_a_token_every_path_but_the_login_answers_401(page: ServedPage) 
     assert wrong.status == 401
     opened = page.call("/", headers={"sec-fetch-mode": "navigate"})
     assert opened.status == 401 and b"Open the address that" in opened.body
+    assert b'<form id="password-form" hidden>' in opened.body
 
 
 def test_a_login_token_works_once_and_until_then_also_as_bearer(page: ServedPage) -> None:
@@ -204,6 +205,12 @@ def test_a_program_without_browser_headers_is_no_other_site() -> None:
     assert cookie_of("a=1; b=2; b=3", "b") == "2" and cookie_of("", "b") == ""
 
 
+def test_behind_a_server_that_adds_tls_the_page_is_itself(page: ServedPage) -> None:
+    own = page.url.removeprefix("http://")
+    assert page.call("/login", {"token": "wrong"}, {"origin": f"https://{own}"}).status == 401
+    assert page.call("/login", {"token": "wrong"}, {"origin": f"https://{own}0"}).status == 403
+
+
 def test_beyond_loopback_a_password_file_is_demanded_with_the_ssh_line(harness: RunHarness) -> None:
     refused = harness.run("page", "--host", "0.0.0.0", "--port", "8484", program="agentos")
     assert refused.code == 2
@@ -231,7 +238,7 @@ def test_with_a_password_the_page_asks_for_it(harness: RunHarness) -> None:
     file.write_text("correct horse battery\n")
     file.chmod(0o600)
     page = serve(harness, "--password-file", str(file))
-    assert b'type="password"' in page.call("/login").body
+    assert b'<form id="password-form">' in page.call("/login").body
     assert page.call("/login", {"token": "wrong horse battery"}).status == 401
     assert page.call("/login", {"token": "correct horse battery"}).status == 200
     assert page.call("/login", {"token": "correct horse battery"}).status == 200

@@ -90,7 +90,7 @@ def decide_by_keyboard(tab: Tab, harness: RunHarness) -> None:
     page.keyboard.type("not wanted")
     tab_to(page, "Reject")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("No item waits for a decision")).to_be_visible()
+    expect(page.get_by_text("No item is waiting for a decision")).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")

@@ -123,8 +123,111 @@ def test_an_edit_that_came_too_late_is_kept_for_its_author(browser: Browser, har
         expect(tab.page.locator(".toast")).to_contain_text("Your text is still here")
         expect(tab.page.locator("#draft-text")).to_have_value("# Mine\n")
         tab.page.locator(".queue-entry", has_text="LLD-2").click()
-        tab.page.get_by_role("button", name="Drop it").click()
+        tab.page.get_by_role("button", name="Discard").click()
         expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        tab.check()
+
+
+def test_an_edit_survives_a_look_at_another_item_and_view(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    with open_tab(browser, harness) as tab:
+        tab.go("decisions/LLD-1")
+        tab.page.locator("[data-test=edit]").click()
+        text = tab.page.locator("#draft-text")
+        text.fill("# Mine\n")
+        tab.page.locator(".queue-entry", has_text="LLD-2").click()
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        expect(text).to_have_count(0)
+        tab.page.locator("#nav a", has_text="Runs").click()
+        tab.page.wait_for_selector("a.run-link")
+        tab.go("decisions/LLD-1")
+        expect(text).to_have_value("# Mine\n")
+        expect(tab.page.locator(".document h3", has_text="Mine")).to_be_visible()
+        tab.page.locator("[data-test=edit]").click()
+        tab.page.get_by_role("button", name="Discard").click()
+        tab.page.locator("[data-test=edit]").click()
+        expect(text).not_to_have_value("# Mine\n")
+        tab.check()
+
+
+def test_a_key_pressed_twice_decides_once_and_the_command_that_resumes_stays_in_sight(
+    browser: Browser, harness: RunHarness
+) -> None:
+    harness.issues(1, 2, 3)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    with open_tab(browser, harness) as tab:
+        tab.go("decisions/LLD-1")
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-1")
+        tab.page.evaluate(
+            "for (let i = 0; i < 3; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', bubbles: true }))"
+        )
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        expect(tab.page.locator(".toast")).to_have_text(["LLD-1: it goes to review.×"])
+        expect(tab.page.locator(".notice")).to_contain_text("Decided: LLD-1. Resume with: (cd ")
+        tab.page.reload()
+        expect(tab.page.locator(".notice")).to_contain_text("Decided: LLD-1. Resume with: (cd ")
+        assert harness.run("1").code == 0
+        expect(tab.page.locator(".notice")).to_have_count(0)
+        tab.check()
+
+
+def test_a_run_that_has_ended_knows_what_was_decided_since(browser: Browser, harness: RunHarness) -> None:
+    harness.issues(1, 2)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    name = harness.runs()[0].name
+    with open_tab(browser, harness) as tab:
+        tab.go(f"runs/{name}")
+        notices = tab.page.locator(".notice")
+        expect(notices.first).to_contain_text("LLD-1, LLD-2 are waiting for a decision")
+        assert harness.run("review", "LLD-1", "--approve", program="agentos").code == 0
+        expect(notices.first).to_contain_text("LLD-2 is waiting for a decision")
+        assert harness.run("review", "LLD-2", "--approve", program="agentos").code == 0
+        expect(notices).to_have_count(1)
+        expect(notices).to_contain_text("Then resume with: ")
+        assert harness.run("--all").code == 0
+        expect(notices).to_have_count(0)
+        tab.go("decisions/LLD-1")
+        expect(tab.page.locator(".toast")).to_contain_text("LLD-1 is no longer waiting for a decision.")
+        tab.check()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280, 2560])
+def test_no_view_is_wider_than_its_screen(browser: Browser, harness: RunHarness, width: int) -> None:
+    harness.issues(1, 2)
+    refusal = {"kind": "429-minute", "nth": 1, "retry_delay": 1}
+    harness.server("--rpm", "600", fault=refusal)
+    assert harness.run("1").code == 0
+    assert harness.run("2", "--review", "draft").code == 0
+    first, second = sorted(run.name for run in harness.runs())
+    views = ["", "decisions", f"compare/{first}/{second}", f"runs/{first}/items/LLD-1"]
+    views += [f"runs/{first}{panel}" for panel in ("", "/timeline", "/keys", "/log", "/events")]
+    with open_tab(browser, harness, viewport={"width": width, "height": 800}) as tab:
+        wide = {}
+        for view in views:
+            tab.go(view)
+            tab.page.wait_for_selector("main .card")
+            tab.page.wait_for_timeout(300)
+            wide[view] = tab.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+        assert wide == dict.fromkeys(views, 0)
+        tab.check()
+
+
+def test_the_timeline_follows_the_width_of_its_screen(browser: Browser, harness: RunHarness) -> None:
+    harness.issue(1)
+    harness.server()
+    assert harness.run("--all").code == 0
+    with open_tab(browser, harness, viewport={"width": 1280, "height": 800}) as tab:
+        tab.go(f"runs/{harness.runs()[0].name}/timeline")
+        picture = tab.page.locator(".timeline-canvas svg")
+        picture.wait_for()
+        tab.page.set_viewport_size({"width": 390, "height": 800})
+        tab.page.wait_for_function("document.querySelector('.timeline-canvas svg').clientWidth < 390")
         tab.check()
 
 

@@ -56,6 +56,19 @@ def test_the_usual_parts_of_a_document_keep_their_meaning() -> None:
     assert ["td", {"align": "right"}, ["2"]] in list(walk(nodes))
 
 
+@pytest.mark.parametrize("fence", ["---", "+++"])
+def test_front_matter_is_shown_as_it_is_and_not_as_a_heading(fence: str) -> None:
+    field = "status: approved" if fence == "---" else 'status = "approved"'
+    assert parse_markdown(f"{fence}\n{field}\n{fence}\n\n# Title\n") == [
+        ["pre", {}, [field]],
+        ["h1", {}, ["Title"]],
+    ]
+    unclosed = parse_markdown(f"{fence}\n{field}\n\n# Title\n")
+    assert unclosed[-1] == ["h1", {}, ["Title"]] and unclosed[0][0] != "pre"
+    rule = parse_markdown("---\nJust a rule above.\n\n---\n")
+    assert rule == [["hr", {}, []], ["p", {}, ["Just a rule above."]], ["hr", {}, []]]
+
+
 def test_a_huge_document_is_shown_as_plain_text() -> None:
     (block,) = parse_markdown("*a* " * 200_000)
     assert block[0] == "pre"

@@ -128,7 +128,9 @@ class HostCheck:
 def origin_problem(method: str, path: str, headers: Mapping[str, str]) -> str | None:
     """Why this request does not come from the page itself; None if it does, or from a program."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-    if origin is not None and origin != f"http://{headers.get('host', '')}":
+    # https is the page behind a server that adds TLS: nothing else can be there under the page's own host and port.
+    host = headers.get("host", "")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return "another origin"
     if site in ("same-origin", "none"):
         return None

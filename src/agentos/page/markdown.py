@@ -4,6 +4,7 @@ A document comes from a model or from a stranger's repository. Raw HTML in it is
 and an image is shown as its description, because loading it would tell its server that someone reads.
 """
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ MAX_NESTING = 20
 ELEMENTS = {"a", "blockquote", "br", "code", "em", "hr", "li", "ol", "p", "pre", "s", "strong", "ul"}
 ELEMENTS |= {"h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"}
 LINKS = ("http", "https", "mailto")
+FRONT_MATTER = ("---", "+++")
+_FIELD = re.compile(r"[A-Za-z_][\w-]* *[:=]")
 _PARSER = MarkdownIt(
     "commonmark", {"html": False, "linkify": False, "typographer": False, "maxNesting": MAX_NESTING}
 ).enable(["table", "strikethrough"])
@@ -27,15 +30,25 @@ _PARSER = MarkdownIt(
 
 def parse_markdown(text: str) -> list[Node]:
     """The document as nodes. Never fails: what cannot be parsed is one block of text."""
-    lines = (with_visible_characters(clean(line)) for line in text.splitlines())
+    lines = [with_visible_characters(clean(line)) for line in text.splitlines()]
     cleaned = "\n".join(lines)
     if len(cleaned) > MAX_MARKDOWN:
         return [["pre", {}, [cleaned]]]
+    end = _front_matter_end(lines)
     try:
-        tokens = _PARSER.parse(cleaned)
+        tokens = _PARSER.parse("\n".join(lines[end:]))
     except RecursionError:
         return [["pre", {}, [cleaned]]]
-    return _build(iter(tokens))
+    front: list[Node] = [["pre", {}, ["\n".join(lines[1 : end - 1])]]] if end else []
+    return [*front, *_build(iter(tokens))]
+
+
+def _front_matter_end(lines: list[str]) -> int:
+    """The number of lines of front matter, with both fences. Markdown would take YAML for a heading."""
+    if len(lines) < 3 or lines[0].rstrip() not in FRONT_MATTER or not _FIELD.match(lines[1]):
+        return 0
+    closing = (number for number, line in enumerate(lines[1:], 2) if line.rstrip() == lines[0].rstrip())
+    return next(closing, 0)
 
 
 def _build(tokens: Iterator[Token]) -> list[Node]:

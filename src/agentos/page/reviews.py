@@ -126,7 +126,7 @@ class ReviewQueue:
     def overview(self) -> Json:
         with self.source.session():
             entries = [
-                {**self._entry(waiting), "project": waiting.project}
+                self._entry(waiting) | {"command": self._resume_command(waiting)}
                 for waiting in self.source.waiting(with_documents=False)
             ]
         return {"items": entries, "waiting": sum(entry["decision"] is None for entry in entries)}
@@ -162,15 +162,17 @@ class ReviewQueue:
                 f"{request.item} was already {taken} by somebody else; nothing was changed"
             )
         if pending.request.number != request.number:
-            raise DecidedMeanwhile(f"{request.item} waits with a newer draft by now: read it, then decide")
+            raise DecidedMeanwhile(f"{request.item} has a newer draft by now: read it, then decide")
         try:
             return _record(waiting.context, pending, request)
         except NothingMatches as error:
-            raise DecidedMeanwhile(f"{request.item} was decided by somebody else meanwhile") from error
+            raise DecidedMeanwhile(
+                f"{request.item} was decided on by somebody else in the meantime"
+            ) from error
 
     def _show(self, waiting: WaitingItem) -> Json:
         context, pending = waiting.context, waiting.pending
-        entry = {**self._entry(waiting), "project": waiting.project}
+        entry = self._entry(waiting)
         if pending.asks:
             return entry
         pages = lineage(context, pending.parked_item)
@@ -189,12 +191,18 @@ class ReviewQueue:
         pending = waiting.pending
         return {
             **review_json(pending),
+            "project": waiting.project,
             "title": plain(pending.parked_item.title),
             "number": pending.request.number,
             "gate": pending.request.gate.value,
             "has_feedback": pending.has_feedback,
             "run_alive": self._is_run_alive(waiting),
         }
+
+    def _resume_command(self, waiting: WaitingItem) -> str | None:
+        """What to type for an item that is decided and that no run in progress continues."""
+        is_decided = waiting.pending.state.decision is not None
+        return self.source.command(waiting) if is_decided and not self._is_run_alive(waiting) else None
 
     def _is_run_alive(self, waiting: WaitingItem) -> bool:
         return self.source.is_fleet or is_run_alive(waiting.context, waiting.pending.parked_item)
@@ -221,7 +229,7 @@ def _record(context: ReviewContext, pending: PendingReview, request: DecisionReq
 
 
 def _changes(pages: list[LineagePage], pending: PendingReview, draft: str) -> list[list[str]] | None:
-    """What changed since the draft before; None for the first one."""
+    """What changed since the previous draft; None for the first one."""
     drafts = [page for page in pages if page.name.endswith(("-draft.md", "-edited.md"))]
     earlier = [page for page in drafts if page.name < Path(pending.request.draft).name]
     if not earlier:

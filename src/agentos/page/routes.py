@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -56,11 +56,13 @@ class PageApp:
     # The login and the page's own files.
 
     @property
-    def login_file_name(self) -> str:
-        return "password.html" if self.sessions.password else "login.html"
+    def login_html(self) -> bytes:
+        """The form in it is shown only if there is a password."""
+        page = bytes(package_file("login.html").body)
+        return page.replace(b" hidden>", b">") if self.sessions.password else page
 
     async def login_page(self, request: Request) -> Response:
-        return package_file(self.login_file_name)
+        return HTMLResponse(self.login_html)
 
     async def login_file(self, request: Request) -> Response:
         return package_file(request.path_params["name"])
@@ -243,5 +245,5 @@ def build_app(page: PageApp, hosts: HostCheck) -> ASGIApp:
         *(Route(path, translated(handler), methods=["GET"]) for path, handler in get.items()),
         *(Route(path, translated(handler), methods=["POST"]) for path, handler in post.items()),
     ]
-    login_page = package_file(page.login_file_name).body
-    return Guard(Starlette(routes=routes), page.sessions, hosts, page.cookie_name, lambda: bytes(login_page))
+    login_page = page.login_html
+    return Guard(Starlette(routes=routes), page.sessions, hosts, page.cookie_name, lambda: login_page)

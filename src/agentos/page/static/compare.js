@@ -16,7 +16,7 @@ export async function compareView(main, first, second) {
     h("td", { class: "number quiet" }, difference(before, after))));
   clear(main,
     h("div", { class: "head" }, h("h1", {}, "Two runs compared"), h("a", { href: "#/" }, "All runs")),
-    h("div", { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Figures of both runs" },
+    h("div", { class: "card scroll flush compare", tabindex: 0, role: "region", "aria-label": "Figures of both runs" },
       h("table", { class: "plain-table" },
         h("thead", {}, h("tr", {}, ["", "first", "second", "change"].map((text) => h("th", { scope: "col", class: text && "number" }, text || h("span", { class: "visually-hidden" }, "figure"))))),
         h("tbody", {}, rows))),

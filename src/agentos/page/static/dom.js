@@ -35,6 +35,12 @@ export function setClass(element, name) {
   if (element.className !== name) element.className = name;
 }
 
+// A command with a button that copies it.
+export function command(text) {
+  const copy = h("button", { type: "button", class: "quiet small", onclick: async () => { await navigator.clipboard?.writeText(text); copy.textContent = "Copied"; } }, "Copy");
+  return [h("code", { class: "command" }, text), " ", copy];
+}
+
 export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }

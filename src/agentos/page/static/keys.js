@@ -57,7 +57,7 @@ export function hostKeys(host, readOnly) {
       clear(host,
         answer.problem ? h("p", { class: `notice ${answer.gateway ? "bad" : "plain"}` }, answer.problem) : null,
         answer.keys.map((key) => card(key, readOnly, "gateway" in answer, load)),
-        answer.keys.length || answer.problem ? null : h("p", { class: "quiet" }, "No key is stored on this machine. Add one with: ", h("code", {}, "agentos keys add")));
+        answer.keys.length || answer.problem ? null : h("p", { class: "quiet" }, "This page has no keys. It sees those that are stored (", h("code", {}, "agentos keys add"), ") and the variables of the shell in which it was started."));
     } catch (error) {
       known = "";
       clear(host, h("p", { class: "notice bad" }, error.message));

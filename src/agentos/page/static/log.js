@@ -76,7 +76,7 @@ export function logPanel(box, store) {
     if (kind === "output" && output.checked) list.add(value.filter((line) => matches(line) && !line.text.startsWith(">>> Executing")));
   }
   store.listeners.add(listen);
-  load().catch(() => {});
+  load().catch((error) => list.reset([{ at: 0, item: "page", level: "error", text: error.message }]));
   return { update() {}, unmount() { store.listeners.delete(listen); list.stop(); } };
 }
 
@@ -96,7 +96,7 @@ export function eventsPanel(box, store) {
   list.element.hidden = true;
   clear(box,
     h("div", { class: "toolbar" }, h("label", { class: "check" }, show, " Show every event"), followToggle(list)),
-    h("p", { class: "quiet" }, "The journal as it is written, with the newest events before this moment. All of it is in events.jsonl, in the run's folder."),
+    h("p", { class: "quiet" }, "The run's journal, live and from shortly before you opened it. The whole journal is events.jsonl in the run's folder."),
     h("div", { class: "card flush" }, list.element));
   return { update() {}, unmount() { stream?.stop(); list.stop(); } };
 }

@@ -20,12 +20,13 @@ async function logIn(token) {
   }
 }
 
+const form = document.getElementById("password-form");
 const token = location.hash.slice(1);
 if (token) {
   history.replaceState(null, "", "/login");
   logIn(token);
-}
-document.getElementById("password-form")?.addEventListener("submit", (event) => {
+} else if (!form.hidden) status.textContent = "";
+form.addEventListener("submit", (event) => {
   event.preventDefault();
   logIn(document.getElementById("password").value);
 });

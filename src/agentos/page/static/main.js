@@ -6,7 +6,7 @@ import { initAttention, notifyWaiting } from "./attention.js";
 import { runsView } from "./runs.js";
 import { runView } from "./run.js";
 import { itemView } from "./item.js";
-import { decisionsView } from "./decisions.js";
+import { decisionsView, gateOf } from "./decisions.js";
 import { compareView } from "./compare.js";
 import { machinesView } from "./machines.js";
 
@@ -82,10 +82,6 @@ export async function refreshWaiting() {
   } catch {
     // The view that is open says what is wrong.
   }
-}
-
-function gateOf(item) {
-  return `${item.project} ${item.item} ${item.number}`;
 }
 
 function shortcutsOn() {

@@ -1,7 +1,7 @@
 // One run: progress, controls, and a panel each for items, timeline, keys, log and events.
 
 import { follow, get, now, path } from "./api.js";
-import { announce, clear, h, setClass, setText, tabs } from "./dom.js";
+import { announce, clear, command, h, setClass, setText, tabs } from "./dom.js";
 import { cacheText, clock, dollars, duration, folderName, tokens, tone } from "./format.js";
 import { notifyEnd, showProgress } from "./attention.js";
 import { runControls } from "./controls.js";
@@ -15,10 +15,11 @@ const PANELS = [
   { id: "log", text: "Log" }, { id: "events", text: "Events" },
 ];
 const HIDDEN_INTERVAL = 10000; // ms between looks while the page is in the background
+const QUEUE_INTERVAL = 5000; // ms
 
 export async function runView(main, id, tab) {
   const first = await get(path("runs", id));
-  const store = { id, run: first.run, keys: first.keys, rows: new Map(), titles: first.titles, offset: first.offset, readOnly: first.read_only, listeners: new Set() };
+  const store = { id, run: first.run, keys: first.keys, rows: new Map(), titles: first.titles, offset: first.offset, readOnly: first.read_only, queue: null, listeners: new Set() };
   for (const row of first.rows) store.rows.set(row.item, row);
   const head = runHead(store);
   const panelBox = h("div", { id: "tab-panel", role: "tabpanel", tabindex: -1 });
@@ -45,7 +46,10 @@ export async function runView(main, id, tab) {
     for (const row of state.rows) store.rows.set(row.item, row);
     if (before !== store.run.state) {
       announce(`The run is ${store.run.state}`);
-      if (["ended", "killed"].includes(store.run.state)) notifyEnd(store.run);
+      if (isOver(store.run)) {
+        notifyEnd(store.run);
+        loadQueue();
+      }
     }
     scheduled ??= requestAnimationFrame(() => { scheduled = null; draw(state.rows.map((row) => row.item)); });
   }
@@ -53,6 +57,14 @@ export async function runView(main, id, tab) {
   function draw(changed) {
     head.update();
     panel.update(changed);
+  }
+
+  // A run that is over does not know what was decided on its parked items since: the queue does.
+  async function loadQueue() {
+    if (!isOver(store.run) || !parkedItems(store).length) return;
+    const answer = await get(path("reviews")).catch(() => null);
+    if (answer) store.queue = answer.items.filter((entry) => entry.run === id);
+    head.update();
   }
 
   let stream = null;
@@ -79,6 +91,8 @@ export async function runView(main, id, tab) {
   openPanel(PANELS.some((entry) => entry.id === tab) ? tab : "items");
   head.update();
   if (!isOver(store.run)) connect();
+  loadQueue();
+  const queueTimer = setInterval(loadQueue, QUEUE_INTERVAL);
   document.addEventListener("visibilitychange", onVisibility);
   const ticking = setInterval(() => { head.update(); panel.tick?.(); }, 1000);
   return {
@@ -86,6 +100,7 @@ export async function runView(main, id, tab) {
       stream?.stop();
       clearInterval(poll);
       clearInterval(ticking);
+      clearInterval(queueTimer);
       panel.unmount();
       document.removeEventListener("visibilitychange", onVisibility);
     },
@@ -95,6 +110,16 @@ export async function runView(main, id, tab) {
 
 export function isOver(run) {
   return ["ended", "killed"].includes(run.state);
+}
+
+function parkedItems(store) {
+  return [...store.rows.values()].filter((row) => row.state === "parked").map((row) => row.item);
+}
+
+// What to type next; of a run that ended well with parked items, only as long as these wait for it.
+function nextSteps(run, queue, undecided) {
+  if (!queue || run.state !== "ended" || run.exit_code || undecided.length) return run.next ?? [];
+  return queue.length ? run.next.slice(-1) : [];
 }
 
 function runHead(store) {
@@ -150,18 +175,19 @@ function runHead(store) {
   };
 
   function drawNotices(run) {
-    const parked = [...store.rows.values()].filter((row) => row.state === "parked");
-    const key = JSON.stringify([run.next, run.unreadable_lines, run.breakers, run.alerts, run.problem, parked.map((row) => row.item), run.state]);
+    const undecided = store.queue?.filter((entry) => entry.decision === null).map((entry) => entry.item) ?? parkedItems(store);
+    const next = nextSteps(run, store.queue, undecided);
+    const key = JSON.stringify([next, run.unreadable_lines, run.breakers, run.alerts, run.problem, undecided, run.state]);
     if (key === noticeText) return;
     noticeText = key;
     clear(notices,
       run.problem ? notice("bad", run.problem) : null,
-      parked.length ? notice("warn", `${parked.map((row) => row.item).slice(0, 5).join(", ")}${parked.length > 5 ? ` and ${parked.length - 5} more` : ""} ${parked.length === 1 ? "waits" : "wait"} for a decision. `, h("a", { href: "#/decisions", class: "button" }, `Decide (${parked.length})`)) : null,
+      undecided.length ? notice("warn", `${undecided.slice(0, 5).join(", ")}${undecided.length > 5 ? ` and ${undecided.length - 5} more` : ""} ${undecided.length === 1 ? "is" : "are"} waiting for a decision. `, h("a", { href: "#/decisions", class: "button" }, `Decide (${undecided.length})`)) : null,
       run.state === "suspended" ? notice("warn", "The run is suspended (Ctrl-Z). Type fg in its terminal.") : null,
       (run.breakers ?? []).map((span) => notice("bad", `${span.label} has been failing for all calls since ${clock(span.began)}; calls are held back until a probe succeeds.`)),
       (run.alerts ?? []).map((span) => notice("warn", span.kind === "pool exhausted" ? "All keys are in use: calls wait for one." : "All keys are rate limited: calls wait.")),
       run.unreadable_lines ? notice("warn", `${run.unreadable_lines} lines of the journal cannot be read and are left out.`) : null,
-      (run.next ?? []).map((text) => commandNotice(run, text)));
+      next.map((text) => commandNotice(run, text)));
   }
 }
 
@@ -169,13 +195,9 @@ function notice(kind, ...content) {
   return h("p", { class: `notice ${kind}` }, content);
 }
 
-// A sentence that ends with a command: the command gets a button that copies it.
+// The sentences here end with a command.
 function commandNotice(run, text) {
   const kind = run.state === "killed" ? "bad" : run.exit_code ? "warn" : "plain";
   const at = text.search(/: \S/);
-  if (at < 0) return notice(kind, text);
-  const command = text.slice(at + 2);
-  const copy = h("button", { type: "button", class: "quiet small", onclick: async () => { await navigator.clipboard?.writeText(command); copy.textContent = "Copied"; } }, "Copy");
-  return notice(kind, text.slice(0, at + 2), h("code", { class: "command" }, command), " ", copy);
+  return at < 0 ? notice(kind, text) : notice(kind, text.slice(0, at + 2), command(text.slice(at + 2)));
 }
-

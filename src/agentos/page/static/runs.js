@@ -11,7 +11,7 @@ export async function runsView(main) {
   const state = { runs: [], text: "", only: "", chosen: new Set(), isFleet: false };
   const search = h("input", { type: "search", id: "run-search", placeholder: "Search project, workflow, id", oninput: (event) => { state.text = event.target.value.toLowerCase(); draw(); } });
   const only = h("select", { id: "run-state", onchange: (event) => { state.only = event.target.value; draw(); } },
-    ["", "running", "paused", "ended", "killed"].map((value) => h("option", { value }, value || "any state")));
+    ["", "running", "paused", "suspended", "stopping", "ended", "killed"].map((value) => h("option", { value }, value || "any state")));
   const compare = h("button", { type: "button", disabled: true, onclick: openComparison }, "Compare two");
   const list = h("div", { class: "run-list", id: "run-list" });
   const summary = h("p", { class: "quiet", role: "status" });
@@ -46,8 +46,8 @@ export async function runsView(main) {
 
   function draw() {
     const shown = state.runs.filter(matches);
-    const live = state.runs.filter(isLive).length;
-    summary.textContent = `${count(state.runs.length, "run")}, ${live} in progress`;
+    const live = state.runs.filter(isLive);
+    summary.textContent = `${count(state.runs.length, "run")}, ${live.length} in progress`;
     for (const [id, card] of cards) {
       if (!state.runs.some((run) => run.run === id)) { card.element.remove(); cards.delete(id); }
     }
@@ -61,7 +61,13 @@ export async function runsView(main) {
         state.runs.length ? null : h("p", {}, "Start one with: ", h("code", {}, state.isFleet ? "lld-workflow --all --fleet" : "lld-workflow --all --parallel"))));
     }
     if (elements.length !== list.children.length || elements.some((element, index) => element !== list.children[index])) clear(list, elements);
-    showProgress(live ? `${live} running - agentos` : "Runs - agentos", live ? 0.5 : 1, live ? "running" : "ended");
+    showTotal(live);
+  }
+
+  // Of all runs in progress together.
+  function showTotal(live) {
+    const [done, items] = ["done", "items"].map((name) => live.reduce((sum, run) => sum + run[name], 0));
+    showProgress(live.length ? `${done}/${items} in ${count(live.length, "run")} - agentos` : "Runs - agentos", live.length ? done / Math.max(1, items) : 1, live.length ? "running" : "ended");
   }
 
   async function load() {

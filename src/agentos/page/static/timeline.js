@@ -55,17 +55,21 @@ export function timelinePanel(box, store) {
     ticks(lower, axis, TOP + data.keys.length * LANE);
     data.keys.forEach((lane, index) => drawLane(lower, lane, axis, TOP + index * LANE, nodes, data));
     clear(keys, lower);
-    words.textContent = `${count(data.total, "item")} in ${duration(axis.seconds)}, one bar each with its nodes in colours; below, the calls of ${count(data.keys.length, "key")}. The other panels give the same in figures.`;
+    words.textContent = `${count(data.total, "item")} in ${duration(axis.seconds)}, a bar each, coloured by node. Below: the calls made with ${count(data.keys.length, "key")}. The other panels show the same as text.`;
     const entries = [...nodes.entries(), ["worker starting", "work"], ["waiting for a key", "waiting"], ["call", "call"], ["refused call", "refused"], ["key unavailable", "resting"], ["run paused", "pause"]];
     if (legend.children.length !== entries.length) clear(legend, entries.map(([name, style]) => h("li", {}, h("span", { class: `swatch ${style}` }), name)));
   }
 
   scroller.addEventListener("scroll", load, { passive: true });
+  window.addEventListener("resize", load, { passive: true });
   const timer = setInterval(() => { if (!["ended", "killed"].includes(store.run.state)) load(); }, 1500);
   load();
   return {
     update() {},
-    unmount() { clearInterval(timer); },
+    unmount() {
+      clearInterval(timer);
+      window.removeEventListener("resize", load);
+    },
   };
 }
 
