@@ -5,6 +5,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
+from bench.keypool.limiters import Kind, Limit, Limiter
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +27,10 @@ from agentos.core.ratelimit.limits import (
     LimitSeen,
     Rate,
 )
+from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.ratelimit.unconfirmed_calls import FIRST_UNCONFIRMED
-from agentos.core.ratelimit.windows import UsageEntry, UsageWindow
+from agentos.core.ratelimit.windows import UsageEntry, UsageWindow, slack_of
 from agentos.offline.rate_windows import Window, WindowKind, make_window
 
 from .builders import key, lease_request, proven_pool, steady
@@ -188,11 +190,22 @@ def test_a_stated_limit_ends_the_estimation() -> None:
     assert limiter.learned is None and limiter.rates == {Dimension.REQUESTS: MINUTE}
 
 
+def refuse(limiter: RateLimiter, at: float, hint: float | None) -> None:
+    """Send a call that is refused at once."""
+    reservation = limiter.reserve(CallCost(), at)
+    is_new = limiter.cancel(reservation, at + 0.001)
+    limiter.record_refusal(reservation, at + 0.001, hint, is_new=is_new)
+
+
+def answer(limiter: RateLimiter, at: float) -> None:
+    limiter.settle(limiter.reserve(CallCost(), at), CallCost(), at + 0.1)
+
+
 def test_a_known_limit_that_is_refused_although_kept_is_halved_at_the_same_rate() -> None:
     limiter = RateLimiter({Dimension.REQUESTS: Rate(60, 60.0)})
     for step, amount in enumerate((30, 15, 7, 3, 1, 1)):
         now = START + 100 * step
-        limiter.record_refusal(limiter.reserve(CallCost(), now), now + 0.1, 1.0, is_new=True)
+        refuse(limiter, now, None)
         (rate,) = limiter.rates.values()
         assert rate.amount == amount
         assert rate.per_second == pytest.approx(1.0), "the same in the long run"
@@ -201,9 +214,39 @@ def test_a_known_limit_that_is_refused_although_kept_is_halved_at_the_same_rate(
 def test_a_halved_window_stays_when_the_same_limit_is_stated_again() -> None:
     limiter = RateLimiter({})
     limiter.add_limit(Dimension.REQUESTS, Rate(60, 60.0))
-    limiter.record_refusal(limiter.reserve(CallCost(), START), START + 0.1, 1.0, is_new=True)
+    refuse(limiter, START, None)
     assert not limiter.add_limit(Dimension.REQUESTS, Rate(60, 60.0))
     assert limiter.rates == {Dimension.REQUESTS: Rate(30, 30.0)}
+
+
+@pytest.mark.parametrize("burst", [1, 5, 40])
+def test_a_hint_tells_how_many_calls_a_known_limit_admits_at_once(burst: int) -> None:
+    profile = ProviderProfile()
+    limiter, other = (RateLimiter({Dimension.REQUESTS: Rate(60, 60.0)}, profile) for _ in range(2))
+    provider = Limiter(Limit(Kind.BUCKET, 60, 60.0, burst=burst), (), START)
+    for number in range(burst):
+        provider.admit(START + number / 100, 1)
+        answer(limiter, START + number / 100)
+    refuse(limiter, START + 0.5, provider.wait(START + 0.5, 1))
+    assert limiter.rates == {Dimension.REQUESTS: Rate(burst, float(burst))}
+    assert other.next_allowed_at(CallCost(), START) == START
+    assert other.rates == limiter.rates, "the other keys of the provider need not find it out"
+
+
+def test_a_call_that_arrives_before_its_window_opens_delays_the_next_ones_a_little() -> None:
+    limiter = RateLimiter({Dimension.REQUESTS: Rate(2, 10.0)})
+    for at in (START, START + 1):
+        answer(limiter, at)
+    opens_at = limiter.next_allowed_at(CallCost(), START + 2)
+    refuse(limiter, opens_at, 0.02)
+    assert limiter.rates == {Dimension.REQUESTS: Rate(2, 10.0)}, "the limit is as it was known"
+    answer(limiter, opens_at + 0.1)
+    slack = slack_of(10.0)
+    assert limiter.next_allowed_at(CallCost(), opens_at + 0.2) == pytest.approx(START + 11.0 + slack + 0.01)
+    opens_at = limiter.next_allowed_at(CallCost(), opens_at + 0.2)
+    for number in range(10):
+        refuse(limiter, opens_at + number / 100, 0.2)
+    assert limiter.rates[Dimension.REQUESTS].amount == 1, "what is refused all the time is not merely early"
 
 
 def test_refusals_of_one_burst_count_as_one() -> None:
@@ -475,6 +518,32 @@ def test_one_probe_finds_out_how_a_provider_counts(window: WindowKind) -> None:
     assert len(simulation.admitted) >= 0.96 * possible
     estimated = simulation.lease_manager.pool.bucket("key-1").limiter.profile.counting
     assert estimated is not None and WINDOW_OF[estimated] is window
+
+
+FIXED_STARTS = {"when the other's do": 0.0, "at another time": 20.0}
+
+
+@pytest.mark.parametrize("later", FIXED_STARTS.values(), ids=FIXED_STARTS)
+def test_one_call_finds_out_when_the_fixed_windows_of_another_key_start(later: float) -> None:
+    profile, rates = ProviderProfile(Counting.FIXED), {Dimension.REQUESTS: Rate(2, 60.0)}
+    limiter = RateLimiter(rates, profile)
+    profile.window_start = START
+    for at in (START + 30, START + 31):
+        answer(limiter, at)
+    assert limiter.next_allowed_at(CallCost(), START + 32) > START + 90, (
+        "a sliding window until that is known"
+    )
+    may_probe = limiter.may_probe
+    probe_at = limiter.probe_at(CallCost(), START + 32)
+    assert probe_at is not None and START + 60 <= probe_at < START + 61
+    limiter.start_probe(probe_at)
+    assert (may_probe, limiter.may_probe) == (True, False), "one call at a time"
+    if later:
+        refuse(limiter, probe_at, START + 60 + later - probe_at)
+    else:
+        answer(limiter, probe_at)
+    assert limiter.window_start == pytest.approx(START + 60 * (later > 0) + later, abs=0.01)
+    assert limiter.next_allowed_at(CallCost(), START + 62 + later) <= START + 62 + later
 
 
 def test_a_probe_refused_without_a_hint_means_a_sliding_window() -> None:

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from agentos.core.ratelimit.known_windows import KnownWindows
 from agentos.core.ratelimit.learned_windows import LearnedWindows
 from agentos.core.ratelimit.limit_estimator import LimitEstimator
 from agentos.core.ratelimit.limit_evidence import ROUNDING
@@ -9,10 +10,7 @@ from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, Learned
 from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.windows import NEVER, Reservation, UsageWindow
 
-MIN_PROBED_WAIT = 1.5  # seconds; a shorter wait is not worth a probe
 MAX_SHORTFALL = 60.0  # seconds
-MIN_EXHAUSTED_DAY = 600.0  # seconds; a day that ends sooner is waited for like any other limit
-MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
 HISTORY_SIZE = 2000  # calls
 SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
@@ -46,16 +44,10 @@ class RateLimiter:
         midnight: float | None = None,
     ) -> None:
         self.profile = profile or ProviderProfile()
-        self._midnight = midnight
-        self.window_start: float | None = None
-        """When one of the fixed windows of known limits starts, if the provider has such windows."""
         self._history: deque[Reservation] = deque(maxlen=HISTORY_SIZE)
         self._in_flight: set[Reservation] = set()
         self._latest = 0.0
-        self._applied_counting = self.profile.counting
-        self._windows = {dimension: self._new_window(dimension, rate) for dimension, rate in rates.items()}
-        self._configured = dict(rates)
-        self._stated: dict[Dimension, Rate] = {}
+        self._known = KnownWindows(rates, self.profile, midnight, self._history)
         self._estimator = None if Dimension.REQUESTS in rates else LimitEstimator(self._history, self.profile)
         self._learned = LearnedWindows()
         self._ignore_refusals_until = float("-inf")
@@ -63,7 +55,7 @@ class RateLimiter:
     @property
     def rates(self) -> dict[Dimension, Rate]:
         learned = {dimension: window.rate for dimension, window in self._learned.windows.items()}
-        return learned | {dimension: window.rate for dimension, window in self._windows.items()}
+        return learned | {dimension: window.rate for dimension, window in self._known.windows.items()}
 
     @property
     def learned(self) -> LearnedLimits | None:
@@ -80,18 +72,19 @@ class RateLimiter:
         """Whether probes decide when a refused call may be sent again, because the provider gave no hint."""
         return self._estimator is not None and self._estimator.probing
 
+    @property
+    def window_start(self) -> float | None:
+        """When one of the fixed windows of known limits starts, if the provider has such windows."""
+        return self._known.window_start
+
     def used(self, dimension: Dimension, now: float) -> float:
-        return (self._windows.get(dimension) or self._learned.windows[dimension]).used(now)
+        return (self._known.windows.get(dimension) or self._learned.windows[dimension]).used(now)
 
     # Admission.
 
     def next_allowed_at(self, cost: CallCost, now: float) -> float:
         """Return the first moment at which a call of this cost may be sent; `now` means at once."""
-        if self.profile.counting is not self._applied_counting:
-            self._apply_counting()
-        at = now
-        for dimension, window in self._windows.items():
-            at = max(at, window.next_allowed_at(cost.amount(dimension), now))
+        at = self._known.next_allowed_at(cost, now)
         if self._estimator is not None:
             at = max(at, self._estimator.next_allowed_at(now, len(self._in_flight)))
             if not self._estimator.exploring:
@@ -110,9 +103,10 @@ class RateLimiter:
     def _obey(self, learned: LearnedLimits | None) -> None:
         self._learned = LearnedWindows(learned)
         for limit in learned.limits if learned else ():
-            if limit.dimension not in self._windows:
+            if limit.dimension not in self._known.windows:
                 window = UsageWindow(limit.rate, limit.counting, limit.start)
-                self._learned.windows[limit.dimension] = self._replay_history(limit.dimension, window)
+                window.replay_all(limit.dimension, self._history, counts_refused=self.profile.counts_refused)
+                self._learned.windows[limit.dimension] = window
 
     def reserve(self, cost: CallCost, now: float, *, own: bool = True) -> Reservation:
         """Charge a call at its estimated cost; call this when it is sent, by this run or (not `own`) by another."""
@@ -123,7 +117,7 @@ class RateLimiter:
                 early = 0.0
                 self.profile.start_trial(now, id(self._estimator))
         self._latest = now
-        windows = (*self._windows.items(), *self._learned.windows.items())
+        windows = (*self._known.windows.items(), *self._learned.windows.items())
         entries = {name: window.record(cost.amount(name), now) for name, window in windows}
         reservation = Reservation(now, cost, entries, is_trial=is_trial > 0, early=early)
         self._history.append(reservation)
@@ -136,18 +130,18 @@ class RateLimiter:
         """Replace the estimated cost by the real one: the call was answered."""
         self._end(reservation, now)
         for dimension, entry in reservation.entries.items():
-            window = self._windows.get(dimension) or self._learned.windows.get(dimension)
+            window = self._known.windows.get(dimension) or self._learned.windows.get(dimension)
             if window is not None and dimension not in REQUEST_DIMENSIONS:
                 window.correct(entry, used.amount(dimension))
         reservation.cost = used
-        self.profile.record_admission(reservation.at)
+        self._known.record_admission(reservation)
         if self._estimator is not None:
             self._estimator.record_answer(reservation, self._latest if now is None else now)
 
     def drop(self, reservation: Reservation, now: float | None = None) -> None:
         """Leave the estimated cost charged: the call failed, and may have been admitted."""
         self._end(reservation, now)
-        self.profile.abandon_probe(reservation.at)
+        self._known.abandon_probe(reservation)
         if self._estimator is not None:
             self._estimator.drop(reservation)
 
@@ -168,16 +162,11 @@ class RateLimiter:
                 share = self._estimator.early_share
                 return self._learned.early_trial_at(allowed_at, now, share, in_flight, self._latest)
             return self._learned.trial_at(allowed_at, now, in_flight, hinted=self._estimator.hinted)
-        profiled = self._profiled(cost)
-        if not any(
-            window.sliding_window_at(amount, now) > now + MIN_PROBED_WAIT for window, amount in profiled
-        ):
-            return None
-        return max(window.token_bucket_at(amount, now) for window, amount in profiled)
+        return self._known.probe_at(cost, now)
 
     @property
     def may_probe(self) -> bool:
-        return self._may_try or (self.profile.may_probe and not self._in_flight)
+        return self._may_try or self._known.may_probe(len(self._in_flight))
 
     @property
     def _may_try(self) -> bool:
@@ -185,98 +174,46 @@ class RateLimiter:
 
     def start_probe(self, now: float) -> None:
         if not self._may_try:
-            self.profile.start_probe(now)
-
-    def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
-        """The windows whose counting depends on the provider, with the amount that this call uses of each."""
-        return [
-            (window, cost.amount(name))
-            for name, window in self._windows.items()
-            if window.rate.seconds >= MIN_PROFILED_WINDOW and name is not Dimension.DAY
-        ]
+            self._known.start_probe(now)
 
     def sent_at(self, at: float) -> bool:
         """Return whether a call was sent at this moment and not refused."""
         return any(abs(call.at - at) <= SAME_MOMENT and not call.refused for call in self._history)
 
-    # Daily limits.
+    # Known limits.
 
     def restore_day_usage(self, calls: int, at: float) -> None:
         """Count calls of earlier runs, the last of them sent at `at`."""
-        if window := self._windows.get(Dimension.DAY):
-            window.record(calls, at)
+        self._known.restore_day_usage(calls, at)
 
     def day_exhausted_until(self, now: float) -> float | None:
         """Return when the daily limit opens again; None if it is not used up, or opens soon."""
-        window = self._windows.get(Dimension.DAY)
-        until = now if window is None else window.next_allowed_at(1.0, now)
-        return until if until > now + MIN_EXHAUSTED_DAY else None
-
-    # Known limits.
+        return self._known.day_exhausted_until(now)
 
     def configure(self, rates: dict[Dimension, Rate]) -> None:
         """Set the limits that a person configured; what was used before still counts."""
-        if rates == self._configured:
-            return
-        self._configured = dict(rates)
-        for dimension, rate in rates.items():
-            self._stated.pop(dimension, None)
-            self._windows.setdefault(dimension, self._new_window(dimension, rate)).set_rate(rate)
-        if Dimension.REQUESTS in rates:
-            self._forget_learned()
+        if rates != self._known.configured:
+            self._known.configure(rates)
+            if Dimension.REQUESTS in rates:
+                self._estimator, self._learned = None, LearnedWindows()
 
     def add_limit(self, dimension: Dimension, rate: Rate) -> bool:
         """Adopt a limit that the provider stated, unless a stricter one is configured; return whether it is new."""
-        configured = self._configured.get(dimension)
-        if self._stated.get(dimension, configured) == rate:
+        if not self._known.add_limit(dimension, rate):
             return False
-        if configured and rate.per_second > configured.per_second:
-            return False
-        self._stated[dimension] = rate
-        self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
         self._learned.windows.pop(dimension, None)
         if dimension is Dimension.REQUESTS:
-            self._forget_learned()
+            self._estimator, self._learned = None, LearnedWindows()
         return True
-
-    def _forget_learned(self) -> None:
-        self._estimator, self._learned = None, LearnedWindows()
 
     def forget_learned(self) -> None:
         """Drop the limits that were stated or learned; those that a person configured stay."""
-        for dimension in self._stated:
-            self._windows.pop(dimension)
-        self._stated, self._learned = {}, LearnedWindows()
-        for dimension, rate in self._configured.items():
-            self._windows[dimension] = self._replay_history(dimension, self._new_window(dimension, rate))
+        self._known.forget_stated()
+        self._learned = LearnedWindows()
         if self._estimator is not None:
             self._estimator.forget()
-        if Dimension.REQUESTS not in self._configured:
+        if Dimension.REQUESTS not in self._known.configured:
             self._estimator = LimitEstimator(self._history, self.profile)
-
-    def _new_window(self, dimension: Dimension, rate: Rate) -> UsageWindow:
-        window = UsageWindow(rate, midnight=self._midnight if dimension is Dimension.DAY else None)
-        self._set_counting(dimension, window)
-        return window
-
-    def _apply_counting(self) -> None:
-        self._applied_counting = self.profile.counting
-        for dimension, window in self._windows.items():
-            self._set_counting(dimension, window)
-
-    def _set_counting(self, dimension: Dimension, window: UsageWindow) -> None:
-        """Count as the provider does. Fixed windows are assumed to start together for all keys until one is refused."""
-        if dimension is not Dimension.DAY and window.rate.seconds >= MIN_PROFILED_WINDOW:
-            window.counting = self.profile.counting
-            window.start = self.profile.window_start if self.window_start is None else self.window_start
-
-    def _replay_history(self, dimension: Dimension, window: UsageWindow) -> UsageWindow:
-        """Charge the window with all calls that count and were sent before it was created."""
-        for reservation in self._history:
-            if not reservation.refused or self.profile.counts_refused:
-                amount = reservation.cost.amount(dimension)
-                reservation.entries[dimension] = window.replay(amount, reservation.at)
-        return window
 
     # Refusals.
 
@@ -296,7 +233,7 @@ class RateLimiter:
         reservation.refused = True
         if not self.profile.counts_refused:
             for dimension, entry in reservation.entries.items():
-                window = self._windows.get(dimension) or self._learned.windows.get(dimension)
+                window = self._known.windows.get(dimension) or self._learned.windows.get(dimension)
                 if window is not None:
                     window.correct(entry, 0.0)
 
@@ -307,13 +244,12 @@ class RateLimiter:
 
         `hint` is the number of seconds that the provider asks for.
         """
-        hinted_at = None if hint is None else now + hint
-        inferred = self._infer_counting(reservation, hinted_at)
+        inferred = self._known.infer_counting(reservation, None if hint is None else now + hint)
         if self._estimator is not None and not inferred:
             return self._learn(reservation, now, hint)
-        opens_at = self._known_at(reservation.cost, now)
+        opens_at = self._known.next_allowed_at(reservation.cost, now)
         if not inferred and is_new and opens_at <= now:
-            self._tighten(hinted_at)
+            self._known.tighten(reservation, now, hint)
         return opens_at - now if hint is None and opens_at > now else hint
 
     def _learn(self, reservation: Reservation, now: float, hint: float | None) -> float | None:
@@ -337,52 +273,12 @@ class RateLimiter:
             return 0.0 if self._learned.is_full(len(self._in_flight)) else opens_at - now
         return hint
 
-    def _known_at(self, cost: CallCost, now: float) -> float:
-        return max(
-            (window.next_allowed_at(cost.amount(name), now) for name, window in self._windows.items()),
-            default=now,
-        )
-
-    def _infer_counting(self, reservation: Reservation, opens_at: float | None) -> bool:
-        """Infer how the provider counts from a refusal; nothing can be inferred if our own count saw the limit open."""
-        profiled = self._profiled(reservation.cost)
-        sliding_at = max(
-            (window.sliding_window_at(amount, reservation.at) for window, amount in profiled), default=0.0
-        )
-        if self.profile.counting is not None or sliding_at <= reservation.at:
-            return False
-        if opens_at is None:
-            return self.profile.record_probe_refusal(reservation.at)
-        token_bucket_at = max(window.token_bucket_at(amount, reservation.at) for window, amount in profiled)
-        if self.profile.classify(opens_at, sliding_at, token_bucket_at) is Counting.FIXED:
-            self.window_start = self.profile.window_start = opens_at
-        self._apply_counting()
-        return True
-
-    def _tighten(self, hinted_at: float | None) -> None:
-        """Count more strictly, because a call was refused although it kept the known limits."""
-        if self.profile.counting is Counting.FIXED and self.window_start is None and hinted_at is not None:
-            # The fixed windows of this bucket start at a different time from those of the first one.
-            self.window_start = hinted_at
-            self._apply_counting()
-        elif self.profile.fall_back_to_sliding():
-            self._apply_counting()
-        else:
-            self._halve_window()
-
     def hint_shortfall(self) -> float:
         """Seconds to add to a hint where refused calls count: hints leave out the refused call itself."""
         window = self._learned.windows.get(Dimension.REQUESTS)
         if not self.profile.counts_refused or window is None:
             return 0.0
         return min(MAX_SHORTFALL, 1.0 / window.rate.per_second)
-
-    def _halve_window(self) -> None:
-        """Keep the rate but halve the window: the limit is enforced in smaller portions than stated."""
-        window = self._windows[Dimension.REQUESTS]
-        amount = window.rate.amount // 2
-        if amount >= 1:
-            window.set_rate(Rate(amount, window.rate.seconds * amount / window.rate.amount))
 
     # Other runs.
 
@@ -393,7 +289,4 @@ class RateLimiter:
 
     def merge_counting(self, counting: Counting, window_start: float | None) -> None:
         """Adopt how the provider counts, as found by another run."""
-        self.profile.counting = counting
-        self.window_start = window_start if counting is Counting.FIXED else None
-        self.profile.window_start = window_start or self.profile.window_start
-        self._apply_counting()
+        self._known.merge_counting(counting, window_start)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentos.core.ratelimit.limits import Counting, LearnedLimits, Lengths
+from agentos.core.ratelimit.limits import Counting, LearnedLimits, Lengths, Rate
 
 INITIAL_REFUSAL_LATENCY = 0.15  # seconds
 REFUSAL_LATENCY_RANGE = (0.05, 2.0)  # seconds
@@ -50,6 +50,8 @@ class ProviderProfile:
     shortened: dict[Lengths, float] = field(default_factory=dict)
     """By how many seconds learned lengths have turned out to be too long."""
     is_trying_early: bool = False
+    bursts: dict[Rate, float] = field(default_factory=dict)
+    """Of known limits that were refused although they were kept: how many calls they admit at once."""
     _early_findings: int = 0
     """How often `early_shares` or `shortened` have changed."""
     _refused_counted: int = 0
@@ -79,6 +81,7 @@ class ProviderProfile:
             self.most_admitted,
             self.leader,
             self.is_trying_early,
+            len(self.bursts),
             self._early_findings,
             self._calls_before_refusal,
         )

@@ -1,6 +1,7 @@
 """Usage windows: how much of one limit was used, and when the next call fits into it."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentos.core.constants import DAY
@@ -9,6 +10,8 @@ from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, Rate
 # A window is kept a little longer than the provider's, so that network delays cannot break the limit.
 SLACK_SHARE = 0.01  # of the window's length
 MAX_SLACK = 0.15  # seconds
+# And longer still if calls arrived before it had opened.
+MAX_GUARD_SHARE, MAX_GUARD = 0.05, 0.25  # of the window's length, seconds
 EPSILON = 1e-9  # rounding error of summed amounts
 NEVER = float("inf")
 
@@ -54,7 +57,10 @@ class UsageWindow:
             entry = window.record(1.0, now)
     """
 
-    __slots__ = ("_entries", "_level", "_level_at", "_midnight", "_sum", "counting", "rate", "slack", "start")
+    __slots__ = (
+        *("_entries", "_level", "_level_at", "_midnight", "_sum"),
+        *("counting", "guard", "rate", "slack", "start"),
+    )
 
     def __init__(
         self,
@@ -65,6 +71,7 @@ class UsageWindow:
     ) -> None:
         self._midnight = midnight
         self.counting, self.start = counting, start
+        self.guard = 0.0
         self.set_rate(rate)
         self._entries: deque[UsageEntry] = deque()
         self._sum = 0.0
@@ -74,7 +81,18 @@ class UsageWindow:
     def set_rate(self, rate: Rate) -> None:
         """Change the limit; what was used before still counts."""
         self.rate = rate
-        self.slack = slack_of(rate.seconds)
+        self.guard = min(self.guard, self.max_guard)
+        self.slack = slack_of(rate.seconds) + self.guard
+
+    @property
+    def max_guard(self) -> float:
+        return min(MAX_GUARD_SHARE * self.rate.seconds, MAX_GUARD)
+
+    def extend(self, seconds: float) -> bool:
+        """Open later from now on, as calls have arrived too early; return whether that was still possible."""
+        before, self.guard = self.guard, min(self.guard + seconds, self.max_guard)
+        self.slack += self.guard - before
+        return self.guard > before
 
     def next_allowed_at(self, amount: float, now: float) -> float:
         """Return the first moment at which this amount fits; `now` or earlier means at once."""
@@ -112,16 +130,26 @@ class UsageWindow:
 
     def token_bucket_at(self, amount: float, now: float) -> float:
         """`next_allowed_at` if a token bucket refills at a constant rate."""
-        excess = self._level_now(now) + min(amount, self.rate.amount) - self.rate.amount
-        return now if excess <= EPSILON else now + excess / self._refill_rate
+        excess = self._level + min(amount, self.rate.amount) - self.rate.amount
+        if excess <= EPSILON:
+            return now
+        return max(now, self._level_at + excess / self._refill_rate + self.guard)
 
     def record(self, amount: float, now: float) -> UsageEntry:
         """Count an amount as used; the entry can be corrected later."""
         entry = UsageEntry(now, amount)
         self._entries.append(entry)
         self._sum += amount
-        self._level, self._level_at = self._level_now(now) + amount, max(now, self._level_at)
+        self._level, self._level_at = self.level_at(now) + amount, max(now, self._level_at)
         return entry
+
+    def replay_all(
+        self, dimension: Dimension, history: Iterable[Reservation], *, counts_refused: bool
+    ) -> None:
+        """Count all calls that were sent before this window was created."""
+        for call in history:
+            if counts_refused or not call.refused:
+                call.entries[dimension] = self.replay(call.cost.amount(dimension), call.at)
 
     def replay(self, amount: float, at: float) -> UsageEntry:
         """Count a call that was sent before the limit was known. It was admitted, so it did not overflow the token bucket.
@@ -155,8 +183,8 @@ class UsageWindow:
     def _refill_rate(self) -> float:
         return self.rate.per_second * (1 - SLACK_SHARE)
 
-    def _level_now(self, now: float) -> float:
-        """Return how much of the token bucket is used and not yet refilled."""
+    def level_at(self, now: float) -> float:
+        """How much of a token bucket is used and not yet refilled, if it has room for everything that was admitted."""
         return max(0.0, self._level - max(0.0, now - self._level_at) * self._refill_rate)
 
     def _expire(self, now: float) -> None:
