@@ -1,1 +1,1 @@
-"""Many machines: items are handed out by Temporal and kept in Postgres. Needs the extra `fleet`."""
+"""Runs on many machines: Temporal distributes the items, Postgres stores them. Needs the extra `fleet`."""

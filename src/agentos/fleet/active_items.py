@@ -18,7 +18,7 @@ _UNFORWARDED = (events.ItemEnded, events.ItemJoined, events.ItemWithdrawn)
 
 @dataclass(frozen=True, slots=True)
 class PreparedItem:
-    """What the item's process gets from this machine."""
+    """What this machine gives to the item's process."""
 
     origin: str
     models: tuple[RoleModel, ...]
@@ -28,7 +28,7 @@ class PreparedItem:
 
 @dataclass(slots=True)
 class ActiveItem:
-    """An item that this worker has accepted, until its process has exited; then its `scratch` folder is deleted."""
+    """An item that this worker has accepted. When its process has exited, its `scratch` folder is deleted."""
 
     key: str
     turn: Turn
@@ -98,7 +98,7 @@ def forward_event(event: events.Event, at: float, active_items: ActiveItems, wri
 
 
 def _as_published(event: Any, active_item: ActiveItem) -> events.Event:
-    """The event under the item's own name; leases are numbered on each machine, so theirs gets the claim as well."""
+    """The event under the item's own name. Each machine numbers its own leases, so a lease's number is extended by the claim."""
     changes: dict[str, str] = {"item": active_item.turn.item}
     if lease := getattr(event, "lease", ""):
         changes["lease"] = f"{active_item.claim.text}{lease}"

@@ -1,4 +1,4 @@
-"""The code indexes that came with submissions, on a worker's disk."""
+"""Caches the code indexes of submissions on a worker's disk."""
 
 import zlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from agentos.storage.postgres.fleet_items import FleetDatabase
 
 
 class CodeCache:
-    """The code indexes that came with submissions, one file each."""
+    """The code indexes of submissions, one file each."""
 
     def __init__(self, folder: Path, database: FleetDatabase) -> None:
         self._folder = private_folder(folder)
@@ -28,7 +28,7 @@ class CodeCache:
                 raise PreflightError(
                     f"the code index of this submission cannot be read ({error}): submit the item again"
                 ) from error
-            written = path.with_suffix(".tmp")  # so that a full disk leaves no half index behind
+            written = path.with_suffix(".tmp")  # so that a full disk leaves no partial index behind
             written.write_bytes(content)
             written.replace(path)
         return CodeAccess(str(path), code.snapshot, code.commit, code.tokens, code.named)

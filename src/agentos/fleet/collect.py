@@ -19,15 +19,15 @@ RETRY_INTERVAL = 0.05  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A file of the project that has another content than the fleet's document or any earlier version of it."""
+    """A project file whose content is neither the fleet's document nor an earlier version of it."""
 
     item: str
     path: str
 
 
 class Collector:
-    """Collects for one project folder. What has been written there is recorded in the home, so that a document which
-    somebody deletes afterwards does not come back."""
+    """Collects documents into one project folder. The home records what was written, so a document that somebody deletes
+    afterwards is not written again."""
 
     def __init__(self, database: FleetDatabase, project: Path, home: Home) -> None:
         self.folder = project
@@ -38,7 +38,7 @@ class Collector:
         self.conflicts: list[Conflict] = []
 
     def collect_all(self, say: Callable[[str], None] = lambda text: None) -> int:
-        """Everything that is done and not here yet; returns how many items."""
+        """Collect every finished item that is not in the project yet; returns how many there were."""
         recorded, self.conflicts = self._recorded(), []
         done = [
             item
@@ -53,7 +53,7 @@ class Collector:
         if conflicts:
             self.conflicts += [Conflict(item.item, path) for path in conflicts]
             return False
-        # The lineage first and what records that the item is done last: a collection that is cut short is repeated.
+        # Write the lineage first, and last the document that marks the item as done: an interrupted collection is repeated.
         for document in sorted(documents, key=lambda each: not each.path.startswith("docs/lineage/")):
             self._write_when_free(document)
         recorded[item.item] = item.done_at
@@ -62,14 +62,14 @@ class Collector:
         return True
 
     def _is_foreign(self, document: FleetDocument) -> bool:
-        """Whether the project has another file there. What was removed is left alone unless it is the fleet's own."""
+        """Whether the project has a file of its own at that path. A removed document deletes only the fleet's own file."""
         if document.content is None or not self._project.exists(document.path):
             return False
         found = self._project.read(document.path)
         return found != document.content and hashlib.sha256(found).hexdigest() not in document.earlier
 
     def _write_when_free(self, document: FleetDocument) -> None:
-        """Another command may be collecting the same document into the same folder."""
+        """Wait if another command is writing the same document into the same folder."""
         deadline = time.monotonic() + WRITE_TIMEOUT
         while True:
             try:
@@ -87,7 +87,7 @@ class Collector:
             ):
                 self._project.write(document.path, document.content)
         elif self._project.exists(document.path):
-            with contextlib.suppress(FileNotFoundError):  # another collector was faster
+            with contextlib.suppress(FileNotFoundError):  # another collector removed it first
                 found = hashlib.sha256(self._project.read(document.path)).hexdigest()
                 if found in document.earlier:
                     self._project.remove(document.path)

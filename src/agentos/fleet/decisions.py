@@ -1,4 +1,4 @@
-"""Wakes the workflows of parked items that a person has decided on. The decision itself is in Postgres."""
+"""Wakes the workflows of parked items after a person has decided. The decision itself is in Postgres."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from agentos.fleet.temporal import connect_temporal
 
 
 async def announce(threads: Iterable[str]) -> None:
-    """Signals all of these. Raises PreflightError with those that could not be told, and why."""
+    """Signal all of these workflows. Raises PreflightError naming those that could not be reached, with the reason."""
     waiting = list(threads)
     try:
         missed = await signal_decided(await connect_temporal(), waiting)
@@ -26,8 +26,8 @@ async def announce(threads: Iterable[str]) -> None:
 
 
 async def signal_decided(client: Client, threads: Iterable[str]) -> dict[str, str]:
-    """Returns those that could not be told, with the reason. A workflow that is gone is left alone: its item is
-    submitted again. One signal too many is harmless: an item without a decision parks again."""
+    """Return the workflows that could not be reached, with the reason. One that no longer exists is skipped: its item
+    is submitted again. An extra signal is harmless: an item without a decision parks again."""
     missed = {}
     for thread in threads:
         try:

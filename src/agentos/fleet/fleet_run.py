@@ -1,4 +1,4 @@
-"""`--fleet`: a run whose items other machines work on. Submits them, follows them and collects their documents."""
+"""`--fleet`: submits items to other machines, follows them and collects their documents."""
 
 import asyncio
 import contextlib

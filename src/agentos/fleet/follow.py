@@ -26,8 +26,8 @@ from agentos.storage.postgres.connecting import is_away
 from agentos.storage.postgres.fleet_items import EventCursor, FleetDatabase, FleetEvent, FleetItem
 
 POLL_INTERVAL = 0.25  # seconds
-STOP_TIMEOUT = 5.0  # seconds after Ctrl-C in which the items are to be checkpointed
-CHECK_INTERVAL = 10.0  # seconds between two looks for items whose workflow is gone
+STOP_TIMEOUT = 5.0  # seconds after Ctrl-C for the items to be checkpointed
+CHECK_INTERVAL = 10.0  # seconds between checks for items whose workflow is gone
 HEARTBEAT_INTERVAL = 60.0  # seconds
 
 
@@ -37,8 +37,8 @@ def is_over_budget(event: events.LeaseReleased) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Items of a project. `own` are those that we submitted: Ctrl-C stops them. What an item's earlier submission than that
-    in `floors` writes is left out."""
+    """Items of a project. `own` are those that this command submitted: Ctrl-C stops them. Events of submissions older than
+    an item's entry in `floors` are ignored."""
 
     project: str
     items: tuple[str, ...]
@@ -47,7 +47,7 @@ class Followed:
 
 
 class FleetFollower:
-    """One pass reads what is new, publishes it, and collects what has ended."""
+    """Each pass reads new events, publishes them, and collects the documents of items that have ended."""
 
     def __init__(  # noqa: PLR0913 - built in one place
         self,
@@ -85,7 +85,7 @@ class FleetFollower:
         return await self.follow(cursor, signals)
 
     def catch_up(self, started: events.RunStarted, rows: Mapping[str, FleetItem]) -> EventCursor:
-        """Publish everything that the workers have written so far; returns from where to follow."""
+        """Publish everything that the workers have written so far; returns the position to follow from."""
         replayed: list[FleetEvent] = []
         cursor = replay(self._database, self._followed.floors, replayed.append)
         self._publish(started, replayed[0].at if replayed else self._clock.wall())
@@ -95,7 +95,7 @@ class FleetFollower:
             row = rows[item]
             if (
                 row.outcome and not row.is_live
-            ):  # no worker wrote its end: it was stopped before a machine had it
+            ):  # no worker recorded its end: it was stopped before any machine took it
                 self._end(item, row.outcome)
                 self._left.discard(item)  # it may be retried
         return cursor
@@ -103,7 +103,7 @@ class FleetFollower:
     async def follow(
         self, cursor: EventCursor, signals: Signals, is_left: Callable[[], bool] = lambda: False
     ) -> int:
-        """Until all items have ended, or `is_left`, which stops nothing; returns the exit code of a run."""
+        """Follow until all items have ended or `is_left` says to leave, which stops no item. Returns the exit code of a run."""
         while self._unfinished and not is_left():
             cursor = await self._read(cursor)
             while signals.arrived:
@@ -131,7 +131,7 @@ class FleetFollower:
         return code
 
     async def _read(self, cursor: EventCursor) -> EventCursor:
-        """Publish what is new. While Postgres is away, there is nothing."""
+        """Publish new events. There are none while Postgres is unreachable."""
         while self._unfinished:
             try:
                 found, cursor = await asyncio.to_thread(
@@ -151,7 +151,7 @@ class FleetFollower:
     def handle(self, entry: FleetEvent) -> None:
         """Publish an event of these items."""
         if 0 < entry.submission < self._followed.floors.get(entry.item, 0):
-            return  # of an earlier submission, which a long transaction has kept behind our horizon
+            return  # of an earlier submission; a long transaction has delayed it until now
         if entry.item in self._left:
             return
         event = self._usage.handle(entry.event)
@@ -164,7 +164,7 @@ class FleetFollower:
         ):
             self._over_budget = event.refusal.reason if event.refusal else ""
         if isinstance(event, events.ItemStarted | events.ItemRequeued):
-            # It goes on after its review, or somebody retries it.
+            # It continues after a review, or somebody retries it.
             self._endings.pop(entry.item, None)
             self._unfinished[entry.item] = None
         if isinstance(event, events.ItemEnded):
@@ -174,7 +174,7 @@ class FleetFollower:
         self._publish(event, entry.at)
 
     async def _collect(self) -> None:
-        """Everything that is done; if Postgres is away, at the next pass or at the end."""
+        """Collect everything that is done. If Postgres is unreachable, the next pass or the end tries again."""
         try:
             await asyncio.to_thread(self._collector.collect_all)
             self._is_collected = True
@@ -204,12 +204,12 @@ class FleetFollower:
         except Exception as error:
             if not (isinstance(error, PreflightError | TimeoutError) or is_away(error)):
                 raise
-        # Somebody else has submitted the others: they go on, only we leave.
+        # Somebody else submitted the others: they keep running, we only stop following them.
         for item in [item for item in self._unfinished if item not in own]:
             self._end(item, Outcome(Ending.INTERRUPTED))
 
     async def _end_lost(self, cursor: EventCursor) -> EventCursor:
-        """Items whose workflow has ended without a word: given up by Temporal, or terminated by an operator.
+        """End items whose workflow ended without recording an outcome: Temporal gave up, or an operator terminated it.
 
         An item must be missing at two checks in a row: its last events may still be hidden behind an older
         transaction, or somebody may just be submitting it again.
@@ -217,11 +217,11 @@ class FleetFollower:
         waiting = list(self._unfinished)
         try:
             found = await map_bounded(lambda item: workflow_status(self._client, self._thread(item)), waiting)
-            cursor = await self._read(cursor)  # its last events may have been written meanwhile
+            cursor = await self._read(cursor)  # its last events may have been written in the meantime
             rows = await asyncio.to_thread(self._database.items, waiting)
         except Exception as error:
             if isinstance(error, RPCError) or is_away(error):
-                return cursor  # asked again at the next check
+                return cursor  # the next check asks again
             raise
         missing = {
             item: status
@@ -237,7 +237,7 @@ class FleetFollower:
         if row and row.outcome and not row.is_live:
             self._is_collected = False
             self._end(item, row.outcome)
-        elif status is WorkflowExecutionStatus.CANCELED:  # before a machine had it
+        elif status is WorkflowExecutionStatus.CANCELED:  # before any machine took it
             with contextlib.suppress(Exception):
                 self._database.end_unstarted([item])
             self._end(item, Outcome(Ending.INTERRUPTED))

@@ -1,4 +1,4 @@
-"""What a worker prepares before it takes items: its credentials, which are the gateway's, and the fork server."""
+"""Prepares a worker before it takes items: credentials for the gateway, and the fork server."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class PreparedWorker:
-    """The gateway as one credential per provider, and a fork server that has been started."""
+    """One credential per provider that leads to the gateway, and a running fork server."""
 
     credentials: list[Credential]
     spec: WorkerSpec

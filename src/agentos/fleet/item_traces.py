@@ -14,7 +14,7 @@ from agentos.storage.postgres.event_writer import ItemClaim
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn that is at work here; `nodes` and `calls` are those that have begun, by name and by lease."""
+    """A turn that is running here. `nodes` and `calls` are the open spans, by name and by lease."""
 
     active_item: ActiveItem
     context: SpanContext
@@ -24,7 +24,7 @@ class _OpenTurn:
 
 
 class ItemTraces:
-    """Several machines may have a turn of an item: the names of spans follow from the item, so that they fit together."""
+    """Several machines may run turns of one item. Span ids are derived from the item, so that they form one trace."""
 
     def __init__(self, write: Callable[[FinishedSpan], None], machine: str) -> None:
         self._write = write
@@ -33,7 +33,7 @@ class ItemTraces:
         self._submitted: dict[ItemClaim, tuple[str, float]] = {}
 
     def on_event(self, active_item: ActiveItem, event: events.Event, at: float) -> None:
-        """Called in the coordinator's thread, with every event of an item that is here."""
+        """Called in the coordinator's thread for every event of an active item."""
         if isinstance(event, events.ItemStarted):
             context = item_span(active_item.loaded.shared.account, active_item.claim).child(
                 f"turn {active_item.claim.claim}"

@@ -1,4 +1,4 @@
-"""The Temporal workflow of one item. Only ids and numbers travel through Temporal, which stores them in clear."""
+"""The Temporal workflow of one item. Only ids and numbers pass through Temporal, which stores them unencrypted."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,7 @@ from agentos.fleet.turns import ItemTurns, NextStep, Turn, TurnResult
 
 WORKFLOW, ACTIVITY, DECIDED = "agentos-item", "run-item", "decided"
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
-ATTEMPTS = 10  # of one turn, each after its machine has died or lost the item; then the item is given up
+ATTEMPTS = 10  # of one turn, one per machine that died or lost the item; after the last, the item fails
 ATTEMPT_INTERVAL = timedelta(seconds=1)
 LONGEST_TURN = timedelta(days=30)
 
@@ -29,7 +29,7 @@ class ItemStart:
 
 @workflow.defn(name=WORKFLOW, sandboxed=False)
 class ItemWorkflow:
-    """Gives an item to a machine, again after each failure that may pass, and waits for people at gates."""
+    """Assigns an item to a machine, again after each transient failure, and waits for people at gates."""
 
     def __init__(self) -> None:
         self._decisions = 0

@@ -1,4 +1,4 @@
-"""Finds items whose Temporal workflow has ended without a word about it in Postgres."""
+"""Finds items whose Temporal workflow ended without recording that in Postgres."""
 
 import asyncio
 import threading
@@ -17,9 +17,9 @@ Missing = dict[str, WorkflowExecutionStatus | None]
 
 
 class LostWorkflows:
-    """Asks Temporal from time to time, in a thread of its own, so that a slow Temporal holds nobody up.
+    """Asks Temporal at intervals, in a separate thread, so that a slow Temporal delays nothing else.
 
-    A workflow must be gone at two checks in a row: somebody may just be submitting its item again.
+    A workflow must be missing in two consecutive checks: somebody may just be submitting its item again.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class LostWorkflows:
         self._due = 0.0
 
     def look(self, threads: Sequence[str]) -> Missing:
-        """Those that were gone at the last two checks. Starts the next check when it is due."""
+        """The items that were missing in the last two checks. Starts the next check when it is due."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return {}

@@ -1,4 +1,4 @@
-"""`agentos worker`: composition root of one machine of a fleet. Temporal brings items; the coordinator runs them."""
+"""`agentos worker`: composition root of one machine of a fleet. Temporal assigns items; the coordinator runs them."""
 
 import contextlib
 import json
@@ -53,13 +53,13 @@ from agentos.workflows.registry import find_workflow, workflow_names
 if TYPE_CHECKING:
     from agentos.fleet.item_traces import ItemTraces
 
-NEVER = 1e9  # seconds; a worker waits for keys as long as it takes
-WRITER_TIMEOUT = 2.0  # seconds for the last events of a worker that ends
+NEVER = 1e9  # seconds; a worker waits for keys indefinitely
+WRITER_TIMEOUT = 2.0  # seconds to write the last events when a worker ends
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
-    """What the command line has prepared. `echo` prints one line; `metrics` is where numbers are served."""
+    """What the command line has prepared. `echo` prints one line; `metrics` is the address that serves metrics."""
 
     settings: Settings
     prepared: PreparedWorker
@@ -71,9 +71,9 @@ class WorkerParts:
 
 
 class FleetWorker:
-    """Runs the items that Temporal hands to this machine, until it is told to stop.
+    """Runs the items that Temporal assigns to this machine, until a signal stops it.
 
-    The main thread runs the scheduler and the processes, as every run does; `TemporalPoller` has a thread of its own.
+    The main thread runs the scheduler and the processes, as in every run; `TemporalPoller` has its own thread.
     """
 
     def __init__(self, parts: WorkerParts) -> None:
@@ -151,7 +151,7 @@ class FleetWorker:
         return code
 
     def _open_traces(self, stack: contextlib.ExitStack) -> "ItemTraces | None":
-        """OpenTelemetry is loaded only if it is asked for."""
+        """Load OpenTelemetry only if traces were requested."""
         if not self._has_traces:
             return None
         from agentos.fleet.item_traces import ItemTraces
@@ -163,19 +163,19 @@ class FleetWorker:
         return ItemTraces(spans.write, self._machine)
 
     def _take_membership_changes(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
-        """A worker that gets no more items hands over those that it has, as after SIGTERM."""
+        """If polling has failed for good, hand over the items in progress, as after SIGTERM."""
         if self._poller.failure and not self._is_stopping:
             self._is_stopping = True
             signals.arrived.append("SIGTERM")
         return self._active_items.take_membership_changes()
 
-    # The one listener of the run.
+    # Listener of the run.
 
     def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.ShutdownStarted):
             self._is_stopping = True
             self._poller.drain()
-        # A worker's run starts without items, which says nothing to its reader.
+        # A worker's run starts without items, so its start is not worth a line.
         if not isinstance(event, events.RunStarted) and (line := log_line(event, at)):
             self._log(line, WIRE_NAMES[type(event)])
         if self._traces and (active_item := self._active_items.get(getattr(event, "item", ""))):
@@ -195,7 +195,7 @@ class FleetWorker:
         else:
             self._echo(self._redact(prefixed(f"[{line.item or 'WORKER'}]", line.text)))
 
-    # What an item's process is told.
+    # The task of an item's process.
 
     def _worker_task(self, command: StartWorker) -> WorkerTask:
         active_item = self._active_items.get(command.item)
@@ -236,8 +236,8 @@ class FleetWorker:
         )
 
     def _prepare(self, loaded: LoadedTask) -> PreparedItem:
-        """Everything that may fail for an item before its process starts. Called in the poller's thread, where an error
-        ends this item alone."""
+        """Do everything that may fail for an item before its process starts. Called in the poller's thread, where an
+        error ends only this item."""
         shared, task = loaded.shared, loaded.task
         try:
             return PreparedItem(

@@ -1,4 +1,4 @@
-"""What an item has used, added up over all machines that it was on."""
+"""Adds up what an item has used over all machines that ran it."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ from agentos.core.protocol.results import Usage
 
 
 class UsageOverMachines:
-    """A worker knows what an item has used on its own machine; here it is added up over all of them."""
+    """A worker knows only what an item used on its own machine; this class adds up all machines."""
 
     def __init__(self) -> None:
         self._usage: dict[str, Usage] = {}
 
     def handle(self, event: events.Event) -> events.Event:
-        """The event, at the end of an item with everything that the item has used."""
+        """Return the event; if it ends an item, with the item's total usage."""
         if isinstance(event, events.LeaseReleased):
             self._usage[event.item] = self._usage.get(event.item, Usage()) + event.usage
         if isinstance(event, events.ItemEnded):

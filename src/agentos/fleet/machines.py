@@ -25,7 +25,7 @@ TIMEOUT = 5.0  # seconds
 class Machine:
     """One `agentos worker`. `seen` is when it last asked Temporal for an item; None if Temporal has forgotten it.
 
-    `running` are the items that it is at, as (submission, item); `ended` counts those that were last there.
+    `running` are its current items, as (submission, item); `ended` counts the items that it ran last.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Machine:
 
 
 def list_machines(items: Iterable[MachineItem], polling: dict[str, dict[str, float]]) -> list[Machine]:
-    """Every machine that asks for items or has had one; those at work first."""
+    """Every machine that polls for items or has run one; busy ones first."""
     found = list(items)
     names = dict.fromkeys([*polling, *(entry.machine for entry in found)])
     machines = [
@@ -57,7 +57,7 @@ def list_machines(items: Iterable[MachineItem], polling: dict[str, dict[str, flo
 
 
 def polling_machines(workflows: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Machine -> workflow -> when it last asked. Raises ServiceAway if Temporal does not answer."""
+    """Machine -> workflow -> when it last polled. Raises ServiceAway if Temporal does not answer."""
     try:
         return asyncio.run(asyncio.wait_for(_polling_machines(workflows), TIMEOUT))
     except RPCError as error:

@@ -36,20 +36,18 @@ from agentos.storage.postgres.fleet_items import FleetDatabase, LoadedTask
 HEARTBEAT_INTERVAL = 1.0  # seconds
 DRAIN_TIMEOUT = 9.0  # seconds
 RETRY_INTERVAL = 0.5  # seconds
-HAND_OVER_TIMEOUT = (
-    4.0  # seconds that a draining worker waits for Postgres; then its items move on without a final record
-)
+HAND_OVER_TIMEOUT = 4.0  # seconds that a draining worker waits for Postgres before it hands its items over without a final record
 Found = TypeVar("Found")
 OnTurnEnd = Callable[[Turn, ItemClaim, TurnEnd | None, float], None]
 Serving = Callable[[Callable[[], bool]], AbstractAsyncContextManager[str]]
-"""Serves metrics and health, given whether items can be taken."""
+"""Serves metrics and health; its argument says whether items can be accepted."""
 
 
 class TemporalPoller:
     """Runs one Temporal worker per installed workflow. `start` returns once it is connected, or raises.
 
-    Each of them takes up to `parallel` items, because Temporal has no limit over several queues. `failure` is the error that
-    ended one of them for good.
+    Each takes up to `parallel` items, because Temporal has no limit across queues. `failure` is the error that ended one of
+    them for good.
     """
 
     def __init__(  # noqa: PLR0913 - built in one place
@@ -93,7 +91,7 @@ class TemporalPoller:
         self._connected.result()
 
     def drain(self) -> None:
-        """Take no more items; those that are here return as drained when their processes have ended."""
+        """Accept no more items; active ones return as drained when their processes have ended."""
         self._active_items.is_draining = True
         if self._loop and self._stopping:
             with contextlib.suppress(RuntimeError):
@@ -157,7 +155,7 @@ class TemporalPoller:
 
     @activity.defn(name=ACTIVITY)
     async def run_item(self, turn: Turn) -> TurnResult:
-        """One turn: claim, run, report. Heartbeats from start to end, also while Postgres is away."""
+        """Run one turn: claim, run, report. Sends heartbeats throughout, also while Postgres is unreachable."""
         heartbeat = asyncio.create_task(_heartbeat(self._heartbeat_interval))
         try:
             return await self._run_item(turn)
@@ -188,7 +186,7 @@ class TemporalPoller:
         try:
             event = await asyncio.shield(ended)
         except asyncio.CancelledError:
-            # Cancelled, or the deadline of a drain: the process ends at its next node, checkpointed.
+            # Cancelled, or the drain timed out: the process ends at its next node, checkpointed.
             self._active_items.request_withdrawal(active_item)
             event = await asyncio.shield(ended)
             if not self._active_items.is_draining:
@@ -201,12 +199,12 @@ class TemporalPoller:
         return await self._record(turn, claim, event)
 
     async def _reject(self, turn: Turn, claim: ItemClaim, reason: str) -> TurnResult:
-        """Ends an item whose process cannot be started."""
+        """End an item whose process cannot be started."""
         outcome = failed(f"cannot start on {self._machine}: {reason}")
         return await self._record(turn, claim, events.ItemEnded(turn.item, outcome, 0.0, Usage(), 0))
 
     async def _ask(self, question: Callable[[], Found]) -> Found:
-        """The answer of something that uses the database, in a thread; waits while Postgres is away."""
+        """Run a database operation in a thread and return its result; waits while Postgres is unreachable."""
         while True:
             try:
                 async with self._database_lock:
@@ -219,13 +217,13 @@ class TemporalPoller:
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _record(self, turn: Turn, claim: ItemClaim, event: events.ItemEnded) -> TurnResult:
-        """Records the turn's outcome in Postgres and returns the result for Temporal."""
+        """Record the turn's outcome in Postgres and return the result for Temporal."""
         end = turn_end(turn, event, is_draining=self._active_items.is_draining, jitter=self._jitter)
         self._on_turn_end(turn, claim, end, self._wall())
         if end is None:
             return TurnResult(FINISHED)
         if event.outcome.ending is Ending.FAILED:
-            # Its process may have died before it could claim the item, and without the claim nothing is recorded.
+            # Its process may have died before it claimed the item; without a claim nothing is recorded.
             await self._ask(partial(self._database.claim, claim.thread_id, claim.claim, self._machine))
         self._writer.write(claim, end.event, round(self._wall(), 3))
         await self._until_written(asyncio.wrap_future(self._writer.end(claim, end.state, end.outcome)))

@@ -1,4 +1,4 @@
-"""What `agentos doctor` checks of a fleet: Postgres and its connections, the tables, Temporal, the gateway."""
+"""The checks of `agentos doctor` for a fleet: Postgres and its connections, the tables, Temporal, the gateway."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ class FleetCheck:
 
 
 def check_fleet(settings: Settings, access: FleetAccess) -> Iterator[FleetCheck]:
-    """Everything a worker or a submission needs, in the order in which they would fail."""
+    """Check everything that a worker or a submission needs, in the order in which it would fail."""
     yield from _check_postgres(access)
     try:
         client = asyncio.run(connect_temporal())

@@ -1,4 +1,4 @@
-"""What the workers have written about items so far, read from the start of each item's newest submission."""
+"""Replays what the workers have written about items, from the start of each item's newest submission."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,9 +14,9 @@ _COMMANDS = {"lld": "lld-workflow", "issue": "issue-workflow"}
 def replay(
     database: FleetDatabase, floors: Mapping[str, int], handle: Callable[[FleetEvent], None]
 ) -> EventCursor:
-    """Passes on every event of these items, oldest first; returns from where to go on.
+    """Pass on every event of these items, oldest first; returns the position to continue from.
 
-    `floors` has the submission of each item: what an earlier one wrote is left out.
+    `floors` is the submission of each item: events of earlier ones are skipped.
     """
     cursor = EventCursor(0)
     while True:
@@ -44,7 +44,7 @@ def load_stats(database: FleetDatabase, started: events.RunStarted, rows: Sequen
 def as_run(
     database: FleetDatabase, project: str, folder: str, rows: Sequence[FleetItem]
 ) -> events.RunStarted:
-    """These items as the beginning of a run, for its displays."""
+    """The start event of a run with these items, for the displays."""
     names = tuple(row.item for row in rows)
     workflows = sorted({row.workflow for row in rows})
     commands = [f"{_COMMANDS.get(name, f'agentos run {name}')} --all --fleet" for name in workflows]

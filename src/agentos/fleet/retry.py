@@ -13,7 +13,7 @@ from agentos.fleet.item_workflow import ItemStart
 from agentos.fleet.temporal import connect_temporal, no_answer, queue_of, start_item, workflow_status
 from agentos.storage.postgres.resubmission import Resubmitted
 
-CLOSE_TIMEOUT = 10.0  # seconds; the workflow of an item ends right after its outcome is written
+CLOSE_TIMEOUT = 10.0  # seconds; an item's workflow ends right after its outcome is written
 POLL_INTERVAL = 0.1  # seconds
 
 

@@ -1,7 +1,7 @@
-"""One submission as the journal of a run: its events, copied from Postgres into a private folder as they become final.
+"""Presents one submission as the journal of a run: copies its final events from Postgres into a private folder.
 
-Whatever reads the records of a run reads those of a fleet in this way. The folder is a cache of one process: it is
-written in the order that Postgres keeps, and deleted when that process ends.
+So everything that reads the records of a run can read those of a fleet. The folder is a cache of one process: written in
+Postgres's order, deleted when the process ends.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from agentos.storage.postgres.submissions import EventRow, ItemRows, SubmissionR
 from agentos.workflows.registry import BUILT_IN
 
 POLL_INTERVAL = 0.25  # seconds
-ROWS_INTERVAL = 1.0  # seconds between two looks at the items' rows
+ROWS_INTERVAL = 1.0  # seconds between reads of the items' rows
 RETRY_INTERVAL = 1.0  # seconds after Postgres did not answer
 Answer = TypeVar("Answer")
 SIGNS_OF_WORK = (events.ItemStarted, events.WorkerStarted, events.NodeStarted, events.LeaseRequested)
@@ -41,7 +41,7 @@ NEVER_STARTED = Outcome(Ending.INTERRUPTED, error="stopped before a machine had 
 
 @dataclass(slots=True)
 class SharedReader:
-    """The one connection of a process that shows a fleet. `lock` keeps it to one thread at a time."""
+    """The connection of a process that shows a fleet. `lock` restricts it to one thread at a time."""
 
     reader: SubmissionReader
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -50,7 +50,7 @@ class SharedReader:
     _retry_at: float = 0.0
 
     def ask(self, question: Callable[[SubmissionReader], Answer]) -> Answer | None:
-        """The answer; None while Postgres is away, which is not tried again at once."""
+        """Return the result, or None while Postgres is unreachable; it is not retried at once."""
         with self.lock:
             if self.problem and time.monotonic() < self._retry_at:
                 return None
@@ -67,7 +67,7 @@ class SharedReader:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[SubmissionReader]:
-        """For several questions in a row. Raises ServiceAway if Postgres is away."""
+        """The connection for several queries in a row. Raises ServiceAway if Postgres is unreachable."""
         with self.lock:
             try:
                 yield self.reader
@@ -78,7 +78,7 @@ class SharedReader:
 
 
 def away_text(error: Exception) -> str:
-    """One line; libpq adds a question for administrators."""
+    """The error in one line, without the question that libpq appends for administrators."""
     reason = one_line(str(error)).partition(" Is the server running")[0]
     return f"Postgres cannot be reached ({reason[:200]})"
 
@@ -138,7 +138,7 @@ class SubmissionJournal:
         found = reader.items(self.row)
         threads = {item.item: item.thread for item in found.items.values()}
         own = {item for item, row in found.items.items() if row.submission == self.row.number}
-        # Of those that a later submission has, the ones about which this one wrote something.
+        # Of the items that a later submission took over, those that this one wrote events for.
         cursor, others = EventCursor(0), [threads[item] for item in threads if item not in own]
         before = None
         while others and cursor != before:
@@ -154,7 +154,7 @@ class SubmissionJournal:
         return True
 
     def _read_events(self) -> bool:
-        """Returns whether all of them could be read."""
+        """Return whether all of them could be read."""
         while (found := self._shared.ask(self._next_events)) is not None:
             rows, cursor = found
             if cursor == self._cursor:
@@ -168,14 +168,14 @@ class SubmissionJournal:
         return reader.events(self.row.number, self._threads.values(), self._cursor)
 
     def _copy(self, row: EventRow) -> None:
-        """An event as it is, except for the end of an item: what it used is added up over all of its machines."""
+        """The event unchanged, except that the end of an item gets its usage over all machines."""
         self._last_at = max(self._last_at, row.at)
         try:
             event = loads(row.text)
         except CodecError:
-            event = None  # of a newer version: the readers of the journal count it
+            event = None  # of a newer version; readers of the journal count such events
         if isinstance(event, SIGNS_OF_WORK) and row.item not in self._at_work:
-            # A machine that died may have taken the event of the start with it.
+            # A machine that died may never have written the start event.
             self._starts[row.item] = self._starts.get(row.item, 0) + 1
             started = event if isinstance(event, events.ItemStarted) else None
             self._write(started or events.ItemStarted(row.item, 0, self._starts[row.item]), row.at)
@@ -207,8 +207,8 @@ class SubmissionJournal:
             self._append(f"{event.item}.log", event.text)
 
     def _end_what_is_over(self, rows: ItemRows) -> None:
-        """Ends the items whose end no worker wrote, and with the last one the run. All that had been written when the rows
-        were read has been copied by now."""
+        """End the items whose end no worker recorded, and the run with the last one. Everything that had been written when
+        the rows were read has been copied by now."""
         open_items = [item for item in self._threads if self._endings.get(item) in (None, Ending.PARKED)]
         own = {
             item: row
@@ -260,7 +260,7 @@ class SubmissionJournal:
 def run_started(
     row: SubmissionRow, items: tuple[str, ...] = (), titles: tuple[str, ...] = ()
 ) -> events.RunStarted:
-    """The submission as the beginning of a run."""
+    """The start event of a run with this submission's items."""
     command = f"{row.workflow}-workflow" if row.workflow in BUILT_IN else f"agentos run {row.workflow}"
     return events.RunStarted(
         *(f"S{row.number}", row.workflow, row.project, items, 1, ()),
@@ -271,7 +271,7 @@ def run_started(
 
 
 def lost_outcome(status: WorkflowExecutionStatus | None) -> Outcome:
-    """How an item ended whose workflow is gone without a word."""
+    """The outcome of an item whose workflow ended without recording one."""
     if status is WorkflowExecutionStatus.CANCELED:
         return NEVER_STARTED
     return failed("the fleet has given it up: see its workflow in Temporal for the reason")

@@ -1,4 +1,4 @@
-"""`--fleet`: plans as every run does, hands the items to the fleet, and follows them until they have ended."""
+"""`--fleet`: plans like every run, then submits the items to the fleet."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ def fleet_project(settings: Settings) -> str:
 
 
 def check_request(request: RunRequest) -> None:
-    """What a fleet cannot do, with what works instead."""
+    """Reject what a fleet cannot do, and say what works instead."""
     settings = request.settings
     if ":" in request.workflow:
         raise UsageError(
@@ -83,7 +83,7 @@ def check_request(request: RunRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was handed over. `own` are the items of this submission; the other `items` were under way already."""
+    """What was submitted. `own` are the items of this submission; the other `items` were already under way."""
 
     submission: int
     project: str
@@ -96,7 +96,7 @@ class Submitted:
 
 
 class Submitter:
-    """Plans and submits. Everything that a worker needs of the project is read here, once."""
+    """Plans and submits. Reads everything that a worker needs from the project, once."""
 
     def __init__(self, request: RunRequest, origin: RunOrigin, database: FleetDatabase) -> None:
         self._request = request
@@ -109,10 +109,8 @@ class Submitter:
         self._github: GitHubIssues | None = None
 
     async def submit(self, signals: Signals, client: Client) -> Submitted | int:
-        """What was submitted, or the exit code if there is nothing to do."""
-        plan = await asyncio.to_thread(
-            self._plan, signals
-        )  # GitHub's issues are read with an event loop of their own
+        """Return what was submitted, or the exit code if there is nothing to do."""
+        plan = await asyncio.to_thread(self._plan, signals)  # reads GitHub's issues with its own event loop
         if not plan.entries:
             return explain_empty_plan(plan, self._request.selection, self._origin.echo)
         explain_skipped(plan, self._origin.echo)
@@ -183,7 +181,7 @@ class Submitter:
         return plan
 
     async def _under_way(self, client: Client, plan: Plan) -> dict[str, str]:
-        """The items that somebody has submitted and that have not ended, with the digest of their text."""
+        """Items that somebody has submitted and that have not ended, with the digest of their text."""
         rows = await asyncio.to_thread(self._database.items, list(plan.ids))
         live = {row.item: row.digest for row in rows.values() if row.is_live}
         try:
@@ -208,7 +206,7 @@ class Submitter:
         )
 
     async def _signal_joined(self, client: Client, joined: list[str]) -> None:
-        """Wakes those that wait at a gate although they are decided: whoever decided could not tell them."""
+        """Wake items that still wait at a gate although a decision is stored: its author could not signal them."""
         items = PostgresItems(self._database, self._name, Path())
         decided = await asyncio.to_thread(items.decided) if joined else []
         await signal_decided(client, {thread_id(self._name, item) for item in joined}.intersection(decided))
@@ -218,7 +216,7 @@ class Submitter:
         wanted = {"drafter": settings.drafter, "reviewer": settings.reviewer}
         wanted |= {role.name: role.models for role in settings.roles}
         for role, models in wanted.items():
-            resolve_role(role, models, ())  # raises for a model of no known provider
+            resolve_role(role, models, ())  # raises for a model of an unknown provider
         return SharedTask(
             project=self._name,
             workflow=self._workflow.name,
@@ -285,7 +283,7 @@ class Submitter:
 
 
 def _copy_of(index: Path) -> bytes:
-    """The database as one consistent file, without its write-ahead log."""
+    """A consistent copy of the database in one file, without a write-ahead log."""
     with tempfile.TemporaryDirectory(prefix="agentos-") as folder:
         target = Path(folder) / "index.db"
         with contextlib.closing(sqlite3.connect(index)) as database:

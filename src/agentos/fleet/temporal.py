@@ -47,12 +47,12 @@ async def connect_temporal() -> Client:
 
 @functools.cache
 def _silent_runtime() -> Runtime:
-    """The SDK's own log lines would stand between a worker's, in another format: while Temporal restarts, dozens."""
+    """Silence the SDK's log: while Temporal restarts, it prints dozens of lines in its own format between the worker's."""
     return Runtime(telemetry=TelemetryConfig(logging=None))
 
 
 def queue_of(workflow: str) -> str:
-    """The task queue of a workflow: its workers are those that have it installed."""
+    """The task queue of a workflow, polled by the workers that have it installed."""
     return f"agentos-{workflow}"
 
 
@@ -63,13 +63,13 @@ async def has_worker(client: Client, workflow: str) -> bool:
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
     )
     found = await client.workflow_service.describe_task_queue(request)
-    # Temporal lists a poller for minutes after its end; one that lives asks again at least once a minute.
+    # Temporal lists a poller for minutes after it ended; a live one polls at least once a minute.
     since = time.time() - POLLER_AGE
     return any(poller.last_access_time.seconds >= since for poller in found.pollers)
 
 
 async def start_item(client: Client, start: ItemStart) -> None:
-    """Starts the item's workflow; if one is running, that is joined."""
+    """Start the item's workflow, or join the one that is running."""
     await client.start_workflow(
         WORKFLOW,
         start,
@@ -80,7 +80,7 @@ async def start_item(client: Client, start: ItemStart) -> None:
 
 
 async def workflow_status(client: Client, workflow: str) -> WorkflowExecutionStatus | None:
-    """None if Temporal does not know it, or no longer. Raises RPCError if Temporal does not answer."""
+    """The status of a workflow; None if Temporal does not know it or has forgotten it. Raises RPCError if Temporal does not answer."""
     try:
         return (await client.get_workflow_handle(workflow).describe()).status
     except RPCError as error:
@@ -90,7 +90,7 @@ async def workflow_status(client: Client, workflow: str) -> WorkflowExecutionSta
 
 
 async def cancel_items(client: Client, project: str, items: Iterable[str]) -> int:
-    """Cancels the workflows of these items, checkpointed; returns how many there were.
+    """Cancel the workflows of these items, which checkpoint first; returns how many there were.
 
     Raises PreflightError if Temporal does not answer.
     """

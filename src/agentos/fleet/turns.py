@@ -1,6 +1,6 @@
-"""The decisions about an item's turns, without Temporal: what one turn came to, and what the item's workflow does next.
+"""Decides, without Temporal, how a turn of an item ended and what the item's workflow does next.
 
-A turn is one activity. Temporal may need several attempts at it, each on another machine, when machines die.
+A turn is one activity. When machines die, Temporal makes several attempts at it, each on another machine.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ FINISHED, RETRY, DRAINED, PARKED = "finished", "retry", "drained", "parked"
 
 @dataclass(frozen=True)
 class Turn:
-    """The input of the activity. Temporal may need several attempts at a turn; `tries` turns have failed before it."""
+    """The input of the activity. `tries` turns have failed before this one."""
 
     project: str
     item: str
@@ -43,7 +43,7 @@ class NextStep(StrEnum):
 
 
 class ItemTurns:
-    """Counts an item's turns and its failed tries. A drained turn counts as no try, and a decision starts the tries anew."""
+    """Counts an item's turns and failed tries. A drained turn is not a failed try; a parked item starts with new tries."""
 
     def __init__(self) -> None:
         self.turn = self.tries = 0
@@ -63,7 +63,7 @@ class ItemTurns:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """What is recorded of a turn: the result for Temporal, and the item's state, outcome and event for Postgres."""
+    """How a turn is recorded: the result for Temporal, and the item's state, outcome and event for Postgres."""
 
     result: TurnResult
     state: str
@@ -72,7 +72,7 @@ class TurnEnd:
 
 
 def turn_end(turn: Turn, event: events.ItemEnded, *, is_draining: bool, jitter: Jitter) -> TurnEnd | None:
-    """None if the turn was outranked: another attempt is at work, and nobody reads what this one says."""
+    """None if the turn was outranked: another attempt is running, and the result of this one is ignored."""
     outcome = event.outcome
     match outcome:
         case Outcome(ending=Ending.HELD_BY_OTHER_RUN):

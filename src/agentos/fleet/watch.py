@@ -1,4 +1,4 @@
-"""Shows what a fleet does with a project's items, without having submitted them."""
+"""Shows what a fleet does with a project's items, whoever submitted them."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ POLL_INTERVAL = 0.25  # seconds
 
 
 class CatchingUp:
-    """A listener that shows nothing of what happened before it began to watch, but knows it."""
+    """A listener that takes earlier events into account without showing them."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -37,7 +37,7 @@ class CatchingUp:
 
 
 def under_way(database: FleetDatabase) -> dict[str, FleetItem]:
-    """The items of the submissions that workers still have something to do for, ended ones among them."""
+    """All items of the submissions that are not finished yet, including items that have ended."""
     rows = database.items()
     live = {row.submission for row in rows.values() if row.state in ("submitted", "running")}
     return {name: row for name, row in rows.items() if row.submission in live}
@@ -51,7 +51,7 @@ def watch(  # noqa: PLR0913 - called in one place
     signals: Signals,
     quit_requested: threading.Event,
 ) -> int:
-    """Until these items have ended, or the user quits; returns the exit code of a run."""
+    """Watch until these items have ended or the user quits; returns the exit code of a run."""
     rows = under_way(database)
     shown = CatchingUp(display)
     followed = Followed(project, tuple(rows), {name: row.submission for name, row in rows.items()})
@@ -76,7 +76,7 @@ def watch(  # noqa: PLR0913 - called in one place
 def log_lines(
     database: FleetDatabase, row: FleetItem, follow: bool, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[str]:
-    """The lines of the item's log since it was submitted; with `follow`, those to come until it has ended."""
+    """The item's log lines since its submission; with `follow`, also new ones until the item has ended."""
     item = row.item
     lines: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Counts what a worker of a fleet does, for Prometheus."""
+"""Counts what a fleet's worker does, for Prometheus."""
 
 from agentos.core.protocol import events
 from agentos.fleet.active_items import ActiveItems
